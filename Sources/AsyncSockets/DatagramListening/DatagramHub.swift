@@ -1,16 +1,17 @@
 // Rules of the hub:
-//  1. One descriptor for each version of IP serves all peers. The hub receives, on its loop, and puts each
-//     datagram into the mailbox of its peer, by the peer's address and the local one.
+//  1. One descriptor per IP version serves all peers. The hub receives on its loop, and puts each datagram
+//     into the mailbox of its peer. A peer is identified by its address and the local address.
 //  2. A stranger becomes a peer with its first datagram or, with DTLS, with a ClientHello that contains a
-//     cookie of ours. Until then the hub stores no data about it. If there are too many peers, or no space
-//     for the datagram, the datagram is dropped. With DTLS, a new client at a limit replaces an incomplete
+//     valid cookie. Until then the hub stores no data about it. If there are too many peers, or no space for
+//     the datagram, the datagram is dropped. With DTLS, a new client at a limit replaces an incomplete
 //     handshake instead: the oldest handshake of the source with the most handshakes. This way no source can
 //     shut out other sources. Sockets that close before a task has taken them are released (`Reception`).
-//  3. A ClientHello of a peer's address that is not the one of its connection is a stranger's (RFC 6347,
-//     section 4.2.8): when it has a cookie, it takes the place of the peer before, whose socket closes
-//     without a word to the new one. A repetition of an earlier one does not.
-//  4. The hub leaves its loop when it accepts nothing more and the last peer has gone. The descriptors close
-//     with the last socket that has them.
+//  3. A ClientHello from a peer's address that differs from the ClientHello of the current connection is
+//     treated as a stranger's (RFC 6347, section 4.2.8). If it contains a valid cookie, it replaces the
+//     current peer. The replaced socket closes without sending anything to the new client. A repeated earlier
+//     ClientHello does not replace the peer.
+//  4. The hub deregisters from its loop when it no longer accepts peers and the last peer is gone. The
+//     descriptors close with the last socket that uses them.
 //  5. If receiving fails permanently, the listener closes, and each peer's socket closes with the error.
 //  6. The rate limit does not apply to a DTLS peer after its handshake. Otherwise a flood of datagrams from
 //     the same address could block the peer's data.
@@ -28,19 +29,18 @@ final class DatagramHub: EventHandler {
         let loop: EventLoop
         let logger: Logger
         let rateLimit: DatagramRateLimit?
-        /// Nil: plain datagrams.
+        /// If `nil`, datagrams are plaintext.
         let cookies: DTLSCookies?
         let maximumReceiveSize: Int
         let coalesces: Bool
-        /// Makes the socket of a peer. On the loop.
+        /// Creates the socket of a peer. Called on the loop.
         let accept: @Sendable (PeerChannel, PeerKey) -> DatagramConnection
-        /// Called when the socket of a peer has closed, possibly before a task has taken it.
+        /// Called when a peer's socket has closed, possibly before a task has taken it.
         let closed: @Sendable () -> Void
         /// Called on the loop when receiving has failed permanently. No new peers appear after this.
         let failed: @Sendable () -> Void
     }
 
-    /// The counters, for anyone.
     final class Counts: Sendable {
         let refused = Atomic(0)
         let ignored = Atomic(0)
@@ -56,11 +56,12 @@ final class DatagramHub: EventHandler {
     // Confined to the loop: `handle` is called there, one call at a time.
     @exclusivity(unchecked) nonisolated(unsafe) private var ports: [DatagramPort]
     @exclusivity(unchecked) nonisolated(unsafe) private var limiter: DatagramRateLimiter?
-    /// Peers that have got datagrams since their sockets were told.
+    /// Sockets of peers with new datagrams, to be notified at the end of this turn.
     @exclusivity(unchecked) nonisolated(unsafe) private var announced: [DatagramConnection] = []
 
     private static let datagramsPerTurn = 256
-    /// A client that has begun more often while its first cookie counts may be replaced by a repetition.
+    /// The number of earlier ClientHellos remembered for a peer. If a client reconnects more often while its
+    /// first cookie is valid, a repeated ClientHello may replace its connection.
     private static let digestLimit = 16
 
     init(_ descriptors: [DatagramDescriptor], maximumPeers: Int, _ setup: Setup) {
@@ -73,13 +74,13 @@ final class DatagramHub: EventHandler {
         mailboxes = MailboxSpace(mailboxLimit: max(1, maximumPeers))
     }
 
-    // MARK: - Facts
+    // MARK: - Properties
 
     var peerCount: Int { state.withLock { $0.peerCount } }
 
     var isAccepting: Bool { state.withLock { $0.isAccepting } }
 
-    /// Why receiving has failed permanently.
+    /// The reason why receiving has failed permanently.
     var failure: AsyncSocketError? { state.withLock { $0.failure } }
 
     var maximumPeers: Int {
@@ -95,17 +96,17 @@ final class DatagramHub: EventHandler {
         set { state.withLock { $0.maximumHandshakes = max(1, newValue) } }
     }
 
-    /// The number of incomplete handshakes.
     var handshakeCount: Int { state.withLock { $0.handshakes.count } }
 
-    /// Called when the handshake of a peer has succeeded or failed.
+    /// Called when the handshake of a peer is complete. If it fails, the socket closes, and `forget` is
+    /// called.
     func noteHandshake(_ number: HandshakeNumber) {
         state.withLock { $0.endHandshake(number) }
     }
 
-    // MARK: - Beginning and ending
+    // MARK: - Starting and stopping
 
-    /// Begins to receive. Once.
+    /// Starts receiving. Called once.
     func start() throws(SystemError) {
         let registration = loop.register(self)
         let isNeeded = state.withLock { state in
@@ -117,12 +118,11 @@ final class DatagramHub: EventHandler {
         for port in ports { try loop.watch(port.descriptor.socket, for: registration) }
     }
 
-    /// Strangers are dropped from here on.
+    /// Drops datagrams from strangers from now on.
     func stopAccepting() {
         leaveIfUnused { $0.isAccepting = false }
     }
 
-    /// A peer's socket has closed.
     private func forget(_ key: PeerKey, _ mailbox: PeerMailbox, _ handshake: HandshakeNumber?) {
         leaveIfUnused { $0.remove(key, mailbox, handshake) }
     }
@@ -164,7 +164,7 @@ final class DatagramHub: EventHandler {
     private func receive(from port: DatagramPort) {
         defer { answerStrangers(port) }
         var left = Self.datagramsPerTurn
-        // Errors count too: others decide how many there are.
+        // Errors count too, because other hosts control their number.
         while left > 0 {
             while left > 0, let datagram = port.receiver.next() {
                 dispatch(datagram, port)
@@ -259,9 +259,9 @@ final class DatagramHub: EventHandler {
         }
     }
 
-    /// A datagram of a stranger.
+    /// Handles a datagram from a stranger.
     ///
-    /// - Parameter earlier: The peer at its address.
+    /// - Parameter earlier: The current peer at the stranger's address.
     private func meet(_ key: PeerKey, _ datagram: ReceivedDatagram, _ port: DatagramPort, insteadOf earlier: ListenerPeer? = nil)
     {
         guard let cookies = setup.cookies else { return accept(key, datagram, port, digest: nil) }
@@ -307,7 +307,7 @@ final class DatagramHub: EventHandler {
             key: key, mailbox: mailbox, connection: connection, helloDigest: digest, earlierDigests: Array(digests),
             handshake: handshake)
         state.withLock { $0.insert(peer) }
-        // It may have closed before it was in the table.
+        // The socket may have closed before it was in the table.
         if connection.record.withLock({ $0.isClosed }) { forget(key, mailbox, handshake) }
     }
 
@@ -316,8 +316,8 @@ final class DatagramHub: EventHandler {
         peer.connection.post(.close(.gaveWay))
     }
 
-    /// Sends the requests for cookies. Those for which the kernel has no room are lost: the clients ask
-    /// again.
+    /// Sends the requests for cookies. If the kernel has no room for them, they are lost, and the clients
+    /// retransmit.
     private func answerStrangers(_ port: DatagramPort) {
         guard !port.addresses.isEmpty else { return }
         var start = 0
@@ -331,7 +331,7 @@ final class DatagramHub: EventHandler {
         port.addresses.removeAll(keepingCapacity: true)
     }
 
-    /// Errors of datagrams that were sent go to the peers that they are about.
+    /// Reports errors of sent datagrams to the peers at the destination addresses.
     private func reportErrors(of port: DatagramPort) {
         for _ in 0..<Self.errorRounds {
             let (errors, isDrained) = port.descriptor.takeErrors()
@@ -345,7 +345,7 @@ final class DatagramHub: EventHandler {
         }
     }
 
-    /// Others decide how many errors there are.
+    /// Bounded, because other hosts control the number of errors.
     private static let errorRounds = 8
 }
 

@@ -1,10 +1,11 @@
 internal import SocketTLS
 
 extension DatagramListener {
-    /// Uses other settings for later handshakes: see `SocketListener.replaceTLS(_:)`.
+    /// Replaces the settings for later handshakes: see `SocketListener.replaceTLS(_:)`.
     ///
-    /// - Throws: `.tls` or `.badParameter` for unusable settings, and the old ones stay; `.badConfiguration`
-    ///   when the listener was made without `dtls`, or nothing decides about certificates.
+    /// - Throws: `.tls` or `.badParameter` for unusable settings, in which case the old settings stay in
+    ///   effect; `.badConfiguration` if the listener was created without `dtls`, or if the settings require a
+    ///   trust decision and the listener has no `trust` closure.
     public func replaceTLS(_ settings: TLSServerSettings) throws(AsyncSocketError) {
         guard let tls = preparation.tls else {
             throw .badConfiguration("bind", "the listener was made without TLS: make one with the parameter dtls")
@@ -12,15 +13,15 @@ extension DatagramListener {
         try tls.replace(settings)
     }
 
-    /// Watches files, and replaces the settings when one of them changes: see
+    /// Watches files, and replaces the settings when a file changes: see
     /// `SocketListener.reloadTLS(from:every:onError:_:)`.
     ///
     /// - Parameters:
     ///   - files: The paths of the files.
-    ///   - interval: How often they are examined, every 5 seconds by default.
-    ///   - onError: Gets the error of files that cannot be used.
+    ///   - interval: How often the files are checked, every 5 seconds by default.
+    ///   - onError: Receives the error if the files cannot be used.
     ///   - makeSettings: Reads the files. It may block.
-    /// - Throws: `CancellationError` when the task is cancelled.
+    /// - Throws: `CancellationError` if the task is cancelled.
     @concurrent
     public func reloadTLS(
         from files: [String], every interval: Duration = .seconds(5), onError: (@Sendable (any Error) -> Void)? = nil,

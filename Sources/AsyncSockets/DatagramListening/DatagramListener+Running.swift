@@ -1,4 +1,4 @@
-// The rules of `SocketListener+Running.swift` hold for peers too.
+// The rules in `SocketListener+Running.swift` also apply to peers.
 
 internal import Logging
 internal import SocketBuffers
@@ -6,27 +6,27 @@ internal import SocketCore
 internal import SocketTLS
 
 extension DatagramListener {
-    /// Receives, and calls `body` with the socket of each peer in a task of its own.
+    /// Receives datagrams, and calls `body` with the socket of each peer in a separate task.
     ///
-    /// `body` gets a socket that is ready: with `dtls` it is secure. When `body` returns, the datagrams that
-    /// wait are sent, and the socket closes; when it throws, or its task is cancelled, at once. Its errors,
-    /// and errors of handshakes, end that peer only.
+    /// The socket is ready for use: with `dtls`, the handshake is complete. When `body` returns, queued
+    /// datagrams are sent and the socket closes. When `body` throws or its task is cancelled, the socket
+    /// closes immediately. Errors of `body` and of handshakes affect only their peer.
     ///
-    /// Returns after `shutdown(within:)`, once all peers have ended. When the task that calls this is
-    /// cancelled, accepting ends, the tasks of all peers are cancelled, and it throws `CancellationError`
-    /// when they are over.
+    /// Returns after `shutdown(within:)`, once the tasks of all peers have finished. If the task that calls
+    /// this is cancelled, the listener stops accepting, cancels the tasks of all peers, and throws
+    /// `CancellationError` once they have finished.
     ///
     /// - Parameters:
-    ///   - executor: Where `body` runs: on the event loop of the listener by default, where nothing may
-    ///     block. Nil: where the caller runs. For work that computes for long or blocks,
+    ///   - executor: Where `body` runs. Defaults to the listener's event loop, which must not be blocked. If
+    ///     `nil`, `body` runs where the caller runs. For long computations or blocking work, use
     ///     `.custom(globalConcurrentExecutor)`.
-    ///   - onError: Gets the error of each peer that did not end in good order, and its socket. It is called
-    ///     in the peer's task. Without it the errors are logged as `SocketListener.run` does.
+    ///   - onError: Receives the error and the socket of each peer that fails. It is called in the peer's
+    ///     task. By default, errors are logged as `SocketListener.run` does.
     ///   - body: Serves a peer.
-    /// - Throws: `CancellationError`, `.badConfiguration` when the listener is in use, or its use has ended,
-    ///   and `.system` when its descriptors cannot be watched, or when the kernel refuses to receive:
-    ///   immediately if retrying cannot help, otherwise after about seven seconds. Each peer's socket closes
-    ///   with the same error.
+    /// - Throws: `CancellationError`; `.badConfiguration` if the listener is already in use or was used
+    ///   before; `.system` if its descriptors cannot be watched, or if the kernel refuses to receive. If
+    ///   retrying cannot help, the refusal is thrown immediately, otherwise after about seven seconds. Each
+    ///   peer's socket closes with the same error.
     @concurrent
     public func run(
         executor: ConnectionExecutor? = .eventLoop, onError: (@Sendable (any Error, AsyncUDPSocket) -> Void)? = nil,
@@ -59,7 +59,7 @@ extension DatagramListener {
         do throws(SystemError) {
             try hub.start()
         } catch {
-            // No task accepts: nothing else would end what waits for the listener.
+            // No task is accepting peers, so waiting tasks must be released here.
             close()
             reception.end()
             queue.end()
@@ -67,8 +67,7 @@ extension DatagramListener {
         }
     }
 
-    /// The sockets of the peers, one after the other, for a program that gives each of them a delegate, or a
-    /// task of its own.
+    /// The sockets of the peers, for programs that give each socket a delegate or a task.
     ///
     /// ```swift
     /// for try await socket in listener.peers {
@@ -77,26 +76,27 @@ extension DatagramListener {
     /// }
     /// ```
     ///
-    /// Each is ready: with `dtls` it is secure. It is yours: it closes with the last reference to it at the
-    /// latest, and outlives the listener. A peer that fails before it is ready never appears; it is logged at
-    /// the level `notice`. Otherwise this is as `SocketListener.connections`.
+    /// Each socket is ready for use: with `dtls`, the handshake is complete. Your program owns the socket,
+    /// which outlives the listener and closes at the latest when its last reference is released. If a peer
+    /// fails before its socket is ready, the failure is logged at level `notice` and the socket is not
+    /// returned. Otherwise this works like `SocketListener.connections`.
     public var peers: Peers { Peers(listener: self) }
 
-    /// The sockets of a listener's peers, as they come.
+    /// An asynchronous sequence of the sockets of a listener's peers.
     public struct Peers: AsyncSequence, Sendable {
-        /// An `AsyncSocketError`, or a `CancellationError`.
+        /// An `AsyncSocketError` or a `CancellationError`.
         public typealias Failure = any Error
 
         fileprivate let listener: DatagramListener
 
-        /// Goes on with the next peer that has not been taken.
+        /// Returns an iterator that continues with the next peer that was not taken yet.
         public func makeAsyncIterator() -> Iterator { Iterator(listener: listener) }
 
-        /// Brings one socket after the other.
+        /// Returns one socket at a time.
         public struct Iterator: AsyncIteratorProtocol {
             fileprivate let listener: DatagramListener
 
-            /// The socket of the next peer; nil after the end.
+            /// Returns the socket of the next peer, or `nil` at the end of the sequence.
             public mutating func next(isolation actor: isolated (any Actor)? = #isolation) async throws -> AsyncUDPSocket? {
                 try listener.acceptForQueue()
                 if let socket = try await listener.queue.next() { return socket }
@@ -106,7 +106,7 @@ extension DatagramListener {
         }
     }
 
-    /// Begins to receive, once.
+    /// Starts accepting peers for the sequence, once.
     private func acceptForQueue() throws(AsyncSocketError) {
         guard try reception.begin(.connections) else { return }
         try begin()

@@ -1,19 +1,20 @@
 extension DatagramListener {
-    /// Serves peers as `run(executor:onError:_:)` does. When the process receives one of `signals`, the
-    /// listener shuts down as `shutdown(within:)` does. See `SocketListener.run(untilSignals:…)` for the
-    /// second signal and `onShutdown`.
+    /// Serves peers like `run(executor:onError:_:)`, and shuts down when the process receives a signal.
+    ///
+    /// The first of `signals` to arrive shuts the listener down as `shutdown(within:)` does. For the second
+    /// signal and `onShutdown`, see `SocketListener.run(untilSignals:…)`.
     ///
     /// - Parameters:
-    ///   - signals: Numbers of signals (signal(7)), such as `SIGTERM`.
-    ///   - time: How long the peers may take from the first signal on, 30 seconds by default; nil: as long as
-    ///     they need.
-    ///   - executor: As for `run(executor:onError:_:)`.
-    ///   - onError: Gets the error of each peer that did not end in good order.
-    ///   - onShutdown: Called once, when the first signal has ended accepting, in a task of its own. This
-    ///     method returns after it.
+    ///   - signals: Signal numbers (signal(7)), such as `SIGTERM`.
+    ///   - time: The time limit for the peers, measured from the first signal, 30 seconds by default. `nil`
+    ///     means no limit.
+    ///   - executor: See `run(executor:onError:_:)`.
+    ///   - onError: Receives the error and the socket of each peer that fails.
+    ///   - onShutdown: Called once, in a separate task, after the first signal has stopped accepting. This
+    ///     method returns only after the closure has returned.
     ///   - body: Serves a peer.
-    /// - Throws: What `run(executor:onError:_:)` throws; `.badParameter` for a signal that a program cannot
-    ///   wait for, such as `SIGKILL`, and `.system` when descriptors have run out.
+    /// - Throws: The errors of `run(executor:onError:_:)`; `.badParameter` for a signal that cannot be
+    ///   caught, such as `SIGKILL`; `.system` if the process has no free descriptors.
     @concurrent
     public func run(
         untilSignals signals: [Int32], within time: Duration? = .seconds(30),

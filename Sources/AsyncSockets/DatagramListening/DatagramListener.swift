@@ -4,7 +4,7 @@ public import SocketCore
 public import SocketTLS
 internal import Synchronization
 
-/// The server side of UDP: one port, and a socket of its own for each peer.
+/// A UDP server: one port, with a separate socket for each peer.
 ///
 /// ```swift
 /// let listener = try DatagramListener(port: 5684, dtls: .server(identity: identity))
@@ -13,46 +13,49 @@ internal import Synchronization
 /// }
 /// ```
 ///
-/// A peer is an address and a port, together with the local address that it sends to. Its socket is
-/// connected: it hears that peer alone, and is served by a task or by a delegate. Without DTLS a peer appears
-/// with its first datagram. Its sender may be forged, so answer strangers with care: see `rateLimit` of
-/// `AsyncUDPSocket`, which you set in `configure`. With DTLS a peer appears once it has sent a cookie back,
-/// which proves that it receives at its address; before that nothing is kept for it, and it gets no more
-/// bytes than it has sent.
+/// A peer is identified by its address and port, together with the local address that it sends to. Its socket
+/// is connected: it receives only from that peer, and is used by a task or a delegate. Without DTLS, a peer
+/// appears with its first datagram. The sender may be forged, so reply to strangers with care: set
+/// `rateLimit` of `AsyncUDPSocket` in `configure`. With DTLS, a peer appears once it has returned a cookie,
+/// which proves that it receives at its address. Until then the listener allocates no memory for the peer and
+/// sends it no more bytes than it has received from it.
 ///
-/// A peer that falls silent does not say so: its socket closes after `idleTimeout`.
+/// UDP does not report that a peer is gone, so a peer's socket closes after `idleTimeout`.
 ///
-/// The listener is bound once it is made; datagrams wait in the kernel. It receives from `run` on, or from
-/// the first use of `peers`. It ends with `shutdown(within:)`, with the task of `run`, or with the last
-/// reference, and is used once. All its peers are served on one event loop: to use several processors for one
-/// port, make several listeners with the option `.reusePort`.
+/// The initializer binds the listener, and the kernel buffers datagrams from then on. The listener starts to
+/// receive with `run` or the first use of `peers`. It closes with `shutdown(within:)`, with the task of
+/// `run`, or when its last reference is released, and cannot be reused. All its peers are served on one event
+/// loop. To use several processors for one port, create several listeners with the option `.reusePort`.
 public final class DatagramListener: Sendable {
     let hub: DatagramHub
     let reception: Reception<PeerArrival>
     let preparation: PeerPreparation
     let queue = ReadyQueue<AsyncUDPSocket>()
 
-    /// Decides about the certificate of a peer.
+    /// A closure that decides whether to trust a peer's certificate.
     public typealias TrustDecision = @Sendable (PeerTrust) async throws -> Bool
 
-    /// Binds to a port.
+    /// Creates a listener that is bound to a port.
     ///
     /// - Parameters:
-    ///   - port: The port, of any type of integer; 0 lets the kernel choose a free one, the same for IPv4 and
+    ///   - port: The port, of any integer type. If 0, the kernel chooses a free port, the same for IPv4 and
     ///     IPv6.
-    ///   - interface: As for `AsyncUDPSocket.bind(toPort:interface:)`; nil: every interface.
-    ///   - dtls: How to use DTLS 1.2; nil: plain datagrams.
+    ///   - interface: The interface: see `AsyncUDPSocket.bind(toPort:interface:)`. If `nil`, the listener is
+    ///     bound on all interfaces.
+    ///   - dtls: The settings for DTLS 1.2. If `nil`, datagrams are plaintext.
     ///   - maximumPeers: See `maximumPeers`.
-    ///   - idleTimeout: When no datagram of a peer has come or gone for so long, its socket closes, and what
-    ///     waits gets `.idleTimeout`; nil: never. A minute by default. Not during a handshake, which has
-    ///     `TLSSettings.handshakeTimeout`. While its task takes nothing it may be twice as long; with DTLS
-    ///     datagrams count that are authentic, of which 64 KiB are received ahead of the task.
-    ///   - configure: Sets what the listener and every socket get: options, `rateLimit`,
-    ///     `maximumDatagramSize`, `logger`. The socket that it gets is only a model.
+    ///   - idleTimeout: The idle timeout of each peer, one minute by default. If no datagram is received from
+    ///     or sent to a peer for this time, its socket closes and pending operations fail with
+    ///     `.idleTimeout`. `nil` means no limit. Handshakes are limited by
+    ///     `TLSSettings.handshakeTimeout` instead. If the peer's task does not receive, closing may take
+    ///     twice as long. With DTLS, only authentic datagrams count, and up to 64 KiB of them are received
+    ///     ahead of the task.
+    ///   - configure: Configures the listener and all its sockets: options, `rateLimit`,
+    ///     `maximumDatagramSize`, `logger`. The socket passed to the closure serves only as a model.
     ///   - trust: Decides about a client's certificate: see `AsyncUDPSocket.startDTLS(settings:trust:)`.
-    /// - Throws: An `AsyncSocketError`: what `AsyncUDPSocket.bind(toPort:interface:)` throws, `.tls` for
-    ///   unusable settings, `.badConfiguration` when nothing decides about certificates; and what `configure`
-    ///   throws.
+    /// - Throws: An `AsyncSocketError`: the errors of `AsyncUDPSocket.bind(toPort:interface:)`, `.tls` for
+    ///   unusable settings, `.badConfiguration` if the settings require a trust decision and `trust` is
+    ///   `nil`. Also rethrows errors of `configure`.
     public convenience init(
         port: some BinaryInteger, interface: String? = nil, dtls: TLSServerSettings? = nil, maximumPeers: Int = 10_000,
         idleTimeout: Duration? = .seconds(60), configure: (AsyncUDPSocket) throws -> Void = { _ in },
@@ -64,9 +67,9 @@ public final class DatagramListener: Sendable {
         try self.init(model, binding, dtls, maximumPeers, idleTimeout, trust)
     }
 
-    /// Binds to one address.
+    /// Creates a listener that is bound to one address.
     ///
-    /// - Throws: What `init(port:interface:dtls:maximumPeers:idleTimeout:configure:trust:)` throws.
+    /// - Throws: The errors of `init(port:interface:dtls:maximumPeers:idleTimeout:configure:trust:)`.
     public convenience init(
         address: SocketAddress, dtls: TLSServerSettings? = nil, maximumPeers: Int = 10_000,
         idleTimeout: Duration? = .seconds(60), configure: (AsyncUDPSocket) throws -> Void = { _ in },
@@ -129,35 +132,35 @@ public final class DatagramListener: Sendable {
         reception.cut()
     }
 
-    // MARK: - Facts
+    // MARK: - Properties
 
-    /// The local addresses: one for each version of IP, IPv4 first.
+    /// The local addresses: one per IP version, IPv4 first.
     public var localAddresses: [SocketAddress] { hub.localAddresses }
 
-    /// The first of the local addresses.
+    /// The first local address.
     public var localAddress: SocketAddress? { hub.localAddresses.first }
 
-    /// The port; the one that the kernel chose, if it was to choose one.
+    /// The local port. If the listener was created with port 0, the port that the kernel chose.
     public var localPort: UInt16 { localAddress?.port ?? 0 }
 
-    /// Whether new peers are accepted. False after `shutdown(within:)`, after the task of `run` has been
+    /// Whether new peers are accepted. False after `shutdown(within:)`, after the task of `run` was
     /// cancelled, or after receiving has failed permanently.
     public var isListening: Bool { reception.isOpen }
 
-    /// How many peers there are, with those that shake hands.
+    /// The number of peers, including peers with an incomplete handshake.
     public var peerCount: Int { hub.peerCount }
 
-    /// How many peers there may be at a time; 10,000 by default, at least 1.
+    /// The maximum number of peers at a time; 10,000 by default, at least 1.
     ///
     /// At the limit, datagrams from strangers are dropped and counted in `refusedCount` until a peer's socket
-    /// closes. With DTLS, a new client replaces an incomplete handshake instead, if there is one: see
+    /// closes. With DTLS, a new client replaces an incomplete handshake instead, if there are any: see
     /// `maximumHandshakes`. Lowering the limit does not close the sockets of existing peers.
     public var maximumPeers: Int {
         get { hub.maximumPeers }
         set { hub.maximumPeers = newValue }
     }
 
-    /// How many peers may shake hands at a time: 4,096 by default, at least 1.
+    /// The maximum number of incomplete handshakes at a time; 4,096 by default, at least 1.
     ///
     /// At the limit, a new client replaces the oldest handshake of the source with the most handshakes, so
     /// that no source can shut out other sources. The replaced handshake fails with `.tooManyHandshakes` and
@@ -168,14 +171,15 @@ public final class DatagramListener: Sendable {
         set { hub.maximumHandshakes = newValue }
     }
 
-    /// How much memory the datagrams of all peers together may take that their sockets have not taken; 64 MiB
-    /// by default. Each counts with its bytes and 256 more, one alone is never too much, and one peer may
-    /// have 128 KiB of them.
+    /// The maximum amount of memory for datagrams that the peers' sockets have not taken yet, for all peers
+    /// together; 64 MiB by default. Each datagram is charged its size plus 256 bytes. A single datagram is
+    /// always accepted, and a single peer may use at most 128 KiB.
     ///
-    /// Half of it is kept for one datagram of each peer, of at most that half divided by `maximumPeers`, with
-    /// the 256 bytes: 3,355 by default. So peers whose tasks are slow do not shut the others out. Datagrams
-    /// that do not fit are dropped and counted, in the `dropCount` of the peer, or in `refusedCount` when a
-    /// stranger sent them. A delegate has `maximumPendingReceiveBytes` of its socket besides.
+    /// Half of the memory is reserved for one datagram per peer, so that peers with slow tasks do not shut
+    /// out other peers. To use the reserve, a datagram must not exceed that half divided by `maximumPeers`,
+    /// including the 256 bytes: 3,355 bytes by default. Datagrams that do not fit are dropped. They are
+    /// counted in the `dropCount` of the peer's socket, or in `refusedCount` if a stranger sent them. For
+    /// sockets with a delegate, the limit `maximumPendingReceiveBytes` of the socket applies in addition.
     public var maximumPendingReceiveBytes: ByteLimit {
         get { .bytes(hub.mailboxes.limit.load(ordering: .relaxed)) }
         set { hub.mailboxes.limit.store(newValue.count, ordering: .relaxed) }
@@ -186,45 +190,47 @@ public final class DatagramListener: Sendable {
     /// at a limit.
     public var refusedCount: Int { hub.counts.refused.load(ordering: .relaxed) }
 
-    /// With DTLS: how many datagrams of strangers were dropped that do not begin a handshake.
+    /// With DTLS, the number of datagrams from strangers that were dropped because they do not start a
+    /// handshake.
     public var ignoredCount: Int { hub.counts.ignored.load(ordering: .relaxed) }
 
-    /// How many datagrams the rate limit has dropped (`AsyncUDPSocket.rateLimit`, set in `configure`).
+    /// The number of datagrams dropped because of the rate limit (`AsyncUDPSocket.rateLimit`, set in
+    /// `configure`).
     ///
     /// With DTLS, the limit applies to strangers and to peers during their handshake. A peer's datagrams are
     /// not limited once its handshake is complete.
     public var rateLimitedCount: Int { hub.counts.rateLimited.load(ordering: .relaxed) }
 
-    /// The logger of the listener and of its sockets, as `configure` has set it.
+    /// The logger of the listener and its sockets, as set in `configure`.
     public var logger: Logger { preparation.model.logger }
 
-    // MARK: - The end
+    // MARK: - Closing
 
-    /// Ends the listener in order: drops strangers from now on, has the peers finish, and cuts those that
+    /// Shuts the listener down: drops datagrams from strangers, lets the peers finish, and cancels peers that
     /// take too long.
     ///
-    /// Returns when the tasks of all peers are over; then `run` returns too. Those that are not over in time
-    /// are cancelled, which closes their sockets. If the task that calls this is cancelled, they are
-    /// cancelled at once, and it returns. Sockets that `peers` has delivered are yours, and go on. The port
-    /// is free once the last socket is closed.
+    /// Returns when the tasks of all peers have finished; then `run` returns too. Tasks that do not finish in
+    /// time are cancelled, which closes their sockets. If the task that calls this is cancelled, the peers'
+    /// tasks are cancelled immediately, and this returns. Sockets that `peers` has returned belong to your
+    /// program and stay open. The port is free once the last socket is closed.
     ///
-    /// You may call this any number of times: the earliest deadline counts. In a task that serves one of the
-    /// listener's peers, this returns immediately, like `beginShutdown(within:)`, because the task would wait
-    /// for its own end. In a child task of such a task, call `beginShutdown(within:)`.
+    /// You can call this several times: the earliest deadline applies. In a task that serves one of the
+    /// listener's peers, this returns immediately, like `beginShutdown(within:)`, because the task would
+    /// otherwise wait for itself. In a child task of such a task, call `beginShutdown(within:)`.
     ///
-    /// - Parameter time: How long the peers may take from now on; nil: as long as they need.
+    /// - Parameter time: The time limit for the peers, measured from the call. `nil` means no limit.
     public nonisolated(nonsending) func shutdown(within time: Duration? = nil) async {
         beginShutdown(within: time)
         await reception.ended()
     }
 
-    /// Begins what `shutdown(within:)` does, and waits for nothing.
+    /// Starts the shutdown that `shutdown(within:)` performs, and returns without waiting for the peers.
     public func beginShutdown(within time: Duration? = nil) {
         close()
         if let time { reception.cut(after: time) }
     }
 
-    /// Ends accepting.
+    /// Stops accepting peers.
     func close() {
         reception.stop()
         hub.stopAccepting()

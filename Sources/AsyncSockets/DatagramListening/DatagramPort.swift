@@ -26,13 +26,14 @@ final class DatagramPort {
     }
 
     func note(_ denial: SystemError?) {
-        // The usual case: receiving works, and worked before.
+        // Fast path: receiving works, and worked before.
         guard denial != nil || isDenied else { return }
         isDenied = denial != nil
         self.denial.withLock { $0 = denial }
     }
 
-    /// The source address to set in replies to a datagram; `nil` if the kernel's default is already right.
+    /// Returns the source address to set in replies to a datagram, or `nil` if the kernel's default is
+    /// already right.
     func source(for arrival: DatagramArrival) -> DatagramSource? {
         guard let source = arrival.replySource, source.interfaceIndex == 0, let address = source.address, let bound,
             bound.hasHost(of: address)

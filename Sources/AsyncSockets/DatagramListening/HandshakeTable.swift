@@ -6,10 +6,10 @@
 
 internal import SocketCore
 
-/// Identifies a handshake; numbers are not reused.
+/// A number that identifies a handshake and is not reused.
 typealias HandshakeNumber = UInt64
 
-/// The incomplete handshakes of a `DatagramListener`, by the sources of their clients.
+/// The incomplete handshakes of a `DatagramListener`, grouped by the sources of their clients.
 struct HandshakeTable<Client> {
     private struct Handshake {
         let number: HandshakeNumber
@@ -21,7 +21,7 @@ struct HandshakeTable<Client> {
     private struct Source {
         var handshakes = LinkedLists<Handshake>.List()
         var count = 0
-        /// The position in the list of the sources with `count` handshakes.
+        /// The position in the list of sources with `count` handshakes.
         var place = 0
     }
 
@@ -37,7 +37,6 @@ struct HandshakeTable<Client> {
 
     func contains(_ number: HandshakeNumber) -> Bool { places[number] != nil }
 
-    /// Adds a handshake.
     mutating func begin(from address: InternetAddress) -> HandshakeNumber {
         lastNumber += 1
         let key = DatagramSourceKey(address.socketAddress)
@@ -52,7 +51,6 @@ struct HandshakeTable<Client> {
         if let place = places[number] { handshakes[place]?.client = client }
     }
 
-    /// Removes a handshake, unless it was removed before.
     @discardableResult
     mutating func end(_ number: HandshakeNumber) -> Client? {
         guard let place = places.removeValue(forKey: number), let key = handshakes[place]?.source, var source = sources[key]
@@ -71,7 +69,6 @@ struct HandshakeTable<Client> {
         return end(oldest.number)
     }
 
-    /// Moves a source to the list of the sources with `count` handshakes.
     private mutating func rank(_ key: DatagramSourceKey, _ source: inout Source, _ count: Int) {
         if source.count > 0, var list = ranks[source.count] {
             _ = ranked.remove(source.place, from: &list)
@@ -83,12 +80,12 @@ struct HandshakeTable<Client> {
             source.place = ranked.append(key, to: &list)
             ranks[count] = list
         }
-        // A count changes by one at a time.
+        // A source's count changes by one at a time.
         if count > highestRank { highestRank = count } else if ranks[highestRank] == nil { highestRank -= 1 }
     }
 }
 
-/// Doubly linked lists in one array, from which elements are removed in constant time.
+/// Doubly linked lists in one array. Elements are removed in constant time.
 private struct LinkedLists<Element> {
     struct List {
         fileprivate var first: Int?

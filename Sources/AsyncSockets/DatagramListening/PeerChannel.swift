@@ -1,26 +1,26 @@
 internal import SocketBuffers
 internal import SocketCore
 
-/// The sender of a datagram, and the local address that it was sent to.
+/// The sender of a datagram, and the local address to which the datagram was sent.
 struct PeerKey: Hashable, Sendable {
     let peer: InternetAddress
-    /// Nil: the kernel does not tell.
+    /// `nil` if the kernel does not report the address.
     let local: InternetAddress?
 
-    /// For cookies: both addresses, and the peer's port.
+    /// The input for cookies: both addresses and the peer's port.
     var bytes: [UInt8] {
         let port = peer.port
         return peer.socketAddress.hostBytes + [UInt8(port >> 8), UInt8(port & 0xFF)] + (local?.socketAddress.hostBytes ?? [])
     }
 }
 
-/// The channel of a peer's socket: it receives from a mailbox, and sends by the descriptor that all peers of
-/// a listener share. That closes with the last of those who have it.
+/// The channel of a peer's socket. It receives from a mailbox, and sends through the descriptor that all
+/// peers of a listener share. The descriptor closes when its last user is released.
 final class PeerChannel: DatagramChannel {
     private let key: PeerKey
     private let source: DatagramSource?
     private let mailbox: PeerMailbox
-    /// The last datagram that was handed out.
+    /// The datagram most recently returned by `next()`.
     @exclusivity(unchecked) private var current: PeerDatagram?
     private var hasHello: Bool
     private let listenersDenial: Locked<SystemError?>
@@ -28,7 +28,7 @@ final class PeerChannel: DatagramChannel {
     private let left: @Sendable () -> Void
 
     /// - Parameters:
-    ///   - source: The address from which it sends.
+    ///   - source: The source address for sent datagrams.
     ///   - hasHello: Whether the first datagram is a ClientHello with a cookie.
     ///   - denial: Why the listener has paused receiving.
     ///   - secured: Called on the loop when the handshake is complete.
@@ -60,7 +60,7 @@ final class PeerChannel: DatagramChannel {
 
     override var mayHaveInput: Bool { !mailbox.isEmpty }
 
-    // Before its upgrade a peer of DTLS has sent nothing authentic.
+    // Before its upgrade, a DTLS peer has sent no authentic data.
     override var arrivalCount: Int { hasHello ? 0 : mailbox.arrivalCount }
 
     override func takeHello() -> [UInt8]? {
@@ -74,7 +74,7 @@ final class PeerChannel: DatagramChannel {
 
     override var currentDenial: SystemError? { listenersDenial.withLock { $0 } }
 
-    // The listener takes the errors of the descriptor, and tells the peer that they are about.
+    // The listener takes the errors of the descriptor, and reports them to the affected peers.
 
     override func takeErrors() -> [DatagramError] { [] }
 
@@ -95,14 +95,16 @@ final class PeerChannel: DatagramChannel {
         return report
     }
 
-    /// The event that says when there is room comes to the listener, for all.
+    /// The event that reports room in the kernel's buffer goes only to the listener, so this channel retries
+    /// later.
     private func waitForRoom() {
         output = .exhausted(until: Deadline(after: SocketDescriptor.shortageSeconds))
     }
 
     // MARK: - The path
 
-    /// The descriptor has many peers, and knows the path to none: another one, connected to this peer, does.
+    /// The shared descriptor has many peers, so it does not know the path to this peer. A second descriptor,
+    /// connected to the peer, does.
     override var pathSize: Int? {
         do throws(SystemError) {
             let probe = try DatagramDescriptor(opening: descriptor.families)
@@ -116,7 +118,7 @@ final class PeerChannel: DatagramChannel {
 
     override func preparePath() -> Int { pathSize ?? Self.safePathSize }
 
-    // MARK: - The end
+    // MARK: - Closing
 
     override func leave(_ loop: EventLoop) {
         mailbox.close()

@@ -11,7 +11,7 @@ struct PeerDatagram: Sendable {
         let arrival: DatagramArrival
     }
 
-    // It is not changed once it is made.
+    // Immutable after initialization.
     nonisolated(unsafe) private let storage: ManagedBuffer<Header, UInt8>
 
     init(_ bytes: UnsafeRawBufferPointer, _ arrival: DatagramArrival) {
@@ -23,34 +23,35 @@ struct PeerDatagram: Sendable {
 
     var arrival: DatagramArrival { storage.withUnsafeMutablePointerToHeader { $0.pointee.arrival } }
 
-    /// Valid as long as the datagram.
+    /// Valid as long as the datagram exists.
     var bytes: UnsafeRawBufferPointer {
         storage.withUnsafeMutablePointers { UnsafeRawBufferPointer(start: $1, count: $0.pointee.count) }
     }
 }
 
-/// The memory that the mailboxes of a listener share: forged senders can make many of them.
+/// The memory budget that a listener's mailboxes share. It is limited because forged senders can create many
+/// mailboxes.
 final class MailboxSpace: Sendable {
     private let used = Atomic(0)
-    /// The most bytes that wait in all mailboxes.
+    /// The maximum number of bytes in all mailboxes together.
     let limit = Atomic(64 * 1024 * 1024)
-    /// The most mailboxes.
     let mailboxLimit: Atomic<Int>
 
     init(mailboxLimit: Int) {
         self.mailboxLimit = Atomic(mailboxLimit)
     }
 
-    /// Takes space for a datagram; false: it does not fit. One alone is never too much.
+    /// Reserves space for a datagram. Returns false if the datagram does not fit. A single datagram always
+    /// fits.
     ///
-    /// Half of the space is kept for one datagram in each mailbox, so that those who fill theirs do not shut
-    /// the others out.
+    /// Half of the space is reserved for one datagram per mailbox, so that peers with full mailboxes do not
+    /// shut out other peers.
     fileprivate func take(_ cost: Int, isFirst: Bool) -> Bool {
         let sum = used.add(cost, ordering: .relaxed).newValue
         let limit = limit.load(ordering: .relaxed)
         let half = limit / 2
         if sum == cost || sum <= half { return true }
-        // There may be more mailboxes than the limit, which closes none.
+        // There may be more mailboxes than the limit, because lowering the limit does not close any.
         if isFirst, sum <= limit, cost <= half / mailboxLimit.load(ordering: .relaxed) { return true }
         give(cost)
         return false
@@ -61,14 +62,13 @@ final class MailboxSpace: Sendable {
     }
 }
 
-/// The datagrams of one peer, on the way from the descriptor that all peers share to the peer's socket: what
-/// the receive buffer of the kernel is for other sockets.
+/// The queue of datagrams from the descriptor that all peers share to the socket of one peer. It does the job
+/// that the kernel's receive buffer does for other sockets.
 final class PeerMailbox: Sendable {
     private struct State {
-        /// Few, so that taking the first one is cheap.
+        /// Only a few datagrams, so removing the first one is cheap.
         var datagrams: [PeerDatagram] = []
         var byteCount = 0
-        /// The socket has been told that there are datagrams.
         var isAnnounced = false
         var isClosed = false
     }
@@ -76,11 +76,12 @@ final class PeerMailbox: Sendable {
     private let state = Locked(State())
     private let space: MailboxSpace
     private let arrivals = Atomic(0)
-    /// The most bytes that wait, with 256 for each datagram.
+    /// The maximum number of bytes in a mailbox, including 256 per datagram.
     private static let limit = 128 * 1024
     private static let costOfDatagram = 256
 
-    /// Has a first datagram, which is announced; nil: it does not fit.
+    /// Creates a mailbox with a first datagram, which is treated as already announced. Returns `nil` if the
+    /// datagram does not fit.
     init?(in space: MailboxSpace, with bytes: UnsafeRawBufferPointer, _ arrival: DatagramArrival) {
         self.space = space
         guard put(bytes, arrival) != nil else { return nil }
@@ -88,9 +89,10 @@ final class PeerMailbox: Sendable {
 
     deinit { close() }
 
-    /// Leaves a datagram.
+    /// Adds a datagram.
     ///
-    /// - Returns: Whether the socket has to be told; nil: the mailbox is full, and the datagram is dropped.
+    /// - Returns: Whether the socket must be notified, or `nil` if the datagram was dropped because the
+    ///   mailbox is full.
     func put(_ bytes: UnsafeRawBufferPointer, _ arrival: DatagramArrival) -> Bool? {
         arrivals.add(1, ordering: .relaxed)
         let cost = bytes.count + Self.costOfDatagram
@@ -105,14 +107,15 @@ final class PeerMailbox: Sendable {
         }
     }
 
-    /// The oldest; nil for an empty mailbox, and then the next one is announced.
+    /// Removes the oldest datagram. Returns `nil` if the mailbox is empty; then the next datagram is
+    /// announced again.
     func take() -> PeerDatagram? {
         state.withLock { state in
             guard !state.datagrams.isEmpty else {
                 state.isAnnounced = false
                 return nil
             }
-            // Mostly it is the only one.
+            // Usually there is only one datagram.
             let datagram = state.datagrams.count == 1 ? state.datagrams.removeLast() : state.datagrams.removeFirst()
             let cost = datagram.bytes.count + Self.costOfDatagram
             state.byteCount -= cost
@@ -121,12 +124,12 @@ final class PeerMailbox: Sendable {
         }
     }
 
-    /// How many datagrams have come, with those that were dropped.
+    /// The number of datagrams that have arrived, including dropped ones.
     var arrivalCount: Int { arrivals.load(ordering: .relaxed) }
 
     var isEmpty: Bool { state.withLock { $0.datagrams.isEmpty } }
 
-    /// Drops what is there, and what comes.
+    /// Drops all datagrams, now and in the future.
     func close() {
         state.withLock { state in
             state.isClosed = true

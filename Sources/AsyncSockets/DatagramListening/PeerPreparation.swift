@@ -3,7 +3,7 @@ internal import SocketBuffers
 internal import SocketCore
 internal import SocketTLS
 
-/// A peer, on its way to the task that serves it.
+/// A new peer that is not served by a task yet.
 struct PeerArrival: Sendable {
     let socket: AsyncUDPSocket
     let connection: DatagramConnection
@@ -15,9 +15,8 @@ struct PeerArrival: Sendable {
     }
 }
 
-/// How a peer becomes a socket that its task can use.
 final class PeerPreparation: Sendable {
-    /// Every socket gets its configuration and logger. It is never in use itself.
+    /// The model for the configuration and the logger of every socket. It is never in use itself.
     let model: AsyncUDPSocket
     let tls: ListenerTLS?
     private let idleTimeout: Duration?
@@ -27,7 +26,7 @@ final class PeerPreparation: Sendable {
         (self.model, self.tls, self.idleTimeout) = (model, tls, idleTimeout)
     }
 
-    /// On the loop: the socket of a new peer.
+    /// Creates the socket of a new peer. Called on the loop.
     func makeSocket(
         over channel: PeerChannel, to key: PeerKey, on loop: EventLoop
     ) -> (socket: AsyncUDPSocket, connection: DatagramConnection) {
@@ -37,7 +36,8 @@ final class PeerPreparation: Sendable {
         return (socket, connection)
     }
 
-    /// All that comes before the first datagram of the user. False when that has failed, which is reported.
+    /// Performs the handshake, if the listener uses DTLS. Returns false if it failed, after reporting the
+    /// error.
     func makeReady(
         _ arrival: PeerArrival, _ onError: (@Sendable (any Error, AsyncUDPSocket) -> Void)?
     ) async -> Bool {
@@ -58,7 +58,7 @@ final class PeerPreparation: Sendable {
         try socket.askForDTLS(tls.current, hasTrust: tls.trust != nil)
     }
 
-    /// A peer has ended with an error, unless it was the listener that has ended it.
+    /// Reports a peer's error, unless the listener itself has cancelled the peer.
     func report(
         _ error: any Error, of arrival: PeerArrival, in stage: FailureLog.Stage,
         _ onError: (@Sendable (any Error, AsyncUDPSocket) -> Void)?

@@ -1,7 +1,6 @@
 internal import SocketBuffers
 internal import SocketCore
 
-/// A peer of a `DatagramListener`.
 final class ListenerPeer: Sendable {
     let key: PeerKey
     let mailbox: PeerMailbox
@@ -31,7 +30,7 @@ struct PeerTable {
     var maximumPeers: Int
     var maximumHandshakes = 4096
     var isAccepting = true
-    /// Why receiving has failed permanently.
+    /// The reason why receiving has failed permanently.
     var failure: AsyncSocketError?
     var registration: LoopRegistration?
 
@@ -45,7 +44,6 @@ struct PeerTable {
 
     func peers(at address: InternetAddress) -> [ListenerPeer] { peers[address] ?? [] }
 
-    /// Whether the handshake of a peer is complete.
     func isEstablished(_ peer: ListenerPeer) -> Bool {
         peer.handshake.map { !handshakes.contains($0) } ?? false
     }
@@ -63,7 +61,6 @@ struct PeerTable {
         return excess == 1 && hasHello && handshakes.count > (isShakingHands(earlier) ? 1 : 0)
     }
 
-    /// By how much a new peer would exceed a limit.
     private func excess(hasHello: Bool, insteadOf earlier: ListenerPeer?) -> Int {
         let peerExcess = peerCount - (earlier == nil ? 0 : 1) + 1 - maximumPeers
         let handshakeExcess = handshakes.count - (isShakingHands(earlier) ? 1 : 0) + 1 - maximumHandshakes
@@ -76,7 +73,7 @@ struct PeerTable {
 
     /// Makes room for a peer that `admits` has allowed, and adds its handshake.
     ///
-    /// - Returns: The number of the handshake, and the peer whose handshake was removed for it.
+    /// - Returns: The number of the handshake, and the peer that was removed to make room, if any.
     mutating func begin(
         _ key: PeerKey, hasHello: Bool, insteadOf earlier: ListenerPeer?
     ) -> (handshake: HandshakeNumber?, evicted: ListenerPeer?) {
@@ -93,12 +90,12 @@ struct PeerTable {
         if let handshake = peer.handshake { handshakes.setClient(peer, of: handshake) }
     }
 
-    // MARK: - Ends
+    // MARK: - Removal
 
     /// Removes a handshake that has succeeded or failed.
     mutating func endHandshake(_ number: HandshakeNumber) { handshakes.end(number) }
 
-    /// Removes a peer whose socket has closed, or that was replaced.
+    /// Removes a peer that was replaced or has closed its socket.
     mutating func remove(_ key: PeerKey, _ mailbox: PeerMailbox, _ handshake: HandshakeNumber?) {
         if let handshake { handshakes.end(handshake) }
         guard var all = peers[key.peer], let index = all.firstIndex(where: { $0.mailbox === mailbox }) else { return }

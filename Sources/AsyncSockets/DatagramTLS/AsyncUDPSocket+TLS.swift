@@ -6,37 +6,38 @@ internal import Synchronization
 
 // DTLS 1.2 (RFC 6347): TLS for datagrams.
 extension AsyncUDPSocket {
-    /// Upgrades a connected socket to DTLS 1.2, after the datagrams that were sent before.
+    /// Upgrades a connected socket to DTLS 1.2, after all datagrams sent before.
     ///
-    /// Datagrams that were sent before the call are plaintext, and later ones are encrypted. One that another
-    /// thread or task sends before the handshake has begun may be either: let it wait, or send it first. A
-    /// `receiveOnce()` of the delegate from before gets its datagram first. After that nothing in plaintext
-    /// is delivered any more: what was received and not delivered is dropped, also when it is on its way to
-    /// a delegate or a filter, and what arrives without being of DTLS is dropped and counted
-    /// (`droppedRecordCount`). For DTLS from the first datagram call it right after `connect`.
+    /// Datagrams sent before the call are plaintext, and later datagrams are encrypted. If another thread or
+    /// task sends a datagram before the handshake has started, it may be sent either way: send it earlier, or
+    /// delay it. A `receiveOnce()` that a delegate made before the call receives its datagram first. After
+    /// that, no plaintext is delivered. Plaintext that was received but not delivered is dropped, even if it
+    /// is already queued for a delegate or a filter. Arriving datagrams that are not DTLS are dropped and
+    /// counted (`droppedRecordCount`). To use DTLS from the first datagram, call this right after `connect`.
     ///
-    /// Returns when the handshake is complete and the peer trusted. The messages of the handshake are sent
-    /// again when answers do not come, after a second, two, four and so on, until
-    /// `TLSSettings.handshakeTimeout`. The wait for what comes before the handshake may take as long again:
-    /// for datagrams that the kernel has no room for, an earlier `receiveOnce()`, and filters that have not
-    /// answered. A handshake that fails or is cancelled closes the socket: nothing leads back to plaintext.
-    /// The socket hears nothing but its peer, also when that goes on from another port.
+    /// Returns when the handshake is complete and the peer is trusted. If the peer does not reply, handshake
+    /// messages are retransmitted after one second, two, four and so on, until
+    /// `TLSSettings.handshakeTimeout`. Work before the handshake may take the same time again: datagrams that
+    /// the kernel has no room for, an earlier `receiveOnce()`, and filters that have not returned a verdict.
+    /// If the handshake fails or is cancelled, the socket closes; it never returns to plaintext. The socket
+    /// receives only from the peer's address and port. If the peer changes its port, its datagrams are
+    /// dropped.
     ///
-    /// DTLS protects each datagram, and promises no more than UDP: datagrams may be lost, and come in another
-    /// order. None is delivered twice. When the peer says that it closes (close_notify), the socket closes,
+    /// DTLS protects each datagram, but is as unreliable as UDP: datagrams may be lost or reordered. No
+    /// datagram is delivered twice. When the peer closes the connection (close_notify), the socket closes,
     /// and `receive(timeout:)` throws `.closedByPeer`.
     ///
     /// - Parameters:
-    ///   - settings: The role and what it needs. DTLS 1.2 has no early data, no authentication after the
-    ///     handshake and no `serverNames`, and `minimumVersion` and the policy have to allow it (`.tls12` or
+    ///   - settings: The role and its settings. DTLS 1.2 does not support early data, authentication after
+    ///     the handshake, or `serverNames`. The `minimumVersion` and the policy must allow it (`.tls12` or
     ///     `.dtls12`).
-    ///   - trust: As for `AsyncSocket.startTLS(settings:trust:)`.
+    ///   - trust: See `AsyncSocket.startTLS(settings:trust:)`.
     /// - Returns: The session that the handshake negotiated.
-    /// - Throws: `CancellationError` when the task is cancelled, what `trust` throws, or an
-    ///   `AsyncSocketError`: `.tls` (with `invalidSettings` before anything is sent), `.handshakeTimeout`,
-    ///   `.trustTimeout`, `.badConfiguration` when the socket is not connected or was upgraded before, when
-    ///   neither `trust` nor a delegate decides though the settings ask for it, or when a task waits in
-    ///   `receive(timeout:)`, which closes the socket; and why the socket has closed.
+    /// - Throws: `CancellationError` if the task is cancelled, the errors of `trust`, or an
+    ///   `AsyncSocketError`: `.tls` (with `invalidSettings` before anything is sent); `.handshakeTimeout`;
+    ///   `.trustTimeout`; `.badConfiguration` if the socket is not connected or was upgraded before, if the
+    ///   settings require a trust decision but there is neither `trust` nor a delegate, or if a task is
+    ///   waiting in `receive(timeout:)`, which closes the socket; or the error with which the socket closed.
     @discardableResult
     public nonisolated(nonsending) func startDTLS(
         settings: TLSSettings<some TLSSide>, trust: (@Sendable (PeerTrust) async throws -> Bool)? = nil
@@ -44,14 +45,15 @@ extension AsyncUDPSocket {
         try await askForDTLS(settings, hasTrust: trust != nil).session(trust).value
     }
 
-    /// Begins `startDTLS(settings:trust:)`. The task that waits keeps none of the settings.
+    /// Starts `startDTLS(settings:trust:)`. A separate function, so that the waiting task does not hold the
+    /// settings.
     @inline(never)
     func askForDTLS(_ settings: TLSSettings<some TLSSide>, hasTrust: Bool) throws -> AwaitedDatagramHandshake {
         let limit = OperationLimit(nil)
         do {
             try limit.check(.startTLS)
         } catch {
-            // Later datagrams must not leave in plaintext.
+            // Later datagrams must not be sent in plaintext.
             close()
             throw error
         }
@@ -69,26 +71,26 @@ extension AsyncUDPSocket {
         return AwaitedDatagramHandshake(waiter: waiter, limit: limit, connection: connection, socket: self)
     }
 
-    /// Upgrades a connected socket to DTLS 1.2: see `startDTLS(settings:trust:)`. Datagrams that are sent
-    /// once this has returned are encrypted.
+    /// Starts the upgrade of a connected socket to DTLS 1.2: see `startDTLS(settings:trust:)`.
     ///
-    /// `udpSocketDidSecure(_:)` follows, or `udpSocketDidClose(_:withError:)`. If the settings ask for it,
-    /// `udpSocket(_:didReceive:completionHandler:)` comes before.
+    /// Datagrams sent after this returns are encrypted. When the handshake is complete,
+    /// `udpSocketDidSecure(_:)` is called. If it fails, `udpSocketDidClose(_:withError:)` is called. If the
+    /// settings require a trust decision, `udpSocket(_:didReceive:completionHandler:)` is called first.
     ///
-    /// `TLSSettings.handshakeTimeout` counts from the beginning of the handshake. The wait for what comes
-    /// before it has no limit: a `receiveOnce()` whose datagram does not come, or a filter that does not
-    /// answer, keeps the handshake from beginning.
+    /// `TLSSettings.handshakeTimeout` is measured from the start of the handshake. Work before the handshake
+    /// has no time limit: a `receiveOnce()` without a datagram, or a filter that does not return a verdict,
+    /// prevents the handshake from starting.
     ///
-    /// - Parameter settings: The role and what it needs.
-    /// - Throws: `.tls` when the settings are unusable, and the socket closes with that error: what you send
-    ///   after the call never leaves in plaintext, even if you ignore the error. `.badConfiguration`, and
-    ///   nothing changes, when the socket is not connected, or DTLS was begun on it before. `.closed` when it
-    ///   is closed.
+    /// - Parameter settings: The role and its settings.
+    /// - Throws: `.tls` if the settings are unusable. The socket then closes with that error, so data sent
+    ///   after the call is never sent in plaintext, even if you ignore the error. `.badConfiguration`,
+    ///   without any effect, if the socket is not connected or DTLS was already started. `.closed` if the
+    ///   socket is closed.
     public func beginDTLS(settings: TLSSettings<some TLSSide>) throws(AsyncSocketError) {
         try startDTLS(settings.values, nil, decidesTrust: false, on: upgradable())
     }
 
-    /// A connected socket, or one that connects.
+    /// Returns the connection of a socket that is connected or connecting.
     private func upgradable() throws(AsyncSocketError) -> DatagramConnection {
         guard let connection, connection.record.withLock({ $0.isConnectClaimed }) else {
             throw .badConfiguration("startDTLS", "the socket is not connected: connect it first")
@@ -122,41 +124,44 @@ extension AsyncUDPSocket {
         return delegate != nil
     }
 
-    // MARK: - Facts
+    // MARK: - Properties
 
-    /// True once the handshake of DTLS is complete and the peer is trusted. It stays true after the end.
+    /// Whether the DTLS handshake is complete and the peer is trusted. Stays true after the socket has
+    /// closed.
     public var isSecure: Bool { security != nil }
 
-    /// The result of the handshake of DTLS. Nil before; it stays after the end.
+    /// The session that the DTLS handshake negotiated, or `nil` until the handshake is complete. Still
+    /// available after the socket has closed.
     public var tlsSession: TLSSession? { security?.session?.value }
 
     private var security: DatagramSecurity? { connection?.record.withLock { $0.security } }
 
-    /// The most bytes that a datagram of a secure socket may have: 16,384, or less when the path carries less
-    /// (see `maximumDatagramSize`); it changes when the path is found to carry less. Larger ones fail with
-    /// `.badParameter` and the errno EMSGSIZE. Nil before the socket is secure.
+    /// The maximum size of a datagram on a secure socket in bytes, or `nil` until the socket is secure.
+    ///
+    /// The size is 16,384, or less if the path carries less (see `maximumDatagramSize`). It shrinks if the
+    /// path is found to carry less. Larger datagrams fail with `.badParameter` and the errno EMSGSIZE.
     public var maximumSendSize: Int? {
         guard let limit = connection?.counts.secureSendLimit.load(ordering: .relaxed), limit > 0 else { return nil }
         return limit
     }
 
-    /// How many records DTLS has dropped: not of DTLS, not authentic, or not new. Anyone can send those, and
-    /// they change nothing else.
+    /// The number of received records that DTLS dropped because they were not DTLS, not authentic, or
+    /// repeated. Any host can send such records, and they have no other effect.
     public var droppedRecordCount: Int { connection?.counts.droppedRecords.load(ordering: .relaxed) ?? 0 }
 
-    /// A channel binding of the connection: see `AsyncSocket.channelBinding(_:)`.
+    /// Returns a channel binding of the connection: see `AsyncSocket.channelBinding(_:)`.
     ///
-    /// - Throws: The errors of that.
+    /// - Throws: The errors of `AsyncSocket.channelBinding(_:)`.
     public func channelBinding(_ kind: TLSChannelBinding) throws(AsyncSocketError) -> [UInt8] {
         try KeyExporter.ask(security?.exporter, "channelBinding") { exporter throws(KeyExporter.Failure) in
             try exporter.channelBinding(kind)
         }
     }
 
-    /// Bytes that only the two ends can derive: see
+    /// Returns bytes that only the two peers can derive: see
     /// `AsyncSocket.exportKeyingMaterial(label:context:length:)`.
     ///
-    /// - Throws: The errors of that.
+    /// - Throws: The errors of `AsyncSocket.exportKeyingMaterial(label:context:length:)`.
     public func exportKeyingMaterial(
         label: String, context: [UInt8]?, length: Int
     ) throws(AsyncSocketError) -> [UInt8] {
@@ -167,7 +172,7 @@ extension AsyncUDPSocket {
 }
 
 extension DatagramConnection {
-    /// Claims the one upgrade of the socket; returns the host that it connects to.
+    /// Claims the one upgrade of the socket. Returns the host that the socket connects to.
     fileprivate func claimUpgrade() throws(AsyncSocketError) -> HostQuery? {
         let (endpoint, refusal) = record.withLock { record -> (HostQuery?, AsyncSocketError?) in
             if record.isClosed { return (nil, .closed) }
@@ -175,7 +180,7 @@ extension DatagramConnection {
                 return (nil, .badConfiguration("startDTLS", "startDTLS was called on this socket before"))
             }
             record.isUpgradeClaimed = true
-            // At once: events with plaintext may be on their way to the delegate.
+            // Set immediately, because events with plaintext may already be queued for the delegate.
             counts.isUpgradeClaimed.store(true, ordering: .releasing)
             return (record.endpoint, nil)
         }
@@ -184,14 +189,14 @@ extension DatagramConnection {
     }
 }
 
-/// A handshake of DTLS that a task has begun, and waits for: see `AwaitedHandshake`.
+/// A DTLS handshake that a task has started and is waiting for: see `AwaitedHandshake`.
 struct AwaitedDatagramHandshake {
     let waiter: HandshakeWaiter
     let limit: OperationLimit
     let connection: DatagramConnection
     let socket: AsyncUDPSocket
 
-    /// Waits for the end, and has `trust` decide on the way.
+    /// Returns the session when the handshake is complete. Calls `trust` when the peer's certificate arrives.
     nonisolated(nonsending) func session(
         _ trust: (@Sendable (PeerTrust) async throws -> Bool)?
     ) async throws -> CopyOnWrite<TLSSession> {

@@ -4,20 +4,20 @@ internal import SocketCore
 internal import SocketTLS
 internal import Synchronization
 
-/// DTLS between a UDP socket and its peer: the engine, and its end. Confined to the turn.
+/// DTLS between a UDP socket and its peer: the engine, and the state of its connection. Confined to the turn.
 ///
-/// The input gives it what arrives, and takes messages from it; the output has it encrypt. Neither calls the
-/// engine.
+/// The input passes received datagrams to the layer and takes messages from it. The output uses the layer to
+/// encrypt. Neither calls the engine directly.
 final class DatagramLayer {
     let engine: DTLSEngine
     private let plaintext = PreBuffer()
-    /// Why the connection has ended; nil: it goes on.
+    /// Why the connection has closed or failed, or `nil` while it is usable.
     @exclusivity(unchecked) private(set) var end: AsyncSocketError?
-    /// How the last datagram has arrived. In a handshake it may have had messages already.
+    /// The arrival of the last datagram. During a handshake, the datagram may already contain messages.
     @exclusivity(unchecked) private(set) var lastArrival: (sender: InternetAddress, arrival: DatagramArrival)?
     private let channel: DatagramChannel
     private let isSizeGiven: Bool
-    /// Of the buffers of OpenSSL.
+    /// When to free OpenSSL's buffers.
     @exclusivity(unchecked) private var bufferRest: BufferRest
     private let counts: DatagramCounts
 
@@ -36,21 +36,21 @@ final class DatagramLayer {
 
     static var leastDatagramSize: Int { DTLSEngine.leastSize }
 
-    /// The number of authentic records.
+    /// The number of records passed to OpenSSL. Each costs time, even if it is not authentic.
     var acceptedRecordCount: Int { engine.acceptedRecordCount }
 
-    /// It goes on, and has nothing of its own to send.
+    /// Whether the connection is usable and the engine has no datagrams to send.
     var isQuiet: Bool { end == nil && !engine.hasOutput }
 
     // MARK: - Receiving
 
-    /// A datagram of the peer. Its messages follow with `next()`.
+    /// Receives a datagram from the peer. Its messages are returned by `next()`.
     func receive(_ datagram: ReceivedDatagram) {
         lastArrival = (datagram.sender, datagram.arrival)
         engine.receive(datagram.bytes)
     }
 
-    /// The next message of the peer, if there is one.
+    /// Returns the peer's next message, or `nil` if no complete message is available.
     func next() -> Data? {
         guard end == nil, engine.isEstablished else { return nil }
         switch engine.read(into: plaintext) {
@@ -60,7 +60,7 @@ final class DatagramLayer {
             return Data(bytes: start, count: count)
         case .incomplete: return nil
         case .closed:
-            // The answer to close_notify is close_notify (RFC 5246, section 7.2.1).
+            // The reply to close_notify is close_notify (RFC 5246, section 7.2.1).
             engine.shutdown()
             end = .closedByPeer
         case .truncated(let error), .failed(let error): end = AsyncSocketError(error, operation: "receive")
@@ -70,7 +70,7 @@ final class DatagramLayer {
 
     // MARK: - Sending
 
-    /// The error of a message that DTLS cannot carry, or cannot carry any more.
+    /// Returns an error if DTLS cannot carry a message of this size, or the connection is no longer usable.
     func refusal(of count: Int) -> AsyncSocketError? {
         if let end { return end }
         if count == 0 {
@@ -80,7 +80,7 @@ final class DatagramLayer {
         return count > limit ? .tooLarge(count, limit) : nil
     }
 
-    /// Encrypts a message. False when it cannot: the connection has failed.
+    /// Encrypts a message. Returns false if the connection has failed.
     func seal(_ message: UnsafeRawBufferPointer) -> Bool {
         switch engine.write(message) {
         case .accepted: return true
@@ -91,8 +91,8 @@ final class DatagramLayer {
         }
     }
 
-    /// Sends what the engine has of its own: messages of the handshake, and alerts. False while some of that
-    /// waits for room.
+    /// Sends the engine's own datagrams: handshake messages and alerts. Returns false if the kernel has no
+    /// room for some of them.
     @discardableResult
     func flush() -> Bool {
         guard engine.hasOutput else { return true }
@@ -101,7 +101,6 @@ final class DatagramLayer {
         return !engine.hasOutput
     }
 
-    /// Sends what the engine has.
     func send() -> DatagramSendReport {
         var report = DatagramSendReport()
         if let only = engine.onlyOutput {
@@ -124,32 +123,32 @@ final class DatagramLayer {
         return report
     }
 
-    /// Nothing is to be done for now: frees memory, unless it may be needed again soon.
+    /// Called when the layer is idle. Frees memory, unless it may be needed again soon.
     func rest() {
         guard engine.hasBuffers, !engine.hasOutput else { return }
         if !bufferRest.keep() { engine.releaseBuffers() }
     }
 
-    /// When it looks whether memory is to be freed.
+    /// When to check again whether memory can be freed.
     var restDeadline: Deadline { bufferRest.deadline }
 
     func expire(at now: Deadline) {
         if bufferRest.expire(at: now) { engine.releaseBuffers() }
     }
 
-    /// Gives up what the kernel has no room for: it is encrypted again.
+    /// Discards encrypted datagrams that the kernel had no room for. Their messages are encrypted again
+    /// later.
     func dropOutput() {
         engine.dropOutput()
     }
 
-    /// Learns the size of datagrams from the kernel, which knows better than before.
+    /// Updates the datagram size from the kernel's current knowledge of the path.
     func measurePath() {
         guard !isSizeGiven, let size = channel.pathSize else { return }
         engine.setPathSize(size)
         noteLimit()
     }
 
-    /// Tells callers how much a datagram may have.
     func noteLimit() {
         guard engine.isEstablished else { return }
         counts.secureSendLimit.store(engine.maximumMessageSize, ordering: .relaxed)

@@ -1,9 +1,8 @@
 internal import SocketBuffers
 internal import SocketCore
 
-/// DTLS on a UDP socket, and the socket of a listener's peer.
+/// DTLS on a UDP socket, and the sockets of a listener's peers.
 extension DatagramService {
-    /// The messages for DTLS and for the sockets of peers.
     func serveTLS(_ message: DatagramMessage) {
         switch message {
         case .unreachable(let error): report(error, about: peer.socketAddress)
@@ -17,9 +16,8 @@ extension DatagramService {
         }
     }
 
-    /// A datagram did not arrive, as the network says.
     func report(_ error: AsyncSocketError, about address: SocketAddress?) {
-        // The messages of a handshake are sent again in datagrams that the path carries.
+        // Handshake messages are retransmitted in datagrams that fit the path.
         if error.errno == SystemError.tooLarge { upgrade?.layer?.measurePath() }
         input.report(error, about: address)
     }
@@ -37,7 +35,7 @@ extension DatagramService {
         output.appendStartTLS()
     }
 
-    /// The error ends the socket.
+    /// Continues the upgrade. The socket closes with the returned error.
     func goOnWithTLS() -> AsyncSocketError? {
         guard let upgrade else { return nil }
         if upgrade.isQuiet {
@@ -48,16 +46,17 @@ extension DatagramService {
         return upgrade.advance(channel, address, configuration.value, input, output)
     }
 
-    /// How much has come and gone; nil during a handshake.
+    /// The amount of data sent and received, or `nil` during a handshake.
     var progress: CarriedBytes? {
         if let upgrade, !upgrade.isSecure { return nil }
-        // A peer whose datagrams the program has not taken yet is not silent. With DTLS authentic ones count.
+        // A peer with datagrams that the program has not taken yet is not idle. With DTLS, only authentic
+        // datagrams count.
         let arrivalCount = upgrade == nil ? channels.first?.arrivalCount ?? 0 : 0
         return CarriedBytes(
             received: input.byteCount + input.datagramCount + arrivalCount, sent: output.byteCount + output.datagramCount)
     }
 
-    /// Begins as the socket of a listener's peer. Before the first message.
+    /// Sets up the socket of a listener's peer. Called before the first message.
     func serve(_ channel: PeerChannel, to key: PeerKey) {
         channels = [channel]
         sharesDescriptor = true

@@ -1,13 +1,13 @@
-// Rules of an upgrade to DTLS, beside the rules of `TLSUpgrade`:
-//  1. `startDTLS` leaves a marker in both queues: sends that were asked for before leave in plaintext, and
-//     `receiveOnce()` gets its datagram. From the moment when the input is at its marker nothing in plaintext
-//     is received any more; what was received and not delivered is dropped when the handshake begins.
-//  2. From the beginning of the handshake all that arrives goes to the engine. No path leads back: a failure
-//     closes the socket, and so do `disconnect()` and an attempt to connect that fails.
-//  3. The engine sends its messages again by a clock of the loop, also while a program decides about the
+// Rules of an upgrade to DTLS, in addition to the rules of `TLSUpgrade`:
+//  1. `startDTLS` places a marker in both queues. Datagrams queued before it are sent in plaintext, and an
+//     earlier `receiveOnce()` receives its datagram. Once the input has reached its marker, no more plaintext
+//     is received. Undelivered plaintext is dropped when the handshake starts.
+//  2. From the start of the handshake, all arriving datagrams go to the engine. The socket never returns to
+//     plaintext: a failure closes it, and so do `disconnect()` and a failed attempt to connect.
+//  3. The engine retransmits its messages using a timer of the loop, even while the program decides about the
 //     peer.
-//  4. A task gives what comes before its upgrade as long as the handshake. A delegate's upgrade waits for it
-//     without a limit, as `beginTLS` does.
+//  4. For a task, work before the handshake may take as long as the handshake itself. For a delegate it has
+//     no limit, as with `beginTLS`.
 
 internal import SocketBuffers
 internal import SocketCore
@@ -15,9 +15,8 @@ internal import SocketTLS
 internal import Synchronization
 
 /// The upgrade of a UDP socket to DTLS: the preparation of the handshake and the transport of its messages.
-/// `Upgrade` has the rest. Confined to the turn; a plaintext socket does not allocate one.
+/// `Upgrade` contains the rest. Confined to the turn; a plaintext socket does not allocate one.
 final class DatagramUpgrade {
-    /// The parts of its socket that it needs.
     struct Surroundings {
         let outbox: EventOutbox<DatagramEvent>
         let record: Locked<DatagramRecord>
@@ -28,13 +27,13 @@ final class DatagramUpgrade {
 
     private let upgrade: Upgrade
     @exclusivity(unchecked) private(set) var layer: DatagramLayer?
-    /// A step that another thread does.
+    /// The handshake step that another thread is performing.
     private var lentWork: HandshakeWork?
     private let around: Surroundings
     /// For the log.
     private var peer: SocketAddress?
 
-    /// How many datagrams of a handshake a turn takes.
+    /// The maximum number of handshake datagrams received in a turn.
     private static let datagramsPerTurn = 64
 
     init(_ request: TLSRequest, _ around: Surroundings) {
@@ -43,19 +42,20 @@ final class DatagramUpgrade {
         upgrade.clock = upgrade.state.taskTimeout.map { PhaseClock(.earlierDatagrams, seconds: $0) }
     }
 
-    /// The handshake is complete. Kept beside the state, which each turn would have to take apart.
+    /// Whether the handshake is complete. A separate copy, because checking the state in each turn would be
+    /// slower.
     @exclusivity(unchecked) private(set) var isSecure = false
-    /// The role in a handshake that was refused before it began.
+    /// The role in a handshake that was rejected before it started.
     var refusedRole: TLSRole? { upgrade.state.refusedRole }
 
-    // MARK: - Going on
+    // MARK: - Progress
 
-    /// The socket is secure, and there is nothing to be done about that.
+    /// Whether the socket is secure and the layer has no work.
     var isQuiet: Bool {
         isSecure && layer?.isQuiet == true
     }
 
-    /// Goes on towards DTLS. The error ends the socket.
+    /// Continues the upgrade. The socket closes with the returned error.
     func advance(
         _ channel: DatagramChannel, _ peer: InternetAddress, _ configuration: DatagramConfiguration, _ input: DatagramInput,
         _ output: DatagramOutput
@@ -70,7 +70,6 @@ final class DatagramUpgrade {
         return nil
     }
 
-    /// Publishes how many records counted for nothing.
     func noteDrops() {
         if let layer { around.counts.droppedRecords.store(layer.engine.droppedRecordCount, ordering: .relaxed) }
     }
@@ -105,7 +104,7 @@ final class DatagramUpgrade {
         return nil
     }
 
-    /// Takes what has arrived, and goes on as far as it can.
+    /// Processes received datagrams, and continues the handshake as far as possible.
     private func shakeHands(
         _ channel: DatagramChannel, _ peer: InternetAddress, _ input: DatagramInput, _ output: DatagramOutput
     ) -> AsyncSocketError? {
@@ -144,17 +143,18 @@ final class DatagramUpgrade {
         upgrade.secure(layer.engine.session, layer.engine.exporter, self)
     }
 
-    /// News from elsewhere.
+    /// Handles the result of work done outside the turn.
     func receive(_ news: UpgradeNews) {
         if case .worked = news { lentWork = nil }
         upgrade.receive(news, over: layer, self)
     }
 
-    // MARK: - The end
+    // MARK: - Closing
 
-    /// The socket closes: says so to the peer, and answers everyone who waits.
+    /// Called when the socket closes. Notifies the peer, and fails all waiters.
     ///
-    /// - Parameter isReplaced: The address of the peer has a new connection, which gets nothing of this one.
+    /// - Parameter isReplaced: Whether a new connection uses the peer's address. The new client must not
+    ///   receive datagrams of this connection.
     func end(_ error: AsyncSocketError, isReplaced: Bool) {
         lentWork?.cancel()
         if let layer, !isReplaced {
@@ -164,10 +164,10 @@ final class DatagramUpgrade {
         upgrade.refuseAll(error)
     }
 
-    /// Takes a waiter out, to be answered with an error; nil when it does not wait here.
+    /// Removes a waiter, and returns a closure that fails it. Returns `nil` if the waiter is not here.
     func remove(_ waiter: AnyObject) -> ((any Error) -> Void)? { upgrade.remove(waiter) }
 
-    // MARK: - Time
+    // MARK: - Deadlines
 
     var deadline: Deadline? {
         if let layer, isSecure, !upgrade.hasDeadline { return layer.restDeadline.isNever ? nil : layer.restDeadline }
@@ -176,10 +176,9 @@ final class DatagramUpgrade {
         return .earlier(own, Deadline(after: seconds))
     }
 
-    /// A waiter whose time has come, and its answer.
     func lateWaiter(at now: Deadline) -> (waiter: AnyObject, error: any Error)? { upgrade.lateWaiter(at: now) }
 
-    /// The error ends the socket.
+    /// Handles timeouts. The socket closes with the returned error.
     func expire(at now: Deadline) -> AsyncSocketError? {
         if let error = layer?.engine.handleTimeout() { return AsyncSocketError(error, operation: "startDTLS") }
         layer?.flush()

@@ -2,8 +2,8 @@ internal import SocketBuffers
 internal import SocketCore
 internal import Synchronization
 
-/// How many sockets keep the buffers of OpenSSL while they are quiet: to free them and to allocate them again
-/// takes a third of a message, and each socket has 34 KiB of them.
+/// Limits the number of quiet sockets that keep OpenSSL's buffers. Freeing and reallocating the buffers takes
+/// a third of the time of a message, and the buffers of one socket take 34 KiB.
 package final class KeptBuffers: Sendable {
     package static let shared = KeptBuffers(limit: 256)
 
@@ -14,10 +14,10 @@ package final class KeptBuffers: Sendable {
         self.limit = limit
     }
 
-    /// The number of sockets that keep theirs.
+    /// The number of sockets that currently keep their buffers.
     package var keptCount: Int { count.load(ordering: .relaxed) }
 
-    /// False: there are enough.
+    /// Reserves a place for a socket's buffers. Returns false if the limit is reached.
     func take() -> Bool {
         if count.add(1, ordering: .relaxed).newValue <= limit { return true }
         give()
@@ -29,23 +29,23 @@ package final class KeptBuffers: Sendable {
     }
 }
 
-/// When a quiet socket frees its buffers: at once, or when it has not been used for a while.
+/// Decides when a quiet socket frees its buffers: immediately, or after it was unused for some time.
 struct BufferRest {
     private let shared: KeptBuffers
-    /// When it looks whether the socket was used; `never`: nothing is kept.
+    /// When to check whether the socket was used; `never` if it has no buffers reserved.
     private(set) var deadline = Deadline.never
     private var wasUsed = false
 
-    /// The seconds between two looks.
+    /// The time between two checks in seconds.
     static let interval = 1.0
 
     init(_ shared: KeptBuffers) {
         self.shared = shared
     }
 
-    /// The socket is quiet. False: its buffers are to be freed.
+    /// Called when the socket is quiet. Returns false if its buffers should be freed.
     ///
-    /// - Parameter now: Nil: the clock is read if that is needed.
+    /// - Parameter now: The current time. If `nil`, the clock is read only if needed.
     mutating func keep(at now: Deadline? = nil) -> Bool {
         wasUsed = true
         if !deadline.isNever { return true }
@@ -55,7 +55,7 @@ struct BufferRest {
         return true
     }
 
-    /// True: the socket was not used since the last look, and its buffers are to be freed.
+    /// Returns true if the socket was not used since the last check and its buffers should be freed.
     mutating func expire(at now: Deadline) -> Bool {
         guard deadline.isAtMost(now) else { return false }
         guard wasUsed else {
@@ -67,7 +67,7 @@ struct BufferRest {
         return false
     }
 
-    /// The buffers are freed, or the socket is over.
+    /// Called when the buffers are freed or the socket closes.
     mutating func end() {
         guard !deadline.isNever else { return }
         deadline = .never

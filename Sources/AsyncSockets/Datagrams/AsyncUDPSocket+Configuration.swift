@@ -16,91 +16,96 @@ extension AsyncUDPSocket {
         set { configure { $0.isIPv6Enabled = newValue } }
     }
 
-    /// Which version of IP to prefer for a host that has both: `.ipv4`, `.ipv6`, or nil (the default) for
-    /// the order of the system's resolver (`setPreferIPv4`, `setPreferIPv6`, `setIPVersionNeutral`).
+    /// The preferred IP version for hosts that have addresses of both: `.ipv4`, `.ipv6`, or `nil` (the
+    /// default) to use the order of the system's resolver (`setPreferIPv4`, `setPreferIPv6`,
+    /// `setIPVersionNeutral`).
     public var preferredFamily: SocketAddress.Family? {
         get { configuration.preferredFamily }
         set { configure { $0.preferredFamily = newValue } }
     }
 
-    /// How many bytes of a datagram are kept; more of them are lost (`DatagramArrival.isTruncated`). The
-    /// default, 65,527, keeps all. Set it before `bind` or `connect`.
+    /// The maximum number of bytes kept of each received datagram. Longer datagrams are truncated
+    /// (`DatagramArrival.isTruncated`). The default of 65,527 never truncates. Set it before `bind` or
+    /// `connect`.
     ///
-    /// With a smaller number, such as 2,048, the kernel hands over many datagrams at a time.
+    /// With a smaller value, such as 2,048, the kernel can return many datagrams at a time.
     public var maximumReceiveSize: Int {
         get { configuration.maximumReceiveSize }
         set { configure { $0.maximumReceiveSize = max(1, min(newValue, DatagramReceiver.largestSize)) } }
     }
 
-    /// Whether each datagram has the time at which the kernel got it (`DatagramArrival.timeSince1970`). False
-    /// by default. Set it before `bind` or `connect`.
+    /// Whether each datagram carries the time at which the kernel received it
+    /// (`DatagramArrival.timeSince1970`). False by default. Set it before `bind` or `connect`.
     public var receivesTimestamps: Bool {
         get { configuration.receivesTimestamps }
         set { configure { $0.receivesTimestamps = newValue } }
     }
 
-    /// How much memory the datagrams may take that the delegate has not had yet; 1 MiB by default. Each
-    /// counts with its bytes and 256 more, and so does a report that one did not arrive.
+    /// The maximum amount of memory for datagrams not yet delivered to the delegate; 1 MiB by default. Each
+    /// datagram is charged its size plus 256 bytes, and each delivery failure report is charged 256 bytes.
     public var maximumPendingReceiveBytes: ByteLimit {
         get { configuration.maximumPendingReceiveBytes }
         set { configure { $0.maximumPendingReceiveBytes = newValue } }
     }
 
-    /// How many bytes may wait to be sent; 4 MiB by default. Each datagram counts with its bytes and 64 more.
-    /// One that would exceed it fails with `.writeQueueFull`; one alone is never too much.
+    /// The maximum number of bytes queued for sending; 4 MiB by default. Each datagram is charged its size
+    /// plus 64 bytes. A datagram that would exceed the limit fails with `.writeQueueFull`. An empty queue
+    /// accepts any datagram.
     public var maximumPendingSendBytes: ByteLimit {
         get { configuration.maximumPendingSendBytes }
         set { configure { $0.maximumPendingSendBytes = newValue } }
     }
 
-    /// The number of bytes waiting to be sent, more than zero, at which the delegate gets
-    /// `udpSocket(_:sendQueueReachedHighWater:)`; it gets `udpSocket(_:sendQueueReachedLowWater:)` once no
-    /// more than half of that waits. Nil (the default): never.
+    /// The number of queued bytes, greater than zero, at which the delegate receives
+    /// `udpSocket(_:sendQueueReachedHighWater:)`. When the queue has drained to half of this value, the
+    /// delegate receives `udpSocket(_:sendQueueReachedLowWater:)`. If `nil` (the default), neither is called.
     public var sendHighWaterMark: Int? {
         get { configuration.sendHighWaterMark }
         set { configure { $0.sendHighWaterMark = newValue } }
     }
 
-    /// How many datagrams to take from each source and in all; others are dropped, and counted in
-    /// `rateLimitedCount`. Nil (the default): all. A change forgets what was counted.
+    /// The maximum rate of received datagrams, per source and in total. If `nil` (the default), all are
+    /// accepted. Datagrams above the limit are dropped and counted in `rateLimitedCount`. Changing the limit
+    /// discards the rates measured so far.
     ///
-    /// Set it on a server that answers strangers: a sender can forge its address, and have your answers sent
-    /// to others.
+    /// Set a limit on servers that reply to strangers: senders can forge their address to direct your replies
+    /// at a victim.
     public var rateLimit: DatagramRateLimit? {
         get { configuration.rateLimit }
         set { configure { $0.rateLimit = newValue } }
     }
 
-    /// The most bytes of a datagram that DTLS sends, without the headers of UDP and IP: at least 256. Nil
-    /// (the default): what the kernel knows of the path to the peer. Set it before `startDTLS`, for a path
-    /// that carries less and does not say so.
+    /// The maximum size of the datagrams that DTLS sends, in bytes without UDP and IP headers; at least 256.
+    /// If `nil` (the default), the kernel's knowledge of the path to the peer is used. Set it before
+    /// `startDTLS`, for a path that carries less but does not report it.
     ///
-    /// The messages of the handshake are cut to this size, and without it to smaller ones when answers do not
-    /// come. A message of the program is not cut: see `maximumSendSize`.
+    /// Handshake messages are fragmented to this size. If it is `nil`, they are fragmented further when the
+    /// peer does not reply. The program's own messages are never fragmented: see `maximumSendSize`.
     public var maximumDatagramSize: Int? {
         get { configuration.maximumDatagramSize }
         set { configure { $0.maximumDatagramSize = newValue.map { max(DatagramLayer.leastDatagramSize, min($0, 65_507)) } } }
     }
 
-    /// The logger of the socket. It logs binding, connecting, reports of losses and the end at the level
-    /// `debug`, and drops of the kernel as warnings, one line a second at most; never the bytes.
+    /// The socket's logger. Binding, connecting, loss reports and closing are logged at level `debug`, and
+    /// datagrams dropped by the kernel at level `warning`, at most one line per second. Payloads are never
+    /// logged.
     public var logger: Logger {
         get { configuration.logger ?? socketLog.withLock { $0 } }
         set { configure { $0.logger = newValue } }
     }
 
-    /// The observer of the socket: see `AsyncSocket.observer`. A UDP socket begins when it is bound or
-    /// connected, and ends when it is closed. Set it before that.
+    /// The socket's observer: see `AsyncSocket.observer`. Observation of a UDP socket starts when the socket
+    /// is bound or connected, and stops when it closes. Set the observer before that.
     public var observer: (any SocketObserver)? {
         get { configuration.observer }
         set { configure { $0.observer = newValue } }
     }
 
-    /// A value of your own to keep with the socket. The socket does nothing with it.
+    /// A custom value to keep with the socket. The socket does not use it.
     public var userData: (any Sendable)? {
         get { state.withLock { $0.userData } }
         set {
-            // The old value may run code of the user's when it goes: not under the lock.
+            // Releasing the old value may run user code, so it must not happen under the lock.
             _ = state.withLock { state in
                 defer { state.userData = newValue }
                 return state.userData
@@ -108,14 +113,15 @@ extension AsyncUDPSocket {
         }
     }
 
-    // MARK: - Inside
+    // MARK: - Implementation
 
     var configuration: DatagramConfiguration {
         state.withLock { $0.configuration.value }
     }
 
     private func configure(_ change: (inout DatagramConfiguration) -> Void) {
-        // The old one may hold the last reference to an object of the user's: not under the lock.
+        // The old configuration may hold the last reference to a user's object, so release it outside the
+        // lock.
         let (configuration, old, connection) = state.withLock { state in
             let old = state.configuration
             change(&state.configuration.value)
@@ -126,19 +132,19 @@ extension AsyncUDPSocket {
         connection?.post(.configure(configuration))
     }
 
-    /// Resolves host names: for tests that choose the addresses of a host.
+    /// The resolver for host names. Tests replace it to choose the addresses of a host.
     package var resolver: Resolver {
         get { configuration.resolver }
         set { configure { $0.resolver = newValue } }
     }
 
-    /// When DTLS sends messages again for the first time: for tests on bad wires.
+    /// The first retransmission timeout of DTLS. Tests change it for lossy networks.
     package var firstRetransmission: Duration {
         get { configuration.firstRetransmission }
         set { configure { $0.firstRetransmission = newValue } }
     }
 
-    /// Puts a socket that has not been used yet on a loop: for tests that look at the loop.
+    /// Assigns a loop to a socket that was not used before. For tests that inspect the loop.
     package func stay(on loop: EventLoop) {
         state.withLock { $0.loop = loop }
     }

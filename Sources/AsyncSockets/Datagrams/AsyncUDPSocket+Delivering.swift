@@ -17,8 +17,9 @@ extension AsyncUDPSocket: EventSocket {
         state.withLock { $0.audience.copy(to: &delegate, &queue) }
     }
 
-    // A request of the delegate finds its connection by the socket's lock: a datagram is an operation of its
-    // own, so there are fewer of them than reads of a stream.
+    // These two hooks are empty. Requests made by a delegate find their connection under the socket's lock,
+    // which is fast enough: each datagram is a complete operation, so there are fewer requests than for a
+    // stream.
 
     func beginCallbacks(of source: DatagramConnection) {}
 
@@ -48,7 +49,6 @@ extension AsyncUDPSocket: EventSocket {
         }
     }
 
-    /// Calls the body of `perform(_:)`.
     static func call(_ body: ([Int32]) -> Void, with descriptors: [Int32]) {
         body(descriptors)
     }

@@ -8,34 +8,35 @@ internal import Synchronization
 extension AsyncUDPSocket {
     // MARK: - Sending
 
-    /// Sends a datagram to the peer of a connected socket, after those that wait already.
+    /// Sends a datagram to the peer of a connected socket, after all datagrams queued before it.
     ///
-    /// `udpSocket(_:didSendDataWithTag:)` follows once the kernel has it, or
-    /// `udpSocket(_:didNotSendDataWithTag:dueToError:)`: `.badParameter` with the errno EMSGSIZE when it is
-    /// too large, `.writeTimeout`, `.writeQueueFull`, `.badConfiguration` when the socket is not connected,
-    /// `.closed`, or what the kernel says. You may call this while the socket is connecting. After the end it
-    /// does nothing.
+    /// When the kernel has accepted the datagram, `udpSocket(_:didSendDataWithTag:)` is called. If it fails,
+    /// `udpSocket(_:didNotSendDataWithTag:dueToError:)` is called with `.badParameter` and the errno EMSGSIZE
+    /// if the datagram is too large, `.writeTimeout`, `.writeQueueFull`, `.badConfiguration` if the socket is
+    /// not connected, `.closed`, or the kernel's error. You can call this while the socket is connecting. It
+    /// has no effect on a closed socket.
     ///
     /// - Parameters:
-    ///   - data: The bytes, at most 65,507; none is a datagram too. They are not copied.
-    ///   - timeout: Seconds from the moment when this is the oldest that waits; negative: no limit.
-    ///   - tag: Comes back with the answer.
+    ///   - data: The payload, at most 65,507 bytes. It may be empty. It is not copied.
+    ///   - timeout: The time limit in seconds, measured from when the datagram reaches the front of the
+    ///     queue. A negative value means no limit.
+    ///   - tag: A value that is passed to the callback.
     public func send(_ data: Data, withTimeout timeout: TimeInterval, tag: Int) {
         queue(data, timeout, tag) { () throws(AsyncSocketError) in .peer }
     }
 
     /// Sends a datagram to a host: see `send(_:withTimeout:tag:)`.
     ///
-    /// The host is looked up off the loop, and its answer kept for the socket only while operations wait for
-    /// it. The datagram goes to one address: the first of the `preferredFamily`, or else of another. On a
-    /// socket that is not in use this binds it first, to a port that the kernel chooses. It fails on a
-    /// connected one.
+    /// The host name is resolved outside the event loop. The result is kept only while operations on this
+    /// socket need it. The datagram is sent to the first usable address of the `preferredFamily`, or else to
+    /// the first usable address. A socket that is not in use is first bound to a port chosen by the kernel.
+    /// On a connected socket, the datagram fails.
     public func send(_ data: Data, toHost host: String, port: UInt16, withTimeout timeout: TimeInterval, tag: Int) {
         queue(data, timeout, tag) { () throws(AsyncSocketError) in try target(host, port, "send") }
     }
 
-    /// Sends a datagram to an address: see `send(_:toHost:port:withTimeout:tag:)`. A connected socket may
-    /// name its peer.
+    /// Sends a datagram to an address: see `send(_:toHost:port:withTimeout:tag:)`. On a connected socket, the
+    /// address must be the peer's.
     public func send(_ data: Data, toAddress address: SocketAddress, withTimeout timeout: TimeInterval, tag: Int) {
         if let connection = connection(reaching: address) {
             let target = DatagramTarget.address(InternetAddress(address))
@@ -44,13 +45,14 @@ extension AsyncUDPSocket {
         queue(data, timeout, tag) { () throws(AsyncSocketError) in try target(address, "send") }
     }
 
-    /// The connection of a socket that is in use, for an address with which nothing is wrong; nil: ask
-    /// `target(_:from:_:)` and `openIfNeeded(_:)`, which find the same with more locks.
+    /// Returns the connection of a socket in use if `address` is valid. If this returns `nil`, call
+    /// `target(_:from:_:)` and `openIfNeeded(_:)`, which make the same checks with more locking and throw
+    /// errors.
     func connection(reaching address: SocketAddress) -> DatagramConnection? {
         let family = address.family
         guard family.isInternet, address.port != 0 else { return nil }
         let connection = state.withLock { state in
-            // The fields, not a method: that would copy the configuration.
+            // Reads the fields directly, because calling a method would copy the configuration.
             let isEnabled =
                 family == .ipv4 ? state.configuration.value.isIPv4Enabled : state.configuration.value.isIPv6Enabled
             return isEnabled ? state.connection : nil
@@ -59,8 +61,8 @@ extension AsyncUDPSocket {
         return connection
     }
 
-    /// Replies to a datagram: from the address that it came to, to its sender. See
-    /// `send(_:toHost:port:withTimeout:tag:)`; a connected socket sends to its peer.
+    /// Sends a reply to a datagram's sender, from the local address that the datagram was sent to. See
+    /// `send(_:toHost:port:withTimeout:tag:)`. A connected socket can reply only to its peer.
     public func send(_ data: Data, inReplyTo datagram: Datagram, withTimeout timeout: TimeInterval, tag: Int) {
         if let connection = connection(reaching: datagram.sender) {
             let target = DatagramTarget.address(datagram.origin, from: datagram.arrival.replySource)
@@ -85,7 +87,7 @@ extension AsyncUDPSocket {
         }
     }
 
-    /// Also on a socket that is not in use, whose delegate waits for the answer all the same.
+    /// Also works on a socket that is not in use, because its delegate still expects a callback.
     private func refuse(_ tag: Int, _ error: AsyncSocketError) {
         do throws(AsyncSocketError) {
             try use("send").post(.refuse(tag: tag, error))
@@ -94,32 +96,32 @@ extension AsyncUDPSocket {
         }
     }
 
-    /// How many bytes wait to be sent, and 64 for each datagram. A snapshot.
+    /// The number of bytes queued for sending, plus 64 for each datagram. A snapshot.
     public var pendingSendByteCount: Int {
         connection?.counts.pendingSendBytes.load(ordering: .relaxed) ?? 0
     }
 
     // MARK: - Receiving
 
-    /// Has the delegate get one datagram: the next that the filter accepts.
+    /// Delivers the next datagram to the delegate, or the next that the filter accepts.
     ///
-    /// - Throws: `.badConfiguration` when the socket is neither bound nor connected, `.closed` after
-    ///   `close()`.
+    /// - Throws: `.badConfiguration` if the socket is neither bound nor connected, `.closed` after `close()`.
     public func receiveOnce() throws(AsyncSocketError) {
         try receive(.once)
     }
 
-    /// Has the delegate get all datagrams, until `pauseReceiving()` or `receiveOnce()`.
+    /// Delivers all datagrams to the delegate until `pauseReceiving()` or `receiveOnce()` is called.
     ///
-    /// While the delegate is behind by more than `maximumPendingReceiveBytes`, the kernel keeps the others,
-    /// and drops what its buffer has no room for: see `dropCount`.
+    /// If undelivered datagrams exceed `maximumPendingReceiveBytes`, further datagrams stay in the kernel's
+    /// receive buffer. The kernel drops datagrams when that buffer is full: see `dropCount`.
     ///
     /// - Throws: The errors of `receiveOnce()`.
     public func beginReceiving() throws(AsyncSocketError) {
         try receive(.continuous)
     }
 
-    /// Has the delegate get no more datagrams. Those that are on their way to it still come.
+    /// Stops delivering datagrams to the delegate. Datagrams already queued for the delegate are still
+    /// delivered.
     public func pauseReceiving() {
         connection?.post(.setReceiveMode(.off))
     }
@@ -128,10 +130,10 @@ extension AsyncUDPSocket {
         try openConnection("receive").post(.setReceiveMode(mode))
     }
 
-    /// The connection of a socket that is in use.
+    /// Returns the connection if the socket is in use, and throws otherwise.
     func openConnection(_ operation: String) throws(AsyncSocketError) -> DatagramConnection {
         guard let connection else { throw .notOpen(operation) }
-        // The usual case, without the error.
+        // Fast path that does not construct an error.
         if connection.record.withLock({ $0.isInUse }) { return connection }
         let (end, isOpen) = connection.record.withLock { record in
             (record.isClosed ? record.end ?? .closed : nil, record.isOpen || record.isConnectClaimed)
@@ -141,29 +143,33 @@ extension AsyncUDPSocket {
         return connection
     }
 
-    /// How many datagrams the kernel has dropped, or for the socket of a `DatagramListener` the listener,
-    /// since the receive buffer had no room, or since they were damaged. A piece with several datagrams of
-    /// one sender (`UDP_GRO`, udp(7)) counts once, unless there is a `maximumReceiveSize`. See
-    /// `SocketOption.receiveBufferSize`.
+    /// The number of datagrams dropped by the kernel because the receive buffer was full or the datagrams
+    /// were damaged. For a socket of a `DatagramListener`, the number dropped by the listener because its
+    /// memory limits were reached.
+    ///
+    /// A batch of datagrams from one sender (`UDP_GRO`, udp(7)) counts as one unless `maximumReceiveSize` is
+    /// set. To enlarge the buffer, see `SocketOption.receiveBufferSize`.
     public var dropCount: Int {
         guard let connection else { return 0 }
         return connection.record.withLock { $0.countDrops() } + connection.counts.mailboxDrops.load(ordering: .relaxed)
     }
 
-    /// How many datagrams `rateLimit` has dropped.
+    /// The number of datagrams dropped because of `rateLimit`.
     public var rateLimitedCount: Int {
         connection?.counts.rateLimited.load(ordering: .relaxed) ?? 0
     }
 
     // MARK: - Filters
 
-    /// Sets a filter that sees each datagram before it leaves, with its address and its tag; one that it
-    /// refuses is dropped, and counts as sent.
+    /// Sets a filter that is called before each datagram is sent. A rejected datagram is dropped and reported
+    /// as sent.
     ///
     /// - Parameters:
-    ///   - queue: A serial queue on which the filter runs, while the datagram and those behind it wait. Nil:
-    ///     it runs inside the socket: be quick, and do not block.
-    ///   - filter: True: the datagram leaves. Nil: no filter.
+    ///   - queue: A serial queue on which the filter runs. The datagram and all later ones are delayed until
+    ///     the filter returns. If `nil`, the filter runs inside the socket: it must be fast and must not
+    ///     block.
+    ///   - filter: Receives the payload, destination and tag, and returns whether to send the datagram. If
+    ///     `nil`, the filter is removed.
     public func setSendFilter(
         on queue: DispatchQueue? = nil,
         _ filter: (@Sendable (_ data: Data, _ address: SocketAddress, _ tag: Int) -> Bool)?
@@ -173,12 +179,13 @@ extension AsyncUDPSocket {
         set(.setSendFilter(send))
     }
 
-    /// Sets a filter that sees each datagram before the delegate or a task does.
+    /// Sets a filter that is called for each received datagram before the delegate or a task receives it.
     ///
     /// - Parameters:
-    ///   - queue: A serial queue on which the filter runs. Nil: it runs inside the socket: be quick, and do
-    ///     not block.
-    ///   - filter: Accepts the datagram, with a context of your own if you like, or drops it. Nil: no filter.
+    ///   - queue: A serial queue on which the filter runs. If `nil`, the filter runs inside the socket: it
+    ///     must be fast and must not block.
+    ///   - filter: Accepts the datagram, optionally with a context of your choice, or drops it. If `nil`, the
+    ///     filter is removed.
     public func setReceiveFilter(on queue: DispatchQueue? = nil, _ filter: (@Sendable (Datagram) -> DatagramVerdict)?) {
         queue?.requireSerial()
         set(.setReceiveFilter(filter.map { ReceiveFilter(on: queue, $0) }))

@@ -3,53 +3,55 @@ internal import SocketBuffers
 public import SocketCore
 
 extension AsyncUDPSocket {
-    /// True once the socket is bound, connected or has sent, until it is closed. A snapshot, like all facts.
+    /// Whether the socket is bound or connected, or has sent, and is not closed. A snapshot, like all of
+    /// these properties.
     public var isOpen: Bool {
         connection?.record.withLock { $0.isOpen && !$0.isClosed } ?? false
     }
 
-    /// True once the socket is bound, is connecting or has sent, until it is closed.
+    /// Whether the socket is open or connecting.
     package var isInUse: Bool {
         connection?.record.withLock { ($0.isOpen || $0.isConnectClaimed) && !$0.isClosed } ?? false
     }
 
-    /// True once the socket is closed, or is to be closed. False on a socket that was not in use.
+    /// Whether the socket is closed, or `close()` was called. False for a socket that was never in use.
     public var isClosed: Bool {
         connection?.record.withLock { $0.isClosed } ?? false
     }
 
-    /// True while the socket has a peer.
+    /// Whether the socket is connected to a peer.
     public var isConnected: Bool {
         connection?.record.withLock { $0.peer != nil && !$0.isClosed } ?? false
     }
 
-    /// The peer's address; nil while the socket is not connected. It stays after the end.
+    /// The peer's address, or `nil` if the socket is not connected. Still available after the socket has
+    /// closed.
     public var connectedAddress: SocketAddress? {
         connection?.record.withLock { $0.peer }
     }
 
-    /// The peer's address in numbers; nil while the socket is not connected.
+    /// The peer's IP address as text, or `nil` if the socket is not connected.
     public var connectedHost: String? { connectedAddress?.host }
 
-    /// The peer's port; nil while the socket is not connected.
+    /// The peer's port, or `nil` if the socket is not connected.
     public var connectedPort: UInt16? { connectedAddress?.port }
 
-    /// The local addresses: one for each version of IP that the socket uses, IPv4 first. None while it is not
-    /// in use. They stay after the end.
+    /// The local addresses: one per IP version that the socket uses, IPv4 first. Empty until the socket is in
+    /// use. Still available after the socket has closed.
     public var localAddresses: [SocketAddress] {
         connection?.record.withLock { $0.localAddresses } ?? []
     }
 
-    /// The first of the local addresses; nil while the socket is not in use.
+    /// The first local address, or `nil` until the socket is in use.
     public var localAddress: SocketAddress? { localAddresses.first }
 
-    /// The first local address in numbers; nil while the socket is not in use.
+    /// The first local IP address as text, or `nil` until the socket is in use.
     public var localHost: String? { localAddress?.host }
 
-    /// The local port, which is the same for both versions of IP; 0 while the socket is not in use.
+    /// The local port, which is the same for both IP versions; 0 until the socket is in use.
     public var localPort: UInt16 { localAddress?.port ?? 0 }
 
-    /// True while the socket uses IPv4: also one that was adopted with both versions of IP on one descriptor.
+    /// Whether the socket uses IPv4. Also true for an adopted socket with both IP versions on one descriptor.
     public var isIPv4: Bool {
         guard isOpen, let connection else { return false }
         return connection.record.withLock { record in
@@ -57,10 +59,10 @@ extension AsyncUDPSocket {
         }
     }
 
-    /// True while the socket uses IPv6.
+    /// Whether the socket uses IPv6.
     public var isIPv6: Bool { isOpen && localAddresses.contains { $0.family == .ipv6 } }
 
-    /// The event loop of the socket, for tasks that serve it:
+    /// The socket's event loop, for tasks that use the socket:
     /// `Task(executorPreference: socket.executor) { … }`. See `AsyncSocket.executor`.
     public var executor: EventLoop? {
         try? chooseLoop("executor")
@@ -68,14 +70,14 @@ extension AsyncUDPSocket {
 
     // MARK: - Options
 
-    /// Sets an option of the kernel: `try socket.setOption(.receiveBufferSize, to: 1 << 20)`.
+    /// Sets a socket option: `try socket.setOption(.receiveBufferSize, to: 1 << 20)`.
     ///
-    /// On a socket that is in use it takes effect before the call returns, for both versions of IP. Otherwise
-    /// it is kept, and set before the socket is bound. See `AsyncSocket.setOption(_:to:)`; for UDP there are
-    /// also `.broadcast`, `.multicastTTL`, `.multicastLoopback` and `.pathMTUDiscovery`.
+    /// If the socket is in use, the option takes effect before the call returns, for both IP versions.
+    /// Otherwise it is stored, and applied before the socket is bound. See `AsyncSocket.setOption(_:to:)`.
+    /// UDP also supports `.broadcast`, `.multicastTTL`, `.multicastLoopback` and `.pathMTUDiscovery`.
     ///
-    /// - Throws: `.badParameter` when the value is invalid or UDP lacks the option, `.system` when the kernel
-    ///   refuses it.
+    /// - Throws: `.badParameter` if the value is invalid or UDP does not support the option, `.system` if the
+    ///   kernel rejects it.
     public func setOption<Value>(_ option: SocketOption<Value>, to value: Value) throws(AsyncSocketError) {
         if connection?.record.withLock({ $0.sharedAddress }) != nil {
             throw .badConfiguration("setOption", "the socket shares its descriptor with others: set it on the listener")
@@ -93,10 +95,11 @@ extension AsyncUDPSocket {
         }
     }
 
-    /// The value of an option: the kernel's for a socket that is in use, otherwise the one that was set here.
+    /// Returns the value of an option: the kernel's value if the socket is in use, otherwise the value set
+    /// earlier.
     ///
-    /// - Throws: `.badConfiguration` when there is neither a descriptor nor a value that was set here, and
-    ///   otherwise what `setOption(_:to:)` throws.
+    /// - Throws: `.badConfiguration` if the socket has no descriptor and the option was not set, and
+    ///   otherwise the errors of `setOption(_:to:)`.
     public func option<Value>(_ option: SocketOption<Value>) throws(AsyncSocketError) -> Value {
         do throws(SystemError) {
             let value = try state.withLock { state throws(SystemError) in
@@ -110,10 +113,10 @@ extension AsyncUDPSocket {
         throw .badConfiguration("option", "the socket is not in use, and \(option.name) was not set: set it first")
     }
 
-    /// Runs `body` with the descriptors, one for each version of IP, while nothing else happens to the
-    /// socket: for system calls that this library does not offer. See `AsyncSocket.perform(_:)`.
+    /// Runs `body` with the socket's descriptors, one per IP version, while no other operation runs on the
+    /// socket. Use it for system calls that this library does not offer. See `AsyncSocket.perform(_:)`.
     ///
-    /// - Parameter body: Gets no descriptor when the socket is not in use.
+    /// - Parameter body: Receives an empty array if the socket is not in use.
     public func perform(_ body: @escaping @Sendable (_ descriptors: [Int32]) -> Void) {
         if let connection { return connection.post(.perform(body)) }
         guard let socketQueue else { return Self.call(body, with: []) }
@@ -122,16 +125,16 @@ extension AsyncUDPSocket {
 
     // MARK: - Multicast
 
-    /// Joins a multicast group, so that datagrams to it arrive here too.
+    /// Joins a multicast group, so that the socket also receives datagrams sent to the group.
     ///
     /// - Parameters:
     ///   - group: The group's address, such as `224.0.0.251` or `ff02::fb`.
-    ///   - interface: The interface by name or address; nil: the kernel chooses, by its routes.
-    ///   - source: The address of one sender: only its datagrams arrive (RFC 4607). You may join for several.
-    ///     Nil: all senders.
-    /// - Throws: `.badConfiguration` when the socket is not bound for that version of IP; `.badParameter` for
-    ///   a text that is not an address, an address that is not a group's, and an unknown interface; `.system`
-    ///   with the errno otherwise: EADDRINUSE when it has joined before, ENODEV, ENOBUFS.
+    ///   - interface: The interface, by name or address. If `nil`, the kernel chooses it from its routes.
+    ///   - source: The address of one sender, if only its datagrams are wanted (RFC 4607). To receive from
+    ///     several senders, join once for each. If `nil`, datagrams from all senders are received.
+    /// - Throws: `.badConfiguration` if the socket is not bound for the group's IP version; `.badParameter`
+    ///   for invalid address text, an address that is not a multicast group, or an unknown interface;
+    ///   otherwise `.system` with the errno: EADDRINUSE if the socket has already joined, ENODEV, ENOBUFS.
     public func joinMulticastGroup(
         _ group: String, onInterface interface: String? = nil, fromSource source: String? = nil
     ) throws(AsyncSocketError) {
@@ -140,10 +143,11 @@ extension AsyncUDPSocket {
         }
     }
 
-    /// Leaves a multicast group. Name the interface and the source as for
+    /// Leaves a multicast group. Pass the same interface and source as to
     /// `joinMulticastGroup(_:onInterface:fromSource:)`.
     ///
-    /// - Throws: The errors of that, and `.system` with EADDRNOTAVAIL when the socket has not joined.
+    /// - Throws: The errors of `joinMulticastGroup(_:onInterface:fromSource:)`, and `.system` with
+    ///   EADDRNOTAVAIL if the socket has not joined.
     public func leaveMulticastGroup(
         _ group: String, onInterface interface: String? = nil, fromSource source: String? = nil
     ) throws(AsyncSocketError) {
@@ -152,17 +156,18 @@ extension AsyncUDPSocket {
         }
     }
 
-    /// Has multicast datagrams leave by one interface, for each version of IP that the socket uses.
+    /// Sets the interface for outgoing multicast datagrams, for each IP version that the socket uses.
     ///
-    /// - Parameter interface: The interface by name or address.
-    /// - Throws: `.badConfiguration` when the socket is not in use, `.badParameter` for an unknown interface.
+    /// - Parameter interface: The interface, by name or address.
+    /// - Throws: `.badConfiguration` if the socket is not in use, `.badParameter` for an unknown interface.
     public func sendMulticast(onInterface interface: String) throws(AsyncSocketError) {
         try sendMulticast(onInterface: interface, over: nil)
     }
 
-    /// The same for one version of IP; nil: for both.
+    /// Sets the interface for outgoing multicast datagrams of one IP version. If `family` is `nil`, sets it
+    /// for both.
     ///
-    /// - Throws: `.badConfiguration` also when the socket does not use that version.
+    /// - Throws: `.badConfiguration` also if the socket does not use that version.
     package func sendMulticast(onInterface interface: String, over family: SocketAddress.Family?) throws(AsyncSocketError) {
         let connection = try openConnection("sendMulticast")
         let index = try Self.index(of: interface, "sendMulticast")
@@ -179,7 +184,8 @@ extension AsyncUDPSocket {
         guard isDone else { throw .badConfiguration("sendMulticast", "the socket is not bound for that version of IP") }
     }
 
-    /// The descriptor for a version of IP; nil: the first. It is closed at any time, except in `perform(_:)`.
+    /// Returns the descriptor for an IP version, or the first descriptor if `family` is `nil`. The descriptor
+    /// may be closed at any time, except within `perform(_:)`.
     package func currentDescriptor(of family: SocketAddress.Family?) -> Int32? {
         connection?.record.withLock { record in
             record.descriptors.first { descriptor in family.map { descriptor.has($0) } ?? true }?.socket.rawValue

@@ -5,27 +5,29 @@ public import SocketCore
 extension AsyncUDPSocket {
     // MARK: - Binding
 
-    /// Binds the socket to a port of all interfaces, for both versions of IP that are enabled.
+    /// Binds the socket to a port on all interfaces, for each enabled IP version.
     ///
-    /// When it returns, the kernel keeps what arrives there, up to the size of its buffer. A socket is bound
-    /// once, before anything else; one that connects or sends first gets an address from the kernel.
+    /// When this returns, the kernel buffers arriving datagrams, up to the size of its receive buffer. A
+    /// socket can be bound only once, before any other use. If it connects or sends first, the kernel chooses
+    /// its address.
     ///
-    /// - Parameter port: The port; 0 lets the kernel choose a free one, the same for both versions.
-    /// - Throws: `.badConfiguration` when the socket is in use or closed, or both versions are disabled;
-    ///   `.badParameter` for an option that the kernel refuses; `.system` with the errno otherwise, such as
+    /// - Parameter port: The port. If 0, the kernel chooses a free port, the same for both IP versions.
+    /// - Throws: `.badConfiguration` if the socket is in use or closed, or if both IP versions are disabled;
+    ///   `.badParameter` for an option that the kernel rejects; otherwise `.system` with the errno, such as
     ///   EADDRINUSE.
     public func bind(toPort port: UInt16) throws(AsyncSocketError) {
         try bind(toPort: port, interface: nil)
     }
 
-    /// Binds the socket to a port of one interface.
+    /// Binds the socket to a port on one interface.
     ///
     /// - Parameters:
-    ///   - port: The port, as for `bind(toPort:)`.
-    ///   - interface: An interface's name (`eth0`) or address (`192.0.2.7`, `2001:db8::7`), or `localhost`.
-    ///     With a name, the first address of each version. Nil: all interfaces.
-    /// - Throws: The errors of `bind(toPort:)`; `.badParameter` for an unknown interface, `.noUsableAddress`
-    ///   for one without an address of an enabled version.
+    ///   - port: The port: see `bind(toPort:)`.
+    ///   - interface: The name (`eth0`) or address (`192.0.2.7`, `2001:db8::7`) of an interface, or
+    ///     `localhost`. For a name, the first address of each IP version is used. If `nil`, the socket is
+    ///     bound on all interfaces.
+    /// - Throws: The errors of `bind(toPort:)`; `.badParameter` for an unknown interface; `.noUsableAddress`
+    ///   for an interface without an address of an enabled IP version.
     public func bind(toPort port: UInt16, interface: String?) throws(AsyncSocketError) {
         try open("bind", binding(toPort: port, interface: interface))
     }
@@ -42,10 +44,10 @@ extension AsyncUDPSocket {
             isLenient: interface == nil)
     }
 
-    /// Binds the socket to an address, for its version of IP alone.
+    /// Binds the socket to an address, for the IP version of that address only.
     ///
-    /// - Throws: The errors of `bind(toPort:)`; `.badParameter` for an address that is not of IP,
-    ///   `.noUsableAddress` for one of a disabled version.
+    /// - Throws: The errors of `bind(toPort:)`; `.badParameter` for an address that is not an IP address;
+    ///   `.noUsableAddress` for an address of a disabled IP version.
     public func bind(toAddress address: SocketAddress) throws(AsyncSocketError) {
         try open("bind", binding(toAddress: address))
     }
@@ -96,14 +98,14 @@ extension AsyncUDPSocket {
         return .badConfiguration(operation, "the socket is in use: bind it once, before it connects or sends")
     }
 
-    /// Binds to an address that the kernel chooses, unless the socket is in use.
+    /// Binds the socket to an address chosen by the kernel, unless the socket is already in use.
     func openIfNeeded(_ operation: String) throws(AsyncSocketError) -> DatagramConnection {
         let connection = try use(operation)
         if connection.record.withLock({ $0.isOpen || $0.isConnectClaimed || $0.isClosed }) { return connection }
         do throws(AsyncSocketError) {
             try bind(toPort: 0)
         } catch {
-            // Another thread may have been first.
+            // Another thread may have opened the socket first.
             guard error.code == .badConfiguration, connection.record.withLock({ $0.isOpen || $0.isConnectClaimed }) else {
                 throw error
             }
@@ -111,17 +113,18 @@ extension AsyncUDPSocket {
         return connection
     }
 
-    // MARK: - Sockets that others have made
+    // MARK: - Adopting
 
-    /// Takes over a UDP socket that other code has made: bound, connected, or neither.
+    /// Takes ownership of a UDP socket created by other code, whether bound, connected or neither.
     ///
-    /// On success the descriptor belongs to the socket, which makes it non-blocking and close-on-exec, sets
-    /// the options that were set here, and closes it in the end. The facts of a datagram that arrived before
-    /// may be missing. When this throws, the descriptor is still yours.
+    /// On success, the socket owns the descriptor: it makes the descriptor non-blocking and close-on-exec,
+    /// applies the options set so far, and closes the descriptor when the socket closes. Datagrams that
+    /// arrived before the call may lack some of their arrival information. If this throws, the descriptor
+    /// still belongs to you.
     ///
-    /// - Throws: `.badConfiguration` when the socket is in use or closed; `.badParameter` with an errno:
-    ///   EBADF or ENOTSOCK, ESOCKTNOSUPPORT when it is not a UDP socket, EAFNOSUPPORT for another family; the
-    ///   kernel's refusal of an option.
+    /// - Throws: `.badConfiguration` if the socket is in use or closed; `.badParameter` with an errno: EBADF
+    ///   or ENOTSOCK, ESOCKTNOSUPPORT for a descriptor that is not a UDP socket, EAFNOSUPPORT for another
+    ///   address family, or the kernel's error for an option that it rejects.
     public func adopt(_ descriptor: Int32) throws(AsyncSocketError) {
         do throws(SystemError) {
             try DatagramDescriptor.check(descriptor)
@@ -137,9 +140,10 @@ extension AsyncUDPSocket {
         }
     }
 
-    /// Takes over a UDP socket that a service manager, such as systemd, has opened (`ListenDatagram=`).
+    /// Takes ownership of a UDP socket opened by a service manager such as systemd (`ListenDatagram=`).
     ///
-    /// - Throws: The errors of `adopt(_:)` for a number; EBADF also when the descriptor has been handed on.
+    /// - Throws: The errors of `adopt(_:)` for a descriptor number; EBADF also if the descriptor was already
+    ///   taken.
     public func adopt(_ descriptor: InheritedDescriptor) throws(AsyncSocketError) {
         let reception = configuration.reception
         do throws(AsyncSocketError) {
@@ -157,20 +161,22 @@ extension AsyncUDPSocket {
 
     // MARK: - Connecting
 
-    /// Connects to a host: the socket then sends to one of its addresses, and hears it alone.
+    /// Connects to a host: the socket then sends only to one of the host's addresses, and receives only from
+    /// it.
     ///
-    /// Returns at once. UDP exchanges nothing for that: the socket resolves the name and takes the first
-    /// address for which the kernel has a route. Then the delegate gets
-    /// `udpSocket(_:didConnectToAddress:)`, or `udpSocket(_:didNotConnect:)` with `.hostNotFound`,
-    /// `.connectFailed` (its message names every address) or `.connectTimeout`. Datagrams that are sent
-    /// meanwhile wait. A socket that was bound for both versions of IP keeps the one of the peer.
+    /// Returns immediately. No datagrams are exchanged: the socket resolves the name and uses the first
+    /// address to which the kernel has a route. Then `udpSocket(_:didConnectToAddress:)` is called, or
+    /// `udpSocket(_:didNotConnect:)` with `.hostNotFound`, `.connectFailed` (the message lists every address)
+    /// or `.connectTimeout`. Until then, datagrams for the peer are queued. A socket that was bound for both
+    /// IP versions keeps only the descriptor of the peer's version.
     ///
     /// - Parameters:
-    ///   - host: A name or an address, as for `AsyncSocket.connect(toHost:onPort:viaInterface:withTimeout:)`.
+    ///   - host: A name or an address: see `AsyncSocket.connect(toHost:onPort:viaInterface:withTimeout:)`.
     ///   - port: A UDP port, 1 to 65535.
-    ///   - timeout: Seconds from now for resolving, 30 by default; negative: no limit.
-    /// - Throws: `.badConfiguration` when the socket is connected or connecting, or both versions are
-    ///   disabled; `.badParameter` for text that is not a host, and for port 0; `.closed` after `close()`.
+    ///   - timeout: The time limit for name resolution in seconds, 30 by default. If negative, there is no
+    ///     limit.
+    /// - Throws: `.badConfiguration` if the socket is connected or connecting, or both IP versions are
+    ///   disabled; `.badParameter` for an invalid host or port 0; `.closed` after `close()`.
     public func connect(toHost host: String, onPort port: UInt16, withTimeout timeout: TimeInterval = 30) throws(AsyncSocketError)
     {
         try beginToConnect(to: target(host, port, "connect"), timeout)
@@ -178,7 +184,8 @@ extension AsyncUDPSocket {
 
     /// Connects to an address: see `connect(toHost:onPort:withTimeout:)`.
     ///
-    /// - Throws: The errors of that, and `.noUsableAddress` for an address of a disabled version.
+    /// - Throws: The errors of `connect(toHost:onPort:withTimeout:)`, and `.noUsableAddress` for an address
+    ///   of a disabled IP version.
     public func connect(toAddress address: SocketAddress) throws(AsyncSocketError) {
         try beginToConnect(to: target(address, "connect"), -1)
     }
@@ -194,7 +201,6 @@ extension AsyncUDPSocket {
         connection.post(.connect(target, claim, timeout: seconds, waiter: waiter))
     }
 
-    /// A host, checked.
     func target(_ host: String, _ port: some BinaryInteger, _ operation: String) throws(AsyncSocketError) -> DatagramTarget {
         try AsyncSocketError.checkHost(host, operation)
         let port = try AsyncSocketError.port(port, operation)
@@ -202,7 +208,6 @@ extension AsyncUDPSocket {
         return .host(HostQuery(host: host, port: port, families: try configuration.enabledFamilies(operation)))
     }
 
-    /// An address, checked.
     func target(
         _ address: SocketAddress, from source: DatagramSource? = nil, _ operation: String
     ) throws(AsyncSocketError) -> DatagramTarget {
@@ -211,30 +216,33 @@ extension AsyncUDPSocket {
         return .address(InternetAddress(address), from: source)
     }
 
-    /// Ends the connection with the peer, or the attempt to connect: the socket hears everyone again, on the
-    /// port that it has, and may connect again. `isConnected` is false once that is done: mostly when this
-    /// returns. Datagrams that wait for the peer still go to it, and some that arrive at this moment may be
-    /// lost. It does nothing on a socket that is not connected. After `startDTLS`, and for the socket of a
-    /// `DatagramListener`, it is the same as `close()`.
+    /// Disconnects from the peer, or cancels an attempt to connect.
+    ///
+    /// The socket then receives from all senders again, keeps its port, and can connect again. `isConnected`
+    /// becomes false when the change is complete, usually before this returns. Datagrams queued for the peer
+    /// are still sent to it. Datagrams that arrive during the change may be lost. On a socket that is not
+    /// connected, this has no effect. After `startDTLS`, and for a socket of a `DatagramListener`, it is
+    /// equivalent to `close()`.
     public func disconnect() {
         guard let connection, let claim = connection.record.withLock({ $0.letGo() }) else { return }
         connection.post(.disconnect(claim))
     }
 
-    // MARK: - The end
+    // MARK: - Closing
 
-    /// Closes the socket at once, and gives up the datagrams that wait to be sent.
+    /// Closes the socket immediately and discards all queued datagrams.
     ///
-    /// Each of them is answered with `.closed`, tasks that wait get the same error, and
-    /// `udpSocketDidClose(_:withError:)` follows without one. It does nothing on a socket that is not in use.
+    /// Each discarded datagram fails with `.closed`, as do all waiting tasks. Then
+    /// `udpSocketDidClose(_:withError:)` is called with a `nil` error. On a socket that is not in use, this
+    /// has no effect.
     public func close() {
         guard let connection else { return }
         connection.record.withLock { $0.isClosed = true }
         connection.post(.close(nil))
     }
 
-    /// Closes the socket once the datagrams that wait now have been sent, or have failed. Later ones fail
-    /// with `.closed`.
+    /// Closes the socket after all currently queued datagrams have been sent or have failed. Datagrams sent
+    /// later fail with `.closed`.
     public func closeAfterSending() {
         connection?.post(.closeAfterSending)
     }

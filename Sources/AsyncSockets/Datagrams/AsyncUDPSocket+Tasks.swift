@@ -8,13 +8,14 @@ extension AsyncUDPSocket {
 
     /// Connects to a host: see `connect(toHost:onPort:withTimeout:)`.
     ///
-    /// Returns when the socket has its peer. A cancelled task leaves the socket without one.
+    /// Returns when the socket is connected. If the task is cancelled, the socket stays unconnected.
     ///
     /// - Parameters:
     ///   - host: A name, or an IPv4 or IPv6 address.
-    ///   - port: A UDP port, 1 to 65535, of any type of integer.
-    ///   - timeout: The time for resolving, 30 seconds by default; nil: no limit.
-    /// - Throws: `CancellationError`, or an `AsyncSocketError`: what the other method throws or delivers.
+    ///   - port: A UDP port, 1 to 65535, of any integer type.
+    ///   - timeout: The time limit for name resolution, 30 seconds by default. `nil` means no limit.
+    /// - Throws: `CancellationError`, or the `AsyncSocketError` that `connect(toHost:onPort:withTimeout:)`
+    ///   throws or delivers.
     public nonisolated(nonsending) func connect(
         to host: String, port: some BinaryInteger, timeout: Duration? = .seconds(30)
     ) async throws {
@@ -38,13 +39,14 @@ extension AsyncUDPSocket {
 
     /// Sends a datagram to the peer of a connected socket.
     ///
-    /// Returns when the kernel has it, mostly without a suspension. That does not mean that it arrives.
+    /// Returns when the kernel has accepted the datagram, usually without suspending. This does not mean that
+    /// the datagram arrived.
     ///
     /// - Parameters:
-    ///   - data: The bytes, at most 65,507; none is a datagram too.
-    ///   - timeout: The time that this may take from now on; nil: no limit.
-    /// - Throws: `CancellationError` when the task is cancelled; a datagram that waits is then removed.
-    ///   Otherwise an `AsyncSocketError`, as in `send(_:withTimeout:tag:)`. The socket stays open.
+    ///   - data: The payload, at most 65,507 bytes. It may be empty.
+    ///   - timeout: The time limit, measured from the call. `nil` means no limit.
+    /// - Throws: `CancellationError` if the task is cancelled, which removes a queued datagram. Otherwise an
+    ///   `AsyncSocketError`, as in `send(_:withTimeout:tag:)`. The socket stays open.
     public nonisolated(nonsending) func send(_ data: Data, timeout: Duration? = nil) async throws {
         try await openConnection("send").send(data, to: .peer, OperationLimit(timeout))
     }
@@ -66,7 +68,8 @@ extension AsyncUDPSocket {
         try await send(data, to: target(host, port, "send"), timeout)
     }
 
-    /// Replies to a datagram, from the address that it came to: see `send(_:timeout:)`.
+    /// Sends a reply to a datagram's sender, from the local address that the datagram was sent to: see
+    /// `send(_:timeout:)`.
     public nonisolated(nonsending) func send(
         _ data: Data, inReplyTo datagram: Datagram, timeout: Duration? = nil
     ) async throws {
@@ -79,20 +82,20 @@ extension AsyncUDPSocket {
 
     // MARK: - Receiving
 
-    /// The next datagram.
+    /// Returns the next datagram, suspending the task until a datagram arrives.
     ///
-    /// Tasks get datagrams in the order in which they ask for them, and before the delegate does. The kernel
-    /// keeps those that no task has asked for, as many as its buffer has room for.
+    /// Tasks receive datagrams in the order of their calls, and before the delegate does. Datagrams that no
+    /// task has requested stay in the kernel's receive buffer, as far as it has room.
     ///
-    /// - Parameter timeout: The time that this may take from now on; nil: no limit.
-    /// - Throws: `CancellationError` when the task is cancelled, which loses no datagram. Otherwise an
-    ///   `AsyncSocketError`: `.readTimeout`, `.closed` when the socket is closed, `.badConfiguration` when it
-    ///   is neither bound nor connected, `.deadlineExceeded` by `withDeadline(_:_:)`.
+    /// - Parameter timeout: The time limit, measured from the call. `nil` means no limit.
+    /// - Throws: `CancellationError` if the task is cancelled, which does not lose a datagram. Otherwise an
+    ///   `AsyncSocketError`: `.readTimeout`, `.closed` if the socket is closed, `.badConfiguration` if the
+    ///   socket is neither bound nor connected, `.deadlineExceeded` within `withDeadline(_:_:)`.
     public nonisolated(nonsending) func receive(timeout: Duration? = nil) async throws -> Datagram {
         try await openConnection("receive").receive(OperationLimit(timeout))
     }
 
-    /// The datagrams as they come, until the socket is closed.
+    /// The received datagrams in order of arrival, until the socket is closed.
     ///
     /// ```swift
     /// for try await datagram in socket.datagrams {
@@ -101,25 +104,25 @@ extension AsyncUDPSocket {
     /// ```
     public var datagrams: Datagrams { Datagrams(socket: self) }
 
-    /// The datagrams of a socket.
+    /// An asynchronous sequence of a socket's received datagrams.
     ///
-    /// It ends when this side closes the socket, and with DTLS when the peer says that it closes. A loop that
-    /// is left early loses nothing: what has not come out waits in the kernel. A cancelled task gets a
-    /// `CancellationError`.
+    /// The sequence finishes when the program closes the socket or, with DTLS, when the peer closes the
+    /// connection. Breaking out of a loop loses no data: datagrams that were not returned stay in the
+    /// kernel's buffer. If the task is cancelled, iteration throws `CancellationError`.
     public struct Datagrams: AsyncSequence, Sendable {
         /// An `AsyncSocketError` or a `CancellationError`.
         public typealias Failure = any Error
 
         fileprivate let socket: AsyncUDPSocket
 
-        /// Begins at the next datagram.
+        /// Returns an iterator that starts at the next datagram.
         public func makeAsyncIterator() -> Iterator { Iterator(socket: socket) }
 
-        /// Receives one datagram after the other.
+        /// Receives one datagram at a time.
         public struct Iterator: AsyncIteratorProtocol {
             fileprivate let socket: AsyncUDPSocket
 
-            /// The next datagram; nil after the end.
+            /// Returns the next datagram, or `nil` at the end of the sequence.
             public mutating func next(isolation actor: isolated (any Actor)? = #isolation) async throws -> Datagram? {
                 do {
                     return try await socket.receive()
@@ -132,8 +135,7 @@ extension AsyncUDPSocket {
 
     // MARK: - Losses
 
-    /// The reports of datagrams that had left and did not arrive, from this call on, until the socket is
-    /// closed or the task is cancelled. A delegate gets them in `udpSocket(_:didFailToReach:dueToError:)`.
+    /// Returns a stream of reports about sent datagrams that were not delivered.
     ///
     /// ```swift
     /// for await failure in try socket.deliveryFailures() {
@@ -141,12 +143,15 @@ extension AsyncUDPSocket {
     /// }
     /// ```
     ///
-    /// Most losses are not reported, and anyone on the way can forge a report. So `send`, `receive` and
-    /// `datagrams` go on after one, and you decide what it means. The oldest 64 reports wait for a task that
-    /// is behind; the rest is dropped.
+    /// The stream starts with this call and finishes when the socket closes or the task is cancelled. A
+    /// delegate receives these reports in `udpSocket(_:didFailToReach:dueToError:)`.
     ///
-    /// - Throws: `.badConfiguration` when the socket is neither bound nor connected, and otherwise why it has
-    ///   closed.
+    /// Most losses are not reported, and any host on the network path can forge a report. So `send`,
+    /// `receive` and `datagrams` continue after a report, and your code decides how to react. Up to 64 unread
+    /// reports are buffered; when the buffer is full, new reports are dropped.
+    ///
+    /// - Throws: `.badConfiguration` if the socket is neither bound nor connected, and the socket's error if
+    ///   it is closed.
     public func deliveryFailures() throws(AsyncSocketError) -> AsyncStream<DeliveryFailure> {
         let connection = try openConnection("deliveryFailures")
         let (failures, continuation) = AsyncStream.makeStream(
@@ -161,7 +166,7 @@ extension AsyncUDPSocket {
 
     // MARK: - Scopes
 
-    /// Connects to a host, calls `body` with the socket, and closes it on every way out.
+    /// Connects to a host, calls `body` with the socket, and closes the socket however `body` exits.
     ///
     /// ```swift
     /// let reply = try await AsyncUDPSocket.withConnection(to: "192.0.2.53", port: 53) { socket in
@@ -172,13 +177,13 @@ extension AsyncUDPSocket {
     ///
     /// - Parameters:
     ///   - host: A name, or an IPv4 or IPv6 address.
-    ///   - port: A UDP port, 1 to 65535, of any type of integer.
-    ///   - timeout: The time for resolving, 30 seconds by default; nil: no limit.
-    ///   - executor: Where `body` runs, unless it is isolated to an actor: on the socket's event loop by
-    ///     default. Nil: where the caller runs. See `AsyncSocket.withConnection`.
-    ///   - configure: Sets what the socket needs before it connects: options, a logger.
+    ///   - port: A UDP port, 1 to 65535, of any integer type.
+    ///   - timeout: The time limit for name resolution, 30 seconds by default. `nil` means no limit.
+    ///   - executor: Where `body` runs, unless it is isolated to an actor. Defaults to the socket's event
+    ///     loop. If `nil`, `body` runs where the caller runs. See `AsyncSocket.withConnection`.
+    ///   - configure: Configures the socket before it connects, for example its options and logger.
     ///   - body: Your code, which uses the socket.
-    /// - Returns: What `body` returns.
+    /// - Returns: The result of `body`.
     /// - Throws: The errors of `connect(to:port:timeout:)`, `configure` and `body`.
     public nonisolated(nonsending) static func withConnection<Result>(
         to host: String, port: some BinaryInteger, timeout: Duration? = .seconds(30),
@@ -194,17 +199,19 @@ extension AsyncUDPSocket {
         }
     }
 
-    /// Binds a socket to a port, calls `body` with it, and closes it on every way out.
+    /// Binds a socket to a port, calls `body` with the socket, and closes the socket however `body` exits.
     ///
     /// - Parameters:
-    ///   - port: The port; 0 lets the kernel choose a free one.
-    ///   - interface: As for `bind(toPort:interface:)`; nil: all interfaces.
-    ///   - executor: As for `withConnection(to:port:timeout:executor:configure:_:)`.
-    ///   - configure: Sets what the socket needs before it is bound: options, a rate limit, a logger.
+    ///   - port: The port. If 0, the kernel chooses a free port.
+    ///   - interface: The interface: see `bind(toPort:interface:)`. If `nil`, the socket is bound on all
+    ///     interfaces.
+    ///   - executor: See `withConnection(to:port:timeout:executor:configure:_:)`.
+    ///   - configure: Configures the socket before it is bound, for example its options, rate limit and
+    ///     logger.
     ///   - body: Your code, which uses the socket.
-    /// - Returns: What `body` returns.
-    /// - Throws: The errors of `bind(toPort:interface:)`, `configure` and `body`, and `.badParameter` for a
-    ///   number that no port has.
+    /// - Returns: The result of `body`.
+    /// - Throws: The errors of `bind(toPort:interface:)`, `configure` and `body`, and `.badParameter` for an
+    ///   invalid port number.
     public nonisolated(nonsending) static func withSocket<Result>(
         boundTo port: some BinaryInteger, interface: String? = nil, executor: ConnectionExecutor? = .eventLoop,
         configure: (AsyncUDPSocket) throws -> Void = { _ in },

@@ -4,17 +4,16 @@ public import SocketCore
 public import SocketTLS
 internal import Synchronization
 
-/// An asynchronous UDP socket, with a delegate or for tasks.
+/// An asynchronous UDP socket for delegates and tasks.
 ///
-/// It uses the vocabulary of `GCDAsyncUdpSocket`. You may call every method from any thread, and none waits
-/// for the network or for the delegate.
+/// The API follows `GCDAsyncUdpSocket`. All methods can be called from any thread, and no method blocks its
+/// thread on the network or on the delegate.
 ///
-/// A socket is bound to an address, or connects to a peer, or sends: then it is in use, until `close()`. An
-/// error of one datagram is an answer about that datagram, and the socket stays open. A socket that was
-/// closed is over: make another one. When the last reference to a socket goes away, it closes, and its
-/// delegate gets no more callbacks.
+/// A socket is in use from its first bind, connect or send until `close()`. An error for one datagram is
+/// reported for that datagram, and the socket stays open. A closed socket cannot be reused; create a new one.
+/// A socket closes when its last reference is released, and its delegate then receives no more callbacks.
 ///
-/// It has a descriptor for each version of IP that it uses, both on one port.
+/// The socket has one descriptor per IP version that it uses. All its descriptors share one port.
 public final class AsyncUDPSocket: Sendable {
     struct WeakReference: WeakDelegate {
         private(set) weak var delegate: (any AsyncUDPSocketDelegate)?
@@ -31,51 +30,58 @@ public final class AsyncUDPSocket: Sendable {
         var configuration = DatagramConfiguration.initial
         var options = SocketOptionSet()
         var userData: (any Sendable)?
-        /// Chosen at the first use, and kept.
+        /// Chosen on first use and then kept.
         var loop: EventLoop?
-        /// Made at the first use, and kept.
+        /// Created on first use and then kept.
         var connection: DatagramConnection?
     }
 
     let state: Locked<State>
-    /// How many times the delegate has changed.
     let delegateChanges = Atomic(0)
     let socketQueue: DispatchQueue?
 
-    /// A socket that tasks use, or that gets its delegate later.
+    /// Creates a socket for use by tasks, or for a delegate that is set later.
     public convenience init() {
         self.init(Audience(nil, queue: nil), socketQueue: nil)
     }
 
-    /// A socket whose delegate is called on a queue: see the same initializer of `AsyncSocket`.
+    /// Creates a socket that calls its delegate on a dispatch queue. See the corresponding initializer of
+    /// `AsyncSocket`.
     ///
     /// - Parameters:
-    ///   - delegate: The object that gets the callbacks. The socket holds it weakly: keep it.
-    ///   - delegateQueue: The serial queue on which the delegate is called; a global queue traps.
-    ///   - socketQueue: A serial queue on which the socket runs; nil (recommended): the event loops.
+    ///   - delegate: The object that receives the callbacks. The socket holds it weakly, so keep a reference
+    ///     to it.
+    ///   - delegateQueue: The serial queue on which the delegate is called. A global queue traps.
+    ///   - socketQueue: A serial queue on which the socket runs. If `nil` (recommended), the socket runs on
+    ///     the event loops.
     public convenience init<Delegate: AsyncUDPSocketDelegate & SendableMetatype>(
         delegate: Delegate?, delegateQueue: DispatchQueue, socketQueue: DispatchQueue? = nil
     ) {
         self.init(Audience(delegate, queue: delegateQueue), socketQueue: socketQueue)
     }
 
-    /// A socket whose delegate is called on the main queue, such as one that is isolated to the main actor.
+    /// Creates a socket that calls its delegate on the main queue. Use it for delegates that are isolated to
+    /// the main actor.
     ///
     /// - Parameters:
-    ///   - delegate: The object that gets the callbacks. The socket holds it weakly: keep it.
-    ///   - socketQueue: As for `init(delegate:delegateQueue:socketQueue:)`.
+    ///   - delegate: The object that receives the callbacks. The socket holds it weakly, so keep a reference
+    ///     to it.
+    ///   - socketQueue: See `init(delegate:delegateQueue:socketQueue:)`.
     @MainActor
     public convenience init(delegate: any AsyncUDPSocketDelegate, socketQueue: DispatchQueue? = nil) {
         self.init(Audience(delegate, queue: .main), socketQueue: socketQueue)
     }
 
-    /// A socket whose delegate is called on the socket's event loop, without a change of thread: the fastest
-    /// way. Be quick in the callbacks, and never block: see `AsyncSocket.init(inlineDelegate:socketQueue:)`.
+    /// Creates a socket that calls its delegate on the socket's event loop, without switching threads.
+    ///
+    /// This is the fastest option. Callbacks must be short and must never block: see
+    /// `AsyncSocket.init(inlineDelegate:socketQueue:)`.
     ///
     /// - Parameters:
-    ///   - inlineDelegate: The object that gets the callbacks. The socket holds it weakly: keep it.
-    ///   - socketQueue: A serial queue on which the socket runs and the delegate is called; nil
-    ///     (recommended): the event loops.
+    ///   - inlineDelegate: The object that receives the callbacks. The socket holds it weakly, so keep a
+    ///     reference to it.
+    ///   - socketQueue: A serial queue on which the socket runs and the delegate is called. If `nil`
+    ///     (recommended), the event loops are used.
     public convenience init<Delegate: AsyncUDPSocketDelegate & Sendable>(
         inlineDelegate: Delegate?, socketQueue: DispatchQueue? = nil
     ) {
@@ -93,39 +99,42 @@ public final class AsyncUDPSocket: Sendable {
         state.withLock { $0.connection }?.post(.close(nil))
     }
 
-    // MARK: - The delegate
+    // MARK: - Delegate
 
-    /// Sets another delegate and its queue. Events on their way to the old delegate go to the new one.
+    /// Replaces the delegate and its queue. Pending events are delivered to the new delegate.
     ///
     /// - Parameters:
-    ///   - delegate: Held weakly; `removeDelegate()` sets none.
-    ///   - delegateQueue: A serial queue, as for `init(delegate:delegateQueue:socketQueue:)`.
+    ///   - delegate: The new delegate, held weakly. To remove the delegate, call `removeDelegate()`.
+    ///   - delegateQueue: A serial queue: see `init(delegate:delegateQueue:socketQueue:)`.
     public func setDelegate<Delegate: AsyncUDPSocketDelegate & SendableMetatype>(
         _ delegate: Delegate?, delegateQueue: DispatchQueue
     ) {
         replaceAudience(with: Audience(delegate, queue: delegateQueue))
     }
 
-    /// Sets another delegate, which is called on the main queue: see `setDelegate(_:delegateQueue:)`.
+    /// Sets a delegate that is called on the main queue, replacing the old delegate. See
+    /// `setDelegate(_:delegateQueue:)`.
     @MainActor
     public func setDelegate(_ delegate: any AsyncUDPSocketDelegate) {
         replaceAudience(with: Audience(delegate, queue: .main))
     }
 
-    /// Sets another delegate, which is called on the event loop, as with `init(inlineDelegate:socketQueue:)`.
-    /// Events on their way to the old delegate go to the new one, and may still come on the old queue.
+    /// Sets a delegate that is called on the event loop, replacing the old delegate. See
+    /// `init(inlineDelegate:socketQueue:)`.
     ///
-    /// - Parameter inlineDelegate: Held weakly; nil: the callbacks are dropped.
+    /// Pending events are delivered to the new delegate, possibly still on the old queue.
+    ///
+    /// - Parameter inlineDelegate: The new delegate, held weakly. If `nil`, callbacks are dropped.
     public func setInlineDelegate<Delegate: AsyncUDPSocketDelegate & Sendable>(_ inlineDelegate: Delegate?) {
         replaceAudience(with: Audience(inlineDelegate, queue: nil))
     }
 
-    /// The queue on which the delegate is called; nil: the socket's event loop.
+    /// The queue on which the delegate is called, or `nil` if it is called on the socket's event loop.
     public var delegateQueue: DispatchQueue? {
         state.withLock { $0.audience.queue }
     }
 
-    /// Removes the delegate. The socket goes on.
+    /// Removes the delegate. The socket stays open and continues to work.
     public func removeDelegate() {
         replaceAudience(with: Audience(nil, queue: nil))
     }
@@ -140,12 +149,11 @@ public final class AsyncUDPSocket: Sendable {
         connection?.post(.changeDelegateQueue)
     }
 
-    // MARK: - Inside
+    // MARK: - Implementation
 
-    /// The work of the socket, from its first use on.
     var connection: DatagramConnection? { state.withLock { $0.connection } }
 
-    /// The same, made now if this is the first use.
+    /// Returns the socket's connection, creating it on first use.
     func use(_ operation: String, as role: ConnectionRole = .server) throws(AsyncSocketError) -> DatagramConnection {
         if let connection { return connection }
         let new = DatagramConnection(for: self, as: role, on: try chooseLoop(operation))
@@ -153,24 +161,25 @@ public final class AsyncUDPSocket: Sendable {
         let connection = state.withLock { state in
             if let connection = state.connection { return connection }
             new.outlet.callBack(on: state.audience.queue, unlessItIs: socketQueue)
-            // Under the lock: an option set from now on finds the connection, and one set before is not lost.
+            // Done under the lock: options set later find the connection, and options set earlier are not
+            // lost.
             new.begin(state.configuration, state.options)
             state.connection = new
             return new
         }
-        // Another thread was first.
+        // Another thread created the connection first.
         if connection !== new { new.deregister() }
         return connection
     }
 
-    /// Becomes the socket of a listener's peer. Before anyone else has it.
+    /// Turns this socket into the socket of a listener's peer. Call it before the socket is shared.
     func serve(
         _ channel: PeerChannel, to key: PeerKey, like model: AsyncUDPSocket, on loop: EventLoop
     ) -> DatagramConnection {
         let connection = DatagramConnection(for: self, as: .server, on: loop)
         connection.register()
         var configuration = model.configuration
-        // The listener has applied it.
+        // The listener applies the rate limit itself.
         configuration.rateLimit = nil
         let shared = DatagramConfiguration.Shared(configuration)
         connection.begin(shared, SocketOptionSet())
@@ -181,7 +190,7 @@ public final class AsyncUDPSocket: Sendable {
         return connection
     }
 
-    /// The socket's loop.
+    /// Returns the socket's event loop, choosing one on first use.
     func chooseLoop(_ operation: String) throws(AsyncSocketError) -> EventLoop {
         if let loop = state.withLock({ $0.loop }) { return loop }
         let loop = try EventLoop.next(for: operation)
@@ -195,94 +204,103 @@ public final class AsyncUDPSocket: Sendable {
 
 /// The callbacks of a UDP socket.
 ///
-/// Every method is optional: the default does nothing. They are called as in `AsyncSocketDelegate`:
-/// on the queue that you set with the delegate or, for an inline delegate, on the socket's event loop; one at
-/// a time, in the order in which things happened; never from within a call that you make to the socket.
+/// All methods are optional. The default implementations ignore the event or, for trust decisions, reject the
+/// peer. Callbacks are delivered as described in `AsyncSocketDelegate`: on the queue that was set with the
+/// delegate or, for an inline delegate, on the socket's event loop. They are called one at a time, in the
+/// order of the events, and never from within a call that you make to the socket.
 public protocol AsyncUDPSocketDelegate: AnyObject {
-    /// The socket is connected: it sends to this address, and hears this address alone.
+    /// Called when the socket is connected. It now sends to this address and receives only from it.
     func udpSocket(_ socket: AsyncUDPSocket, didConnectToAddress address: SocketAddress)
 
-    /// An attempt to connect has failed. The socket stays open.
+    /// Called when an attempt to connect has failed. The socket stays open.
     func udpSocket(_ socket: AsyncUDPSocket, didNotConnect error: AsyncSocketError)
 
-    /// A datagram has left, or the send filter has dropped it. That does not mean that it arrives.
+    /// Called when a datagram was sent, or dropped by the send filter. This does not mean that the datagram
+    /// arrived.
     func udpSocket(_ socket: AsyncUDPSocket, didSendDataWithTag tag: Int)
 
-    /// A datagram has not left. The socket stays open, and later ones are sent.
+    /// Called when a datagram could not be sent. The socket stays open, and later datagrams are still sent.
     func udpSocket(_ socket: AsyncUDPSocket, didNotSendDataWithTag tag: Int, dueToError error: AsyncSocketError)
 
-    /// The bytes that wait to be sent have reached `sendHighWaterMark`: stop sending until some
-    /// have left.
+    /// Called when the bytes queued for sending reach `sendHighWaterMark`. Stop sending until the queue has
+    /// drained.
     ///
-    /// Called again after `udpSocket(_:sendQueueReachedLowWater:)`.
+    /// Called again only after `udpSocket(_:sendQueueReachedLowWater:)`.
     func udpSocket(_ socket: AsyncUDPSocket, sendQueueReachedHighWater byteCount: Int)
 
-    /// After the high-water mark was reached, no more than half of `sendHighWaterMark` waits: go on sending.
+    /// Called when the queue has drained to half of `sendHighWaterMark` or less after reaching it. Resume
+    /// sending.
     func udpSocket(_ socket: AsyncUDPSocket, sendQueueReachedLowWater byteCount: Int)
 
-    /// A datagram has arrived.
+    /// Called when a datagram arrives.
     ///
     /// - Parameters:
     ///   - socket: The socket.
-    ///   - datagram: Its bytes, its sender, and how it arrived.
-    ///   - context: The receive filter has added it.
+    ///   - datagram: The payload, its sender, and information about its arrival.
+    ///   - context: The value that the receive filter attached, if any.
     func udpSocket(_ socket: AsyncUDPSocket, didReceive datagram: Datagram, withFilterContext context: (any Sendable)?)
 
-    /// A datagram that had left did not arrive, as a router or the peer's machine reports (ICMP): mostly, no
-    /// program has the port. Most losses are not reported, and anyone on the way can forge a report. A
-    /// delegate that is behind does not get all of them. Tasks have `AsyncUDPSocket.deliveryFailures()`.
+    /// Called when the network reports (ICMP) that a sent datagram was not delivered, usually because no
+    /// program is using the destination port.
+    ///
+    /// Most losses are not reported, and any host on the network path can forge a report. If the delegate
+    /// falls behind, some reports are dropped. Tasks use `AsyncUDPSocket.deliveryFailures()` instead.
     ///
     /// - Parameters:
     ///   - socket: The socket.
-    ///   - address: Where it was sent to; nil when the kernel has lost that.
-    ///   - error: Why, with its `errno`.
+    ///   - address: The destination of the datagram, or `nil` if the kernel no longer knows it.
+    ///   - error: The reason, with its `errno`.
     func udpSocket(_ socket: AsyncUDPSocket, didFailToReach address: SocketAddress?, dueToError error: AsyncSocketError)
 
-    /// Decide whether to trust the peer. Called at most once for a socket, and only when the settings'
-    /// `trustEvaluation` asks for it: see `AsyncSocketDelegate.socket(_:didReceive:completionHandler:)`. The
-    /// default refuses.
+    /// Decides whether to trust the peer.
     ///
-    /// Answer by calling `completionHandler` once, from any thread, within `trustTimeout`. Meanwhile no data
-    /// moves in either direction.
+    /// Called at most once per socket, and only if the settings' `trustEvaluation` requires it: see
+    /// `AsyncSocketDelegate.socket(_:didReceive:completionHandler:)`. The default implementation rejects the
+    /// peer.
+    ///
+    /// Call `completionHandler` exactly once, from any thread, within `trustTimeout`. Until then, no data is
+    /// sent or received.
     func udpSocket(
         _ socket: AsyncUDPSocket, didReceive trust: PeerTrust, completionHandler: @escaping @Sendable (Bool) -> Void)
 
-    /// The socket is secure: everything sent and received from here on is encrypted. See `tlsSession`.
+    /// Called when the socket is secure. All data sent and received from now on is encrypted. See
+    /// `tlsSession`.
     func udpSocketDidSecure(_ socket: AsyncUDPSocket)
 
-    /// The socket is closed: the last callback, once for each socket that was in use.
+    /// Called when the socket has closed. This is the last callback, made once for each socket that was in
+    /// use.
     ///
-    /// `error` is nil after `close()` and the like. An error of a datagram never closes a socket; a failure
-    /// of DTLS does, and so does the peer's close_notify (`.closedByPeer`).
+    /// `error` is `nil` if the program closed the socket. An error of a single datagram never closes a
+    /// socket. A DTLS failure does, and so does the peer's close_notify (`.closedByPeer`).
     func udpSocketDidClose(_ socket: AsyncUDPSocket, withError error: AsyncSocketError?)
 }
 
-// The defaults that make every method optional.
+// Default implementations that make every method optional.
 extension AsyncUDPSocketDelegate {
-    /// Does nothing.
+    /// Ignores the event.
     public func udpSocket(_ socket: AsyncUDPSocket, didConnectToAddress address: SocketAddress) {}
-    /// Does nothing.
+    /// Ignores the event.
     public func udpSocket(_ socket: AsyncUDPSocket, didNotConnect error: AsyncSocketError) {}
-    /// Does nothing.
+    /// Ignores the event.
     public func udpSocket(_ socket: AsyncUDPSocket, didSendDataWithTag tag: Int) {}
-    /// Does nothing.
+    /// Ignores the event.
     public func udpSocket(_ socket: AsyncUDPSocket, didNotSendDataWithTag tag: Int, dueToError error: AsyncSocketError) {}
-    /// Does nothing.
+    /// Ignores the event.
     public func udpSocket(_ socket: AsyncUDPSocket, sendQueueReachedHighWater byteCount: Int) {}
-    /// Does nothing.
+    /// Ignores the event.
     public func udpSocket(_ socket: AsyncUDPSocket, sendQueueReachedLowWater byteCount: Int) {}
-    /// Does nothing.
+    /// Ignores the event.
     public func udpSocket(
         _ socket: AsyncUDPSocket, didReceive datagram: Datagram, withFilterContext context: (any Sendable)?
     ) {}
-    /// Does nothing.
+    /// Ignores the event.
     public func udpSocket(_ socket: AsyncUDPSocket, didFailToReach address: SocketAddress?, dueToError error: AsyncSocketError) {}
-    /// Refuses the peer.
+    /// Rejects the peer.
     public func udpSocket(
         _ socket: AsyncUDPSocket, didReceive trust: PeerTrust, completionHandler: @escaping @Sendable (Bool) -> Void
     ) { completionHandler(false) }
-    /// Does nothing.
+    /// Ignores the event.
     public func udpSocketDidSecure(_ socket: AsyncUDPSocket) {}
-    /// Does nothing.
+    /// Ignores the event.
     public func udpSocketDidClose(_ socket: AsyncUDPSocket, withError error: AsyncSocketError?) {}
 }

@@ -4,7 +4,7 @@ internal import Logging
 internal import SocketBuffers
 internal import SocketCore
 
-/// One UDP socket from its first use to its last event: the way into the turn of its `DatagramService`.
+/// A UDP socket from its first use to its last event, with access to the turn of its `DatagramService`.
 final class DatagramConnection: EventHandler, EventSource, OperationOwner, TurnOwner {
     typealias Message = DatagramMessage
 
@@ -14,7 +14,7 @@ final class DatagramConnection: EventHandler, EventSource, OperationOwner, TurnO
     let counts = DatagramCounts()
     let turn: SocketTurn<Message>
     private let log: ConnectionLog
-    // Not `Sendable`: used inside the turn alone. Its registration is set before the first message.
+    // Not `Sendable`: used only inside the turn. Its registration is set before the first message.
     nonisolated(unsafe) private let service: DatagramService
 
     init(for socket: AsyncUDPSocket, as role: ConnectionRole, on loop: EventLoop) {
@@ -28,37 +28,38 @@ final class DatagramConnection: EventHandler, EventSource, OperationOwner, TurnO
         mailbox.connection = self
     }
 
-    /// The connection, for closures that must not keep it.
+    /// A weak reference to the connection, for closures that must not keep the connection alive.
     private final class Mailbox: Sendable {
-        // Set once, before anyone knows the connection. The runtime reads weak references atomically.
+        // Set once, before the connection is shared. The runtime reads weak references atomically.
         nonisolated(unsafe) weak var connection: DatagramConnection?
     }
 
-    /// Puts the connection on its loop, which keeps it alive until it is over. Call it once, before the first
-    /// message.
+    /// Registers the connection with its loop, which keeps the connection alive until it has closed. Call it
+    /// once, before the first message.
     func register() {
         service.registration = loop.register(self)
     }
 
-    /// Undoes that, while no other thread knows the connection.
+    /// Undoes `register()`, while no other thread knows the connection.
     func deregister() {
         if let registration = service.registration { loop.deregister(registration) }
     }
 
-    /// Before the first message, while no other thread knows it.
+    /// Sets the initial configuration. Call it before the first message, while no other thread knows the
+    /// connection.
     func begin(_ configuration: DatagramConfiguration.Shared, _ options: SocketOptionSet) {
         service.configuration = configuration
         record.withLock { $0.options = options }
     }
 
-    /// The same as `begin`, for the socket of a listener's peer.
+    /// Prepares the connection for the socket of a listener's peer, under the same conditions as `begin`.
     func serve(_ channel: PeerChannel, to key: PeerKey) {
         service.serve(channel, to: key)
     }
 
-    // MARK: - Anywhere
+    // MARK: - On any thread
 
-    /// Ends the socket when nothing has moved for so long, except in a handshake.
+    /// Closes the socket when no data has moved for `timeout`, except during a handshake.
     func endWhenIdle(_ timeout: Duration) {
         post(.awaitEnd(IdleWaiter(timeout) { [unowned self] in service.progress }))
     }
@@ -67,7 +68,7 @@ final class DatagramConnection: EventHandler, EventSource, OperationOwner, TurnO
         turn.post(message, to: self)
     }
 
-    /// Queues a datagram of the delegate.
+    /// Queues a datagram of the delegate. Posts no message if the caller is already inside the turn.
     func send(_ packet: consuming DatagramPacket) {
         guard turn.isOpen(within: self) else { return post(.send(packet)) }
         let wasDelivering = outlet.leaveCallback()
@@ -77,7 +78,6 @@ final class DatagramConnection: EventHandler, EventSource, OperationOwner, TurnO
 
     func giveUp(_ waiter: any AnyObject & Sendable) { post(.cancel(waiter)) }
 
-    /// On the loop: `EventHandler`.
     func handle(_ events: LoopEvents) {
         turn.post(.events(events), to: self, from: .loop)
     }
@@ -88,7 +88,8 @@ final class DatagramConnection: EventHandler, EventSource, OperationOwner, TurnO
 
     func leaveRestToLoop() {
         guard let registration = service.registration, !loop.isRegistered(registration) else { return askForTurn() }
-        // It has left the loop, and the messages left can only learn that it is over.
+        // The connection is no longer registered. The remaining messages can only fail because the socket is
+        // closed.
         DispatchQueue.global().async { [self] in post(.retire) }
     }
 
@@ -98,7 +99,7 @@ final class DatagramConnection: EventHandler, EventSource, OperationOwner, TurnO
 
     // MARK: - Inside the turn
 
-    /// User code is called in the turn: what it asks for acts at once.
+    /// Whether the turn is currently calling user code. Requests made by that code take effect immediately.
     var isCallingUser: Bool { outlet.isDelivering }
 
     var isCurrent: Bool { !service.isOver }
@@ -130,7 +131,7 @@ final class DatagramConnection: EventHandler, EventSource, OperationOwner, TurnO
         return service.takeWish()
     }
 
-    /// Leaves the loop once nothing waits to be delivered on it.
+    /// Deregisters from the loop once all events have been delivered.
     private func retireIfSilent() {
         guard outlet.isEmpty, let registration = service.registration else { return }
         loop.deregister(registration)
@@ -138,7 +139,6 @@ final class DatagramConnection: EventHandler, EventSource, OperationOwner, TurnO
 
     // MARK: - Tasks
 
-    /// The next datagram.
     nonisolated(nonsending) func receive(_ limit: OperationLimit) async throws -> Datagram {
         try limit.check(.receive)
         let datagram: Datagram
@@ -150,7 +150,7 @@ final class DatagramConnection: EventHandler, EventSource, OperationOwner, TurnO
         return datagram
     }
 
-    // A function of its own: a task that waits has memory for those that it is in.
+    // A separate function, because a task that suspends keeps memory for the functions it is in.
     @inline(never)
     private func beginReceive(_ limit: OperationLimit) -> DirectReceive {
         if turn.enterIfFree() {
@@ -163,11 +163,10 @@ final class DatagramConnection: EventHandler, EventSource, OperationOwner, TurnO
         return .waits(waiter)
     }
 
-    /// Sends a datagram, and returns when the kernel has it.
     nonisolated(nonsending) func send(_ data: Data, to target: DatagramTarget, _ limit: OperationLimit) async throws {
         try limit.check(.send)
         if let result = sendAtOnce(data, to: target) {
-            // Also after a failure: a task may try again and again.
+            // Also after a failure, because a task may retry in a loop.
             if JobBudget.isUsedUp(by: self) { await JobBudget.renew() }
             return try result.get()
         }
@@ -175,7 +174,7 @@ final class DatagramConnection: EventHandler, EventSource, OperationOwner, TurnO
         if JobBudget.isUsedUp(by: self) { await JobBudget.renew() }
     }
 
-    /// The task that waits keeps nothing of the packet.
+    /// A separate function, so that the waiting task does not hold the packet in memory.
     @inline(never)
     private func askToSend(_ data: Data, to target: DatagramTarget, _ limit: OperationLimit) -> DoneWaiter {
         let waiter = DoneWaiter(.send, limit)

@@ -1,15 +1,18 @@
 // Rules of receiving:
-//  1. The kernel is asked for datagrams only when the program wants one: a task waits, or the delegate
-//     receives and has had most of those before. All others wait in the kernel, which drops what it has no
-//     room for, and counts that.
-//  2. Order is kept: what was received before, and is not delivered yet, comes first (`inbox`).
-//  3. A task that waits comes before the delegate. Its answer and its datagram are one, so a cancellation
-//     loses none: it finds the task waiting, or comes too late.
-//  4. A connected socket hears its peer alone, also when others were received before it connected.
-//  5. A turn takes a limited number, of datagrams and of records, so that others on the loop get theirs.
-//  6. Behind the marker of `startDTLS` nothing in plaintext is received, except for a `receiveOnce()` that
-//     came before it. From the handshake on all that arrives goes to the layer, and its messages take the
-//     same way as datagrams do. Up to 64 KiB of them are received ahead, since an end must be noticed.
+//  1. Datagrams are received from the kernel only when the program wants them: a task is waiting, or the
+//     delegate is receiving and has consumed most of the earlier datagrams. All other datagrams stay in the
+//     kernel. When the kernel's buffer is full, it drops datagrams and counts them.
+//  2. Order is preserved: datagrams that were received earlier but not delivered (`inbox`) are delivered
+//     first.
+//  3. Waiting tasks are served before the delegate. A task is completed with its datagram in one step, so a
+//     cancellation loses no datagram: either the task is still waiting, or the cancellation is too late.
+//  4. A connected socket accepts datagrams only from its peer, even if datagrams from other senders were
+//     received before it connected.
+//  5. A turn receives a limited number of datagrams and records, so that other sockets on the loop are
+//     served.
+//  6. After the marker of `startDTLS`, no plaintext is received, except for a `receiveOnce()` made before the
+//     marker. From the handshake on, all datagrams go to the layer, and its messages take the same path as
+//     datagrams. Up to 64 KiB of messages are received ahead, to detect the end of the connection.
 
 internal import FoundationEssentials
 internal import SocketBuffers
@@ -19,39 +22,39 @@ internal import Synchronization
 /// The receiving half of a UDP socket. Confined to the turn.
 final class DatagramInput {
     @exclusivity(unchecked) private var mode = ReceiveMode.off
-    /// Tasks that wait for a datagram, oldest first.
+    /// Tasks waiting for a datagram, oldest first.
     @exclusivity(unchecked) private var receivers: [DatagramWaiter] = []
-    /// Datagrams that are received and not delivered yet: a filter has accepted it late.
+    /// Datagrams received but not delivered yet, for example because a filter accepted them late.
     @exclusivity(unchecked) private var inbox = Ring<Datagram>()
     @exclusivity(unchecked) private var filter: ReceiveFilter?
-    /// Datagrams that a filter on a queue has not judged yet.
+    /// The number of datagrams that a filter on a queue has not judged yet.
     @exclusivity(unchecked) private var unjudgedCount = 0
-    /// Some of them are for an earlier filter: nothing is received until they are judged.
+    /// Whether a replaced filter is still judging datagrams. Until it has finished, no datagrams are
+    /// received.
     @exclusivity(unchecked) private var isBetweenFilters = false
     @exclusivity(unchecked) private var limiter: DatagramRateLimiter?
-    /// The marker of `startDTLS` is here, and goes when the socket is secure.
+    /// Whether the marker of `startDTLS` is set. It is removed when the socket is secure.
     @exclusivity(unchecked) private var isStartingTLS = false
-    /// The mode that was set behind the marker.
+    /// The mode that was set after the marker.
     @exclusivity(unchecked) private var modeBehindTLS: ReceiveMode?
-    /// DTLS; nil on a socket in plaintext.
+    /// DTLS, or `nil` on a plaintext socket.
     @exclusivity(unchecked) private var layer: DatagramLayer?
-    /// The share of the memory limit that `inbox` takes on a secure socket.
+    /// The memory cost of `inbox`, which limits how much a secure socket receives ahead.
     @exclusivity(unchecked) private var inboxCost = 0
-    /// The bytes that were received.
     @exclusivity(unchecked) private(set) var byteCount = 0
     @exclusivity(unchecked) private(set) var datagramCount = 0
-    /// Tasks that want to know of datagrams that did not arrive.
     private var failureReaders: [DeliveryFailureReader] = []
     private let credit: ReceiveCredit
     private let outbox: EventOutbox<DatagramEvent>
     private let counts: DatagramCounts
     private let post: @Sendable (DatagramMessage) -> Void
-    /// The channel that is asked first, so that both get their turn.
+    /// The channel to read first. It alternates so that both channels are served.
     @exclusivity(unchecked) private var firstChannel = 0
 
     private static let datagramsPerTurn = 128
     private static let bytesPerTurn = 1 << 20
-    /// Of DTLS. A datagram may have thousands, and each costs, also one that is not authentic.
+    /// The limit for DTLS records. A datagram may contain thousands, and each record costs time, even if it
+    /// is not authentic.
     static let recordsPerTurn = 256
     private static let aheadLimit = 64 * 1024
 
@@ -62,7 +65,7 @@ final class DatagramInput {
         credit = ReceiveCredit(limit: DatagramConfiguration().maximumPendingReceiveBytes.count, counts) { post(.roomIsBack) }
     }
 
-    // MARK: - Asking
+    // MARK: - Requests
 
     func setMode(_ mode: ReceiveMode) {
         guard isStartingTLS else { return self.mode = mode }
@@ -72,7 +75,7 @@ final class DatagramInput {
 
     func setFilter(_ filter: ReceiveFilter?) {
         self.filter = filter
-        // Datagrams that the old one has not judged come first.
+        // Datagrams that the old filter has not judged yet must be settled first.
         isBetweenFilters = unjudgedCount > 0
     }
 
@@ -85,8 +88,9 @@ final class DatagramInput {
         receivers.append(receiver)
     }
 
-    /// A datagram for a task, if there is one now, and no other task waits for it. When nothing is there, the
-    /// task waits. Nil: there may be more than a turn should take, or something else comes first.
+    /// Returns a datagram for a task if a datagram is available and no other task is waiting. Otherwise, adds
+    /// the task to the waiting tasks. Returns `nil` if there may be more datagrams than a turn should take,
+    /// or if earlier work must be done first.
     func takeOrWait(
         _ channels: [DatagramChannel], _ peer: InternetAddress?, _ limit: OperationLimit
     ) -> DirectReceive? {
@@ -111,35 +115,35 @@ final class DatagramInput {
 
     // MARK: - DTLS
 
-    /// Tasks wait: their datagrams could come before or after an upgrade.
+    /// Whether tasks are waiting. Their datagrams could arrive before or after an upgrade.
     var hasReceivers: Bool { !receivers.isEmpty }
 
     func appendStartTLS() {
         isStartingTLS = true
     }
 
-    /// Nothing in plaintext is wanted any more.
+    /// Whether all plaintext requested before the marker was received.
     var isAtStartTLS: Bool { isStartingTLS && layer == nil && unjudgedCount == 0 && mode != .once }
 
-    /// From here on all that arrives is of DTLS. Datagrams in plaintext that were not delivered are dropped.
+    /// Routes all further datagrams to DTLS. Undelivered plaintext datagrams are dropped.
     func secure(_ layer: DatagramLayer) {
         self.layer = layer
         inbox.removeAll()
         inboxCost = 0
     }
 
-    /// The socket is secure.
+    /// Called when the socket is secure.
     func removeStartTLS() {
         isStartingTLS = false
         if let modeBehindTLS { mode = modeBehindTLS }
     }
 
-    /// All that was received is delivered.
+    /// Whether all received datagrams were delivered.
     var isDrained: Bool { inbox.isEmpty && unjudgedCount == 0 }
 
     // MARK: - The pump
 
-    /// Receives what is wanted; true when there may be more than a turn should take.
+    /// Receives the datagrams that are wanted. Returns whether there may be more than a turn should take.
     func pump(_ channels: [DatagramChannel], _ peer: InternetAddress?) -> Bool {
         serveInbox()
         let limit = byteCount + Self.bytesPerTurn
@@ -175,7 +179,7 @@ final class DatagramInput {
         return nil
     }
 
-    /// Takes the next datagram, or the next message of one; false: nothing has come.
+    /// Handles the next DTLS message or the next datagram. Returns false if neither is available.
     private func takeNext(_ channels: [DatagramChannel], _ peer: InternetAddress?, isForTask: Bool = false) -> Bool {
         if let layer, let last = layer.lastArrival, let message = layer.next() {
             accept(message.count, Datagram(message, from: last.sender, last.arrival), isForTask)
@@ -186,7 +190,7 @@ final class DatagramInput {
         return true
     }
 
-    /// - Parameter isForTask: A task takes what is accepted at once.
+    /// - Parameter isForTask: Whether a task takes the accepted datagram immediately from the inbox.
     private func take(_ received: ReceivedDatagram, _ peer: InternetAddress?, isForTask: Bool = false) {
         if let peer, peer != received.sender { return }
         if limiter != nil, limiter?.judge(received.sender.socketAddress, at: .now) != .admitted {
@@ -198,7 +202,7 @@ final class DatagramInput {
         accept(received.bytes.count, consume datagram, isForTask)
     }
 
-    /// Has the filter judge a datagram.
+    /// Counts a datagram, and passes it to the filter if there is a filter.
     private func accept(_ count: Int, _ datagram: consuming Datagram, _ isForTask: Bool) {
         byteCount += count
         datagramCount += 1
@@ -213,7 +217,6 @@ final class DatagramInput {
         if let verdict { settle(datagram, verdict, isForTask) }
     }
 
-    /// The filter has answered.
     func settle(_ datagram: Datagram, _ verdict: DatagramVerdict, _ isForTask: Bool = false) {
         unjudgedCount -= 1
         if unjudgedCount == 0 { isBetweenFilters = false }
@@ -226,7 +229,8 @@ final class DatagramInput {
 
     private func accept(_ datagram: consuming Datagram, _ isForTask: Bool) {
         if isStartingTLS {
-            // It came before the marker, as `receiveOnce()` did, and all others who wait came behind it.
+            // The datagram arrived before the marker, as did the `receiveOnce()`. All waiting tasks were
+            // added after the marker.
             if mode == .once { deliver(consume datagram) }
         } else if !isForTask, inbox.isEmpty, !receivers.isEmpty {
             receivers.removeFirst().answer(.success(consume datagram))
@@ -246,8 +250,8 @@ final class DatagramInput {
         outbox.append(.didReceive(DatagramArrived(datagram, credit, endsAtUpgrade: endsAtUpgrade)))
     }
 
-    /// A datagram did not arrive, as the network says. Others decide how many of these reports there are: a
-    /// delegate that is behind gets no more.
+    /// Reports that the network did not deliver a datagram. Other hosts control the number of these reports,
+    /// so they are dropped while the delegate is behind.
     func report(_ error: AsyncSocketError, about address: SocketAddress?) {
         for reader in failureReaders { reader.report(DeliveryFailure(address: address, error: error)) }
         guard credit.hasRoom else { return }
@@ -259,23 +263,23 @@ final class DatagramInput {
         if isWanted { failureReaders.append(reader) } else { failureReaders.removeAll { $0 === reader } }
     }
 
-    /// Gives what was received to those who wait for it.
+    /// Delivers received datagrams to the waiting tasks and to the delegate.
     private func serveInbox() {
         if isStartingTLS { return }
         while !receivers.isEmpty, let datagram = takeFromInbox() { receivers.removeFirst().answer(.success(datagram)) }
         while mode != .off, layer == nil || credit.hasRoom, let datagram = takeFromInbox() { deliver(datagram) }
     }
 
-    // MARK: - The end of a wait
+    // MARK: - Cancellation and timeouts
 
-    /// False when the waiter does not wait here.
+    /// Returns false if the waiter is not in `receivers`.
     func cancel(_ waiter: AnyObject, _ error: any Error) -> Bool {
         guard let index = receivers.firstIndex(where: { $0 === waiter }) else { return false }
         receivers.remove(at: index).answer(.failure(error))
         return true
     }
 
-    /// Ends all waits. Datagrams that were not delivered are lost.
+    /// Fails all waiting tasks. Undelivered datagrams are lost.
     func drop(_ error: AsyncSocketError) {
         mode = .off
         filter = nil
@@ -285,7 +289,6 @@ final class DatagramInput {
         failureReaders = []
     }
 
-    /// Answers the tasks that wait with an error.
     func refuse(_ error: AsyncSocketError) {
         let refused = receivers
         receivers = []
@@ -296,7 +299,7 @@ final class DatagramInput {
         receivers.isEmpty ? nil : receivers.reduce(nil) { .earlier($0, $1.deadline) }
     }
 
-    /// - Parameter denial: Why receiving is paused, if it is. Reported instead of the timeout.
+    /// - Parameter denial: The error that paused receiving, if it is paused. Reported instead of the timeout.
     func expire(at now: Deadline, _ denial: AsyncSocketError?) {
         while let late = receivers.first(where: { $0.deadline.map { $0 <= now } ?? false }) {
             _ = cancel(late, denial ?? late.lateError)

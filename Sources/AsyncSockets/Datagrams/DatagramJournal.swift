@@ -4,7 +4,7 @@ internal import SocketBuffers
 internal import SocketCore
 internal import SocketTLS
 
-/// A UDP socket in the log, and for its observer. Confined to the turn.
+/// Logs the events of a UDP socket and notifies its observer. Confined to the turn.
 final class DatagramJournal {
     private let log: ConnectionLog
     @exclusivity(unchecked) private var dropLog = DropLog()
@@ -18,15 +18,15 @@ final class DatagramJournal {
 
     private var logger: Logger { configuration.value.logger ?? socketLog.withLock { $0 } }
 
-    /// Logs what happened, at the level `debug`, and never what was sent or received.
+    /// Logs an event at level `debug`. Payloads are never logged.
     func note(_ message: String, _ details: @autoclosure () -> [String: String], peer: SocketAddress?) {
         let logger = logger
         guard logger.logLevel <= .debug else { return }
         log.write(message, details(), peer: peer, logger)
     }
 
-    /// Logs that a datagram did not arrive. Others decide how often that happens: there is at most one line a
-    /// second, and it has the number of those that were omitted before it.
+    /// Logs that a datagram was not delivered. Other hosts control how often this happens, so at most one
+    /// line per second is logged. It contains the number of lines omitted before it.
     func noteFailure(_ error: AsyncSocketError, peer: SocketAddress?) {
         guard logger.logLevel <= .debug, let omitted = lossLog.take() else { return }
         var details = ["error": "\(error)"]
@@ -34,13 +34,13 @@ final class DatagramJournal {
         note("a datagram did not arrive", details, peer: peer)
     }
 
-    /// The socket closes: logs how many lines were omitted since the last one.
+    /// Logs the number of lines omitted since the last one. Called when the socket closes.
     func noteOmittedFailures(peer: SocketAddress?) {
         guard lossLog.omitted > 0 else { return }
         note("datagrams did not arrive", ["count": "\(lossLog.omitted)"], peer: peer)
     }
 
-    /// Logs the kernel's drops now and then, and at the end.
+    /// Logs the kernel's drops, at most once per second, and when the socket closes.
     func noteDrops(atEnd: Bool, peer: @autoclosure () -> SocketAddress?, _ count: () -> Int) {
         guard let count = dropLog.take(atEnd: atEnd, count) else { return }
         logger.warning(
@@ -48,7 +48,6 @@ final class DatagramJournal {
             metadata: log.name(peer: peer()).merging(["count": "\(count)"]) { $1 })
     }
 
-    /// Logs that the kernel refused to receive.
     func noteDenial(_ error: SystemError, peer: SocketAddress?) {
         logger.warning(
             "receiving was refused and will be retried", metadata: log.name(peer: peer).merging(["reason": "\(error)"]) { $1 })
@@ -61,9 +60,9 @@ final class DatagramJournal {
             "receiving has failed", metadata: log.name(peer: peer).merging(["error": "\(error)"]) { $1 })
     }
 
-    // MARK: - The observer
+    // MARK: - Observer
 
-    /// The socket is open: it begins for its observer, once.
+    /// Starts the observation of the socket, once. Called when the socket is open.
     func begin(peer: SocketAddress?) {
         guard observation == nil, let observer = configuration.value.observer else { return }
         observation = ConnectionObservation(ObservedConnection(number: log.number, role: log.role, peer: peer), by: observer)
@@ -73,21 +72,20 @@ final class DatagramJournal {
         ConnectionObservation.deliverFailure(error as? AsyncSocketError, to: configuration.value.observer)
     }
 
-    /// The observation of the socket, for its handshake.
     var handshake: ConnectionObservation? { observation }
 
-    /// - Parameter role: The role in a handshake that was refused before it began.
+    /// - Parameter role: The role in a handshake that was rejected before it started.
     func end(_ error: AsyncSocketError?, refusing role: TLSRole?, _ carried: CarriedBytes) {
         observation.take()?.end(error, refusing: role, carried)
     }
 }
 
-/// Datagrams that did not arrive, in the log: a line for a second at most.
+/// Limits the log lines about undelivered datagrams to one per second.
 private struct LossLog {
     private(set) var omitted = 0
     private var next = Deadline.distantPast
 
-    /// How many lines were omitted before this one; nil: it is omitted too.
+    /// Returns the number of lines omitted before this line, or `nil` if this line is omitted too.
     mutating func take() -> Int? {
         let now = Deadline.now
         guard next <= now else {
@@ -100,13 +98,12 @@ private struct LossLog {
     }
 }
 
-/// The kernel's drops in the log: it is asked once a second at most, and at the end, so that a flood fills
-/// neither the log nor the time.
+/// Limits queries and log lines about the kernel's drops to one per second, plus one when the socket closes.
+/// So a flood of datagrams fills neither the log nor the processor's time.
 private struct DropLog {
     private var written = 0
     private var next = Deadline.distantPast
 
-    /// The count, if it is to be written now.
     mutating func take(atEnd: Bool, _ count: () -> Int) -> Int? {
         let now = Deadline.now
         guard atEnd || next <= now else { return nil }

@@ -27,21 +27,21 @@ enum DatagramEvent: SocketEvent {
         }
     }
 
-    /// The replies to datagrams leave together, so a delivery has all that a turn has received, and what was
-    /// sent for them.
+    /// Large enough for all datagrams that a turn receives and the events of their replies, so that the
+    /// replies are sent in one batch.
     static var deliveryLimit: Int { 256 }
 
-    /// Each datagram is an event of its own.
+    /// Each datagram is a separate event.
     var isProgress: Bool { false }
 
     mutating func absorb(_ next: DatagramEvent) -> Bool { false }
 }
 
-/// A datagram on its way to the delegate. An object, which a queue of events moves as one word.
+/// A datagram queued for the delegate. A class, so that a queue of events moves it as one word.
 final class DatagramArrived: Sendable {
     let datagram: Datagram
     let credit: ReceiveCredit
-    /// It is plaintext, which is not delivered behind `startDTLS`.
+    /// Whether the datagram is plaintext that must not be delivered after `startDTLS`.
     let endsAtUpgrade: Bool
 
     init(_ datagram: consuming Datagram, _ credit: ReceiveCredit, endsAtUpgrade: Bool) {
@@ -51,40 +51,37 @@ final class DatagramArrived: Sendable {
     }
 }
 
-/// The memory that datagrams may take that the delegate has not had yet: with a slow delegate the kernel
-/// keeps the others, and drops what it has no room for.
+/// The memory budget for datagrams not yet delivered to the delegate. If the delegate is slow, further
+/// datagrams stay in the kernel, which drops datagrams when its buffer is full.
 ///
-/// The turn takes, and the delivery gives back.
+/// The turn takes credit, and the delivery returns it.
 final class ReceiveCredit: Sendable {
-    /// The share of a report that a datagram did not arrive.
     static let costOfReport = 256
 
     private let outstanding = Atomic(0)
     private let limit: Atomic<Int>
-    /// The turn waits for room.
     private let isWaiting = Atomic(false)
     private let roomIsBack: @Sendable () -> Void
     private let counts: DatagramCounts
 
-    /// - Parameter roomIsBack: Called on the thread that delivers when there is room for half of the limit.
+    /// - Parameter roomIsBack: Called on the delivering thread when less than half of the limit is in use.
     init(limit: Int, _ counts: DatagramCounts, roomIsBack: @escaping @Sendable () -> Void) {
         self.limit = Atomic(limit)
         self.counts = counts
         self.roomIsBack = roomIsBack
     }
 
-    /// `startDTLS` was called.
     var isUpgradeClaimed: Bool { counts.isUpgradeClaimed.load(ordering: .acquiring) }
 
     func setLimit(_ limit: Int) {
         self.limit.store(limit, ordering: .relaxed)
     }
 
-    /// False when the turn has to wait; `roomIsBack` follows.
+    /// Whether the turn may receive more. If false, `roomIsBack` will be called.
     var hasRoom: Bool {
         if isBelow(limit.load(ordering: .relaxed)) { return true }
         isWaiting.store(true, ordering: .sequentiallyConsistent)
-        // The delegate may have had all of them in between.
+        // The delegate may have consumed everything since the check.
         return isBelowHalf && isWaiting.exchange(false, ordering: .sequentiallyConsistent)
     }
 
@@ -104,43 +101,42 @@ final class ReceiveCredit: Sendable {
 
     private func isBelow(_ bound: Int) -> Bool {
         let outstanding = outstanding.load(ordering: .sequentiallyConsistent)
-        // One datagram is never too much.
+        // A single datagram is always allowed.
         return outstanding == 0 || outstanding < bound
     }
 }
 
-/// Which datagrams the delegate wants.
 enum ReceiveMode: Sendable {
     case off
     case once
     case continuous
 }
 
-/// An attempt to connect.
 struct DatagramAttempt {
     let target: DatagramTarget
-    /// Its number in the record.
+    /// The number of the `connect` call in the record.
     let claim: Int
     let deadline: Deadline?
     let seconds: Double
-    /// Nil: the delegate waits.
+    /// If `nil`, the delegate is notified.
     let waiter: (any OperationWaiter<Void>)?
-    /// The socket was not bound before: it gets a descriptor for the address that is tried.
+    /// Whether the socket was not bound before, so that a descriptor is opened for each address that is
+    /// tried.
     let opens: Bool
 }
 
-/// A request or an event for a UDP socket, inside its turn.
+/// A request or an event for a UDP socket, handled inside its turn.
 enum DatagramMessage: Sendable {
     /// There are descriptors that the loop does not watch yet.
     case opened
     case events(LoopEvents)
-    /// With the number of its claim in the record.
+    /// The number is the claim of this call in the record.
     indirect case connect(DatagramTarget, Int, timeout: Double, waiter: (any OperationWaiter<Void>)? = nil)
-    /// Ends what came of the call of `connect` with that claim.
+    /// Undoes the `connect` call with this claim.
     case disconnect(Int)
     indirect case resolved(HostQuery, Resolver.Answer)
     indirect case send(DatagramPacket)
-    /// A datagram of the delegate that could not be accepted.
+    /// A datagram of the delegate that could not be queued.
     indirect case refuse(tag: Int, AsyncSocketError)
     case judgedSend(number: UInt64, Bool)
     indirect case judgedReceive(Datagram, DatagramVerdict)
@@ -151,13 +147,13 @@ enum DatagramMessage: Sendable {
     indirect case setReceiveFilter(ReceiveFilter?)
     case configure(DatagramConfiguration.Shared)
     case changeDelegateQueue
-    /// A datagram did not arrive, as the network says.
+    /// The network reported that a datagram was not delivered.
     indirect case unreachable(AsyncSocketError)
-    /// A task wants to know of datagrams that did not arrive, or does not any more.
+    /// Adds or removes a reader of delivery failures.
     case reportFailures(to: DeliveryFailureReader, Bool)
     indirect case startTLS(TLSRequest)
     indirect case upgrading(UpgradeNews)
-    /// The peer of a listener has begun a new connection from its port.
+    /// The peer of a listener has started a new connection from the same port.
     case replaced
     indirect case awaitEnd(any OperationWaiter<Void>)
     indirect case cancel(any AnyObject & Sendable)

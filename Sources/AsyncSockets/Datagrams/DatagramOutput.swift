@@ -1,22 +1,22 @@
 // Rules of sending:
-//  1. Datagrams leave in the order in which they were asked for. One that waits for its host, for the filter
-//     or for the peer of a `connect` holds up those behind it.
-//  2. Each is answered once: sent, dropped by the filter (which counts as sent), failed, cancelled, or given
-//     up at the end.
-//  3. A failure belongs to one datagram. The next is tried in the same turn.
-//  4. A turn sends a limited number, so that others on the loop get theirs.
-//  5. Behind the marker of `startDTLS` datagrams wait until the socket is secure. Then each is encrypted when
-//     it leaves; if the kernel has no room for it, it is encrypted again, since DTLS misses no record.
+//  1. Datagrams are sent in the order of the calls. A datagram waiting for a host lookup, for the filter or
+//     for the peer of a `connect` delays all later datagrams.
+//  2. Each datagram is completed exactly once: sent, dropped by the filter (reported as sent), failed,
+//     cancelled, or discarded when the socket closes.
+//  3. A failure affects only one datagram. The next datagram is tried in the same turn.
+//  4. A turn sends a limited number of datagrams, so that other sockets on the loop are served.
+//  5. After the marker of `startDTLS`, datagrams are queued until the socket is secure. Then each datagram is
+//     encrypted when it is sent. If the kernel has no room for it, it is encrypted again later, which is
+//     possible because DTLS tolerates missing records.
 
 internal import FoundationEssentials
 internal import SocketBuffers
 internal import SocketCore
 internal import Synchronization
 
-/// With whom a UDP socket is connected.
 enum DatagramPeer {
     case none
-    /// On the way: datagrams for the peer wait.
+    /// The socket is connecting. Datagrams for the peer are queued.
     case connecting
     case connected(InternetAddress)
 
@@ -32,7 +32,6 @@ final class DatagramOutput {
     private enum Route {
         case waits
         case fails(AsyncSocketError)
-        /// The filter has dropped it.
         case skips
         case leaves(DatagramChannel, to: InternetAddress?, from: DatagramSource?)
     }
@@ -41,23 +40,22 @@ final class DatagramOutput {
     @exclusivity(unchecked) var lookups = HostLookups()
     @exclusivity(unchecked) private var filter: SendFilter?
     @exclusivity(unchecked) var configuration = DatagramConfiguration.initial
-    /// The bytes that were sent.
     @exclusivity(unchecked) private(set) var byteCount = 0
     @exclusivity(unchecked) private(set) var datagramCount = 0
-    /// The datagrams that leave with one call, whose bytes lie in `block`. Empty outside the pump.
+    /// The datagrams to send with one call. Their bytes are stored in `block`. Empty outside the pump.
     @exclusivity(unchecked) private var batch: [OutgoingDatagram] = []
     private let block = PreBuffer()
     private let outbox: EventOutbox<DatagramEvent>
     private let counts: DatagramCounts
     private let post: @Sendable (DatagramMessage) -> Void
 
-    /// DTLS; nil on a socket in plaintext.
+    /// DTLS, or `nil` on a plaintext socket.
     @exclusivity(unchecked) private var layer: DatagramLayer?
-    /// The marker of `startDTLS` is in the queue, or the handshake goes on.
+    /// Whether the marker of `startDTLS` is in the queue, or the handshake is in progress.
     @exclusivity(unchecked) private var isStartingTLS = false
 
     private static let batchLimit = 64
-    /// Of those the rest is encrypted again when the kernel has no room.
+    /// Smaller, because datagrams that the kernel has no room for are encrypted again.
     private static let secureBatchLimit = 16
     private static let batchesPerTurn = 8
 
@@ -80,23 +78,21 @@ final class DatagramOutput {
         queue.appendStartTLS()
     }
 
-    /// All that was sent before has left.
+    /// Whether all datagrams before the marker were sent.
     var isAtStartTLS: Bool { queue.isAtStartTLS }
 
-    /// The handshake begins.
     func secure(_ layer: DatagramLayer) {
         self.layer = layer
     }
 
-    /// The socket is secure.
+    /// Called when the socket is secure.
     func removeStartTLS() {
         isStartingTLS = false
         queue.removeStartTLS()
     }
 
-    // MARK: - Asking
+    // MARK: - Requests
 
-    /// Queues a datagram, or answers it with an error at once.
     func enqueue(_ packet: consuming DatagramPacket, _ peer: DatagramPeer) {
         if let error = refusal(of: packet.data.count, to: packet.target, peer) { return answer(packet.completion, error) }
         let limit = max(configuration.value.maximumPendingSendBytes.count, 0)
@@ -110,7 +106,7 @@ final class DatagramOutput {
         if let count = queue.takeHighWater(configuration.value.sendHighWaterMark) { outbox.append(.highWater(count)) }
     }
 
-    /// Why a datagram cannot be sent at all.
+    /// Returns an error if the datagram cannot be sent to its target at all.
     private func refusal(of size: Int, to target: DatagramTarget, _ peer: DatagramPeer) -> AsyncSocketError? {
         var destination: InternetAddress?
         switch (target, peer) {
@@ -126,9 +122,9 @@ final class DatagramOutput {
         return OutgoingDatagram.sizeError(of: size, to: destination).map { AsyncSocketError(datagram: $0, "send") }
     }
 
-    /// Sends one datagram of a task here and now, if nothing is in its way.
+    /// Sends a datagram of a task immediately, if no other work must be done first.
     ///
-    /// - Returns: Nil when it has to be queued.
+    /// - Returns: `nil` if the datagram must be queued.
     func sendAtOnce(
         _ bytes: UnsafeRawBufferPointer, to target: DatagramTarget, _ channels: [DatagramChannel], _ peer: DatagramPeer
     ) -> Result<Void, any Error>? {
@@ -158,14 +154,15 @@ final class DatagramOutput {
         return .success(())
     }
 
-    /// The socket is about to forget its peer, to which those that wait still go.
+    /// Makes the peer's address the explicit destination of datagrams queued for the peer. Called before the
+    /// socket forgets its peer.
     func aim(at peer: InternetAddress) {
         queue.retarget(to: peer)
     }
 
     // MARK: - The pump
 
-    /// Sends what can be sent; true when there is more to do than a turn should.
+    /// Sends the datagrams that can be sent. Returns whether there is more to do than fits in a turn.
     func pump(_ channels: [DatagramChannel], _ peer: DatagramPeer) -> Bool {
         defer { clearBatch() }
         for _ in 0..<Self.batchesPerTurn {
@@ -173,7 +170,7 @@ final class DatagramOutput {
             guard let channel = fillBatch(channels, peer) else { return finishPump(hasMore: false) }
             let report = batch.withUnsafeBufferPointer { send($0, through: channel) }
             note(report, peer)
-            // The connection has failed.
+            // The DTLS connection has failed.
             if report.handledCount == 0, layer?.end != nil { return finishPump(hasMore: false) }
         }
         return finishPump(hasMore: !queue.isEmpty)
@@ -194,8 +191,8 @@ final class DatagramOutput {
         block.reset()
     }
 
-    /// Puts the oldest datagrams that can leave by one channel now into the batch. Nil: none can, or the
-    /// kernel has no room.
+    /// Fills the batch with the oldest datagrams that one channel can send now. Returns `nil` if no datagram
+    /// can be sent or the kernel has no room.
     private func fillBatch(_ channels: [DatagramChannel], _ peer: DatagramPeer) -> DatagramChannel? {
         var channel: DatagramChannel?
         let limit = layer == nil ? Self.batchLimit : Self.secureBatchLimit
@@ -219,11 +216,11 @@ final class DatagramOutput {
         return channel
     }
 
-    /// A copy behind the others of the batch; nil when the block has no room. An empty block has it for the
-    /// largest datagram.
+    /// Appends a copy of the payload to the block. Returns `nil` if the block has no room. An empty block has
+    /// room for the largest datagram.
     private func copy(_ data: Data) -> UnsafeRawBufferPointer? {
         let start = block.count
-        // All of the block, so that it never moves.
+        // Requests the whole block, so that its memory never moves.
         guard data.count <= block.writableBytes(minimum: BufferPool.blockSize - start).count else { return nil }
         data.withUnsafeBytes { block.append($0) }
         return UnsafeRawBufferPointer(rebasing: block.readableBytes[start...])
@@ -256,7 +253,7 @@ final class DatagramOutput {
         }
         if let error = layer?.refusal(of: packet.pointee.data.count) { return .fails(error) }
         switch judge(packet, address) {
-        // The kernel knows the peer, and where datagrams to it leave from.
+        // The kernel knows the peer and the source address for it.
         case .accepted where address == peer.address: return .leaves(channel, to: nil, from: nil)
         case .accepted: return .leaves(channel, to: address, from: source)
         case .dropped: return .skips
@@ -264,12 +261,12 @@ final class DatagramOutput {
         }
     }
 
-    /// Without a channel, an attempt to connect that was to open the socket has ended meanwhile.
+    /// Without a channel, the attempt to connect that was to open the socket has failed in the meantime.
     private func unreachable(_ destination: String, _ channels: [DatagramChannel]) -> AsyncSocketError {
         channels.isEmpty ? .notOpen("send") : .unreachable(destination)
     }
 
-    /// The first address of the preferred family that a descriptor reaches, or else of another.
+    /// Returns the first reachable address of the preferred family, or else the first reachable address.
     private func choose(_ addresses: [SocketAddress], _ channels: [DatagramChannel]) -> InternetAddress? {
         let usable = addresses.filter { address in channels.contains { $0.reaches(InternetAddress(address)) } }
         let chosen = usable.first { $0.family == configuration.value.preferredFamily } ?? usable.first
@@ -288,17 +285,15 @@ final class DatagramOutput {
         return packet.pointee.filtering
     }
 
-    /// The filter has answered.
     func noteVerdict(_ isAccepted: Bool, on number: UInt64) {
         queue.packet(numbered: number)?.pointee.filtering = isAccepted ? .accepted : .dropped
     }
 
-    /// Sends datagrams, encrypted if there is DTLS.
     private func send(_ datagrams: UnsafeBufferPointer<OutgoingDatagram>, through channel: DatagramChannel)
         -> DatagramSendReport
     {
         guard let layer else { return channel.send(datagrams) }
-        // Its own datagrams come first, so that the report is about the data alone.
+        // The layer's own datagrams are sent first, so that the report covers only the data.
         guard layer.flush(), datagrams.allSatisfy({ layer.seal($0.bytes) }) else { return DatagramSendReport() }
         defer { layer.dropOutput() }
         return layer.send()
@@ -317,7 +312,7 @@ final class DatagramOutput {
         }
     }
 
-    // MARK: - Answers
+    // MARK: - Completion
 
     private func finishFront(_ error: AsyncSocketError?) {
         guard let packet = queue.removeFront() else { return }
@@ -341,13 +336,12 @@ final class DatagramOutput {
         }
     }
 
-    /// Gives up all that waits.
     func drop(_ error: AsyncSocketError) {
         while let packet = queue.drop() { finish(packet, error) }
         counts.pendingSendBytes.store(0, ordering: .relaxed)
     }
 
-    /// False when the waiter's datagram does not wait here.
+    /// Returns false if the waiter's datagram is not in the queue.
     func cancel(_ waiter: AnyObject, _ error: any Error) -> Bool {
         guard let packet = queue.cancel(waiter) else { return false }
         lookups.end(packet.target.query)
@@ -355,7 +349,7 @@ final class DatagramOutput {
         return true
     }
 
-    // MARK: - Time
+    // MARK: - Deadlines
 
     var deadline: Deadline? { queue.hasDeadline ? queue.deadline : nil }
 

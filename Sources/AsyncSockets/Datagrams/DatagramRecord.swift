@@ -2,10 +2,11 @@ internal import SocketCore
 internal import SocketTLS
 internal import Synchronization
 
-/// The state of a UDP socket that anyone may ask and change, behind one lock: its descriptors, which are
-/// opened and set up on the thread of the caller.
+/// The state of a UDP socket that any thread may read and change, protected by one lock. It includes the
+/// descriptors, which are opened and configured on the caller's thread.
 ///
-/// A descriptor leaves before it is closed, so that a call under the lock reaches no other file.
+/// A descriptor is removed from the record before it is closed, so a call under the lock never affects a
+/// different file with the same descriptor number.
 struct DatagramRecord {
     private struct Entry {
         let descriptor: DatagramDescriptor
@@ -17,47 +18,45 @@ struct DatagramRecord {
         }
     }
 
-    /// None, one, or one of each family.
+    /// Empty, one descriptor, or one per family.
     private var entries: [Entry] = []
-    /// Set on every new descriptor.
     var options = SocketOptionSet()
     var peer: SocketAddress?
-    /// The local address of a listener's peer, which has no descriptor of its own.
+    /// The local address of a listener's peer, which shares the listener's descriptor.
     private(set) var sharedAddress: InternetAddress?
-    /// It is the socket of a listener's peer.
+    /// Whether this is the socket of a listener's peer.
     private var isShared = false
-    /// `close()` was called, or it has ended.
+    /// Whether `close()` was called or the socket has closed.
     var isClosed = false
-    /// Why it has ended by itself.
+    /// The error that closed the socket, or `nil` if the program closed it.
     var end: AsyncSocketError?
-    /// `startDTLS` was called: a socket allows that once.
+    /// Whether `startDTLS` was called. It can be called only once per socket.
     var isUpgradeClaimed = false
-    /// The host that the caller connects to, with the port; nil for an address.
+    /// The host and port that the caller connects to, or `nil` if the caller passed an address.
     private(set) var endpoint: HostQuery?
-    /// Facts about DTLS, for callers: nil before the handshake is complete.
+    /// The result of the handshake for callers, or `nil` until the handshake is complete.
     var security: DatagramSecurity?
     private var lastAddresses: [SocketAddress] = []
     private var lastDropCount = 0
-    /// Of the call of `connect` that has the socket.
+    /// The number of the `connect` call that owns the socket.
     private var claim: Int?
     private var claimCount = 0
-    /// Of a descriptor that others have connected, and of the socket of a listener's peer.
+    /// The claim of a descriptor that other code has connected, or of the socket of a listener's peer.
     private(set) var adoptedClaim = 0
-    /// `disconnect()` was called, and has not happened yet.
+    /// Whether `disconnect()` was called and has not taken effect yet.
     private var isLettingGo = false
 
     var descriptors: [DatagramDescriptor] { entries.map(\.descriptor) }
 
     var isOpen: Bool { !entries.isEmpty || isShared }
 
-    /// It may send and receive.
     var isInUse: Bool { !isClosed && (isOpen || isConnectClaimed) }
 
     mutating func add(_ opened: [DatagramDescriptor]) {
         entries += opened.map { Entry(descriptor: $0) }
     }
 
-    /// Takes all of them out, or those that are not of `family`, which are about to be closed.
+    /// Removes all descriptors, or the descriptors of other families than `family`. The caller closes them.
     mutating func withdraw(keeping family: DatagramDescriptor.Families? = nil) -> [DatagramDescriptor] {
         if family == nil { lastAddresses = localAddresses }
         var withdrawn: [DatagramDescriptor] = []
@@ -69,26 +68,27 @@ struct DatagramRecord {
         return withdrawn
     }
 
-    /// The local addresses. The kernel is asked each time, since few callers want to know.
+    /// The local addresses. The kernel is queried each time, because they are rarely needed.
     var localAddresses: [SocketAddress] {
         if let sharedAddress { return [sharedAddress.socketAddress] }
         return entries.isEmpty ? lastAddresses : entries.compactMap(\.descriptor.localAddress)
     }
 
-    /// The datagrams that the kernel had no room for, and those with a wrong checksum.
+    /// The number of datagrams that the kernel dropped because its buffer was full or their checksum was
+    /// wrong.
     mutating func countDrops() -> Int {
         entries.indices.reduce(lastDropCount) { $0 + entries[$1].countDrops() }
     }
 
-    // MARK: - The peer
+    // MARK: - Peer
 
-    /// `connect` was called, and has not failed.
+    /// Whether `connect` was called and has not failed.
     var isConnectClaimed: Bool { claim != nil }
 
-    /// The number of a new call of `connect`; nil when another one has the socket. It need not wait until a
-    /// `disconnect()` has happened, which the turn serves first.
+    /// Returns the number of a new `connect` call, or `nil` if another call owns the socket. The call need
+    /// not wait for a pending `disconnect()`, because the turn handles that first.
     ///
-    /// - Parameter host: The host that the caller connects to; nil for an address.
+    /// - Parameter host: The host that the caller connects to, or `nil` if the caller passed an address.
     mutating func claimConnect(to host: HostQuery? = nil) -> Int? {
         guard claim == nil || isLettingGo, !isClosed else { return nil }
         claimCount += 1
@@ -96,68 +96,66 @@ struct DatagramRecord {
         return claim
     }
 
-    /// The peer of a descriptor that others have connected.
+    /// Records the peer of a descriptor that other code has connected.
     mutating func notePeer() {
         peer = entries.first?.descriptor.remoteAddress
         if peer != nil { adoptedClaim = claimConnect() ?? 0 }
     }
 
-    /// The socket is for a listener's peer.
+    /// Marks the record as the state of a listener's peer.
     mutating func share(_ address: SocketAddress?, with peer: SocketAddress) {
         (self.peer, sharedAddress, isShared) = (peer, address.map { InternetAddress($0) }, address != nil)
         adoptedClaim = claimConnect() ?? 0
     }
 
-    /// `disconnect()` was called: which call of `connect` it ends, if any.
+    /// Notes that `disconnect()` was called. Returns the claim of the `connect` call to undo, if any.
     mutating func letGo() -> Int? {
         isLettingGo = claim != nil
         return claim
     }
 
-    /// Inside the turn: the call of that number has failed, or its peer is forgotten. A later call may have
-    /// the socket already.
+    /// Called inside the turn when the `connect` call with this number has failed, or its peer was removed. A
+    /// later call may already own the socket.
     mutating func endClaim(_ number: Int) {
         peer = nil
         if claim == number { (claim, isLettingGo) = (nil, false) }
     }
 
-    /// Inside the turn: the kernel does not forget the peer of the call of that number.
+    /// Called inside the turn when the kernel refuses to disconnect from the peer of this `connect` call.
     mutating func keepClaim(_ number: Int) {
         if claim == number { isLettingGo = false }
     }
 }
 
-/// The result of a handshake, for callers, who do not enter the turn.
+/// The result of a handshake, for callers outside the turn.
 struct DatagramSecurity {
     let session: CopyOnWrite<TLSSession>?
     let exporter: KeyExporter
 }
 
-/// The counters of a UDP socket: written inside its turn, read by anyone.
 final class DatagramCounts: Sendable {
-    /// `startDTLS` was called, on any thread.
+    /// Whether `startDTLS` was called. Set on the caller's thread.
     let isUpgradeClaimed = Atomic(false)
     let rateLimited = Atomic(0)
     let pendingSendBytes = Atomic(0)
-    /// Datagrams for which the mailbox of a listener's peer had no room.
+    /// The number of datagrams dropped because the mailbox of a listener's peer had no room.
     let mailboxDrops = Atomic(0)
     let droppedRecords = Atomic(0)
-    /// The most bytes that a datagram of a secure socket may have; 0 before it is secure.
+    /// The maximum size of a datagram on a secure socket; 0 until the socket is secure.
     let secureSendLimit = Atomic(0)
 }
 
-/// The local addresses that a socket is to have, and how its descriptors are set up.
+/// The local addresses for a socket, and the setup of its descriptors.
 struct DatagramBinding {
-    /// One of each family at most, IPv4 first.
+    /// At most one address per family, IPv4 first.
     let addresses: [SocketAddress]
     let reception: DatagramReception
-    /// The kernel may lack one of the families.
+    /// Whether the kernel may lack one of the families.
     let isLenient: Bool
 
-    /// How often another port is tried that must be free for both families.
+    /// The maximum number of ports to try when a port must be free in both families.
     private static let attempts = 32
 
-    /// Opens and binds a descriptor for each address, all on one port.
     func open(with options: SocketOptionSet) throws(SystemError) -> [DatagramDescriptor] {
         var lastError = SystemError("bind", errno: 0, detail: "there is no address to bind to")
         for _ in 0..<Self.attempts {
@@ -189,7 +187,7 @@ struct DatagramBinding {
         return opened
     }
 
-    /// A descriptor that is not bound yet.
+    /// Opens a descriptor that is not bound yet.
     static func open(
         _ family: SocketAddress.Family, _ reception: DatagramReception, _ options: SocketOptionSet
     ) throws(SystemError) -> DatagramDescriptor {

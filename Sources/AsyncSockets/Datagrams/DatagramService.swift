@@ -1,13 +1,13 @@
 // Rules of a UDP socket inside its turn:
-//  1. Everything here is confined to the turn; `record` and `counts` are for anyone.
+//  1. All of this is confined to the turn, except `record` and `counts`, which any thread may use.
 //  2. Descriptors are opened by callers, under the lock of the record, or here by `connect`. The loop watches
 //     them from `attach()` to `close(_:)`.
-//  3. An error of a datagram is an answer or an event. Only a descriptor that the loop cannot watch, or that
-//     receives nothing any more, ends the socket.
-//  4. `close` ends everything, once: each operation is answered, and `didClose` is the last event.
-//  5. Messages change what is to be done, and `pump` does it, once, when all of them are in.
-//  6. With DTLS (`DatagramUpgrade`) a failure, the peer's close_notify and `disconnect` close the socket:
-//     nothing of it goes on in plaintext.
+//  3. An error of a datagram completes an operation or is reported as an event. The socket closes only if the
+//     loop cannot watch a descriptor, or a descriptor can no longer receive.
+//  4. `close` finishes everything, once: each operation is completed, and `didClose` is the last event.
+//  5. Messages only change what must be done. `pump` does it, once, after all messages were handled.
+//  6. With DTLS (`DatagramUpgrade`), a failure, the peer's close_notify and `disconnect` close the socket.
+//     The socket never returns to plaintext.
 
 internal import FoundationEssentials
 internal import SocketBuffers
@@ -17,7 +17,7 @@ internal import SocketCore
 final class DatagramService {
     private enum Phase {
         case open
-        /// It closes when all is sent.
+        /// The socket closes when all queued datagrams have been sent.
         case closing
         case closed(AsyncSocketError?)
     }
@@ -35,10 +35,10 @@ final class DatagramService {
     @exclusivity(unchecked) var channels: [DatagramChannel] = []
     @exclusivity(unchecked) var peer = DatagramPeer.none
     @exclusivity(unchecked) var attempt: DatagramAttempt?
-    /// Of the call of `connect` that the peer comes from, in the record.
+    /// The claim of the `connect` call that set the peer.
     @exclusivity(unchecked) var claim = 0
     @exclusivity(unchecked) private var waiters = LifecycleWaiters()
-    /// DTLS; nil on a socket in plaintext.
+    /// DTLS, or `nil` on a plaintext socket.
     @exclusivity(unchecked) var upgrade: DatagramUpgrade?
     @exclusivity(unchecked) var configuration = DatagramConfiguration.initial {
         didSet {
@@ -48,12 +48,12 @@ final class DatagramService {
         }
     }
     @exclusivity(unchecked) private var armedDeadline: Deadline?
-    /// Something has happened since `armDeadline()`. A task that finds nothing, and has no deadline, is
-    /// nothing.
+    /// Whether anything has happened since `armDeadline()`. A task that finds no datagram and has no deadline
+    /// does not set this.
     @exclusivity(unchecked) private var mayHaveDeadline = true
     @exclusivity(unchecked) private var needsPump = false
     @exclusivity(unchecked) private var wantsTurn = false
-    /// The listener counts the drops of the kernel.
+    /// Whether the descriptor belongs to a listener, which counts the kernel's drops.
     @exclusivity(unchecked) var sharesDescriptor = false
     let journal: DatagramJournal
 
@@ -79,7 +79,7 @@ final class DatagramService {
         if case .closing = phase { true } else { false }
     }
 
-    /// The error of an operation that comes after the end, or that the end dropped.
+    /// The error for operations that arrive after the socket has closed, or that closing discarded.
     var endError: AsyncSocketError {
         if case .closed(let error?) = phase { return error }
         return .closed
@@ -116,14 +116,14 @@ final class DatagramService {
         case .cancel(let waiter): cancel(waiter)
         case .closeAfterSending: phase = .closing
         case .close(let error):
-            // Gives the kernel what was sent just before.
+            // Passes datagrams that were sent just before to the kernel.
             _ = output.pump(channels, peer)
             close(error)
         case .roomIsBack, .changeDelegateQueue, .perform, .retire: break
         }
     }
 
-    /// Answers the waiters. The delegate has had its last callback.
+    /// Fails the waiter of a message. The delegate has already received its last callback.
     func serveAfterEnd(_ message: DatagramMessage) {
         switch message {
         case .connect(_, _, _, let waiter): waiter?.complete(.failure(endError))
@@ -141,7 +141,7 @@ final class DatagramService {
         }
     }
 
-    /// The same as the message, for a callback: without an allocation.
+    /// Does the same as the message `send`, without an allocation. For calls from a callback.
     func send(_ packet: consuming DatagramPacket) {
         guard !isOver else { return serveAfterEnd(.send(packet)) }
         needsPump = true
@@ -151,20 +151,20 @@ final class DatagramService {
 
     private func enqueue(_ packet: consuming DatagramPacket) {
         guard !isClosing else { return output.answer(packet.completion, .closing("send")) }
-        // Another thread may have bound the socket, and not have said so yet.
+        // Another thread may have bound the socket, and its message may not have arrived yet.
         if channels.isEmpty { attach() }
         guard !isOver else { return serveAfterEnd(.send(packet)) }
         output.enqueue(packet, peer)
     }
 
-    /// Answers a waiter with an error, and removes what it waited for.
+    /// Completes a waiter with an error, and removes its operation.
     private func cancel(_ waiter: AnyObject, _ error: any Error = CancellationError()) {
         if input.cancel(waiter, error) || output.cancel(waiter, error) { return }
         if let attempt, attempt.waiter === waiter { return finishConnecting(.failure(error)) }
         if let refuse = upgrade?.remove(waiter) {
-            // Later datagrams must not leave in plaintext.
+            // Later datagrams must not be sent in plaintext.
             close(error as? AsyncSocketError)
-            // Last, so that a task that gets the error finds the socket closed.
+            // Done last, so that a task that receives the error finds the socket closed.
             return refuse(error)
         }
         waiters.remove(waiter)?(error)
@@ -172,7 +172,7 @@ final class DatagramService {
 
     // MARK: - Descriptors
 
-    /// Takes up the descriptors that are new in the record.
+    /// Starts to watch the descriptors that were added to the record.
     func attach() {
         let descriptors = record.withLock { $0.descriptors }
         for descriptor in descriptors where !channels.contains(where: { $0.descriptor.socket === descriptor.socket }) {
@@ -191,27 +191,27 @@ final class DatagramService {
         if let remote = channels.first?.descriptor.remoteAddress, case .none = peer {
             (peer, claim) = (.connected(InternetAddress(remote)), record.withLock { $0.adoptedClaim })
         }
-        // One that connects begins with its peer.
+        // For a socket that is connecting, observation starts once the peer is known.
         if !channels.isEmpty, attempt == nil { journal.begin(peer: peer.socketAddress) }
     }
 
-    /// Closes what is in the record, or what is not of the family of `channel`.
+    /// Closes the descriptors of the record, except the descriptors of the same families as `channel`.
     func closeDescriptors(except channel: DatagramChannel? = nil) {
         let withdrawn = record.withLock { $0.withdraw(keeping: channel?.descriptor.families) }
         for other in channels where other !== channel { other.leave(loop) }
         channels = channel.map { [$0] } ?? []
-        // Those that were never attached.
+        // Some of these may never have been attached.
         for descriptor in withdrawn { descriptor.socket.close() }
     }
 
-    // MARK: - Datagrams
+    // MARK: - Work
 
-    /// Does what the messages have made possible.
+    /// Performs the work that the messages have requested or made possible.
     func pump() {
         guard needsPump, !isOver else { return }
         needsPump = false
         if channels.contains(where: { $0.hasErrors }) { reportErrors() }
-        // On a secure socket that comes behind what has arrived.
+        // On a secure socket, this is done after receiving.
         if upgrade?.isSecure == false, let error = goOnWithTLS() { return close(error) }
         let mayReceive = input.pump(channels, peer.address)
         let maySend = output.pump(channels, peer)
@@ -231,25 +231,25 @@ final class DatagramService {
         if mayReceive || maySend || hasErrors { wishForTurn() }
     }
 
-    /// The pump would find nothing to do: no message has come, and no receive or send has left anything.
+    /// Whether the last receive or send left no work for the pump, such as an error, a retry or a reply.
     private var isQuiet: Bool {
         if let upgrade, !upgrade.isQuiet { return false }
         for channel in channels where !channel.isSteady { return false }
         return true
     }
 
-    /// Requests another turn, for work that is too much for this one or belongs on the loop.
+    /// Requests another turn, for work that exceeds this turn or must run on the loop.
     func wishForTurn() {
         wantsTurn = true
     }
 
-    /// True, once, when another turn is wanted.
+    /// Returns whether another turn was requested, and clears the request.
     func takeWish() -> Bool {
         defer { wantsTurn = false }
         return wantsTurn
     }
 
-    /// A task's datagram, sent here and now; nil when it has to be queued.
+    /// Sends a task's datagram immediately. Returns `nil` if the datagram must be queued.
     func sendAtOnce(_ bytes: UnsafeRawBufferPointer, to target: DatagramTarget) -> Result<Void, any Error>? {
         mayHaveDeadline = true
         return switch phase {
@@ -259,13 +259,14 @@ final class DatagramService {
         }
     }
 
-    /// A datagram for a task, if there is one now; otherwise the task waits. Nil: the pump is needed.
+    /// Returns a datagram for a task if a datagram is available, and otherwise registers the task. Returns
+    /// `nil` if the pump must run.
     func takeOrWait(_ limit: OperationLimit) -> DirectReceive? {
-        // Earlier requests come first.
+        // Earlier requests must be served first.
         guard !isOver, !needsPump else { return nil }
         let byteCount = input.byteCount
         let answer = input.takeOrWait(channels, peer.address, limit)
-        // A descriptor has failed, or DTLS has received its end, or something that needs an answer.
+        // A descriptor has failed, or DTLS has received a close or a message that requires a reply.
         if !isQuiet { needsPump = true }
         if limit.deadline != nil || input.byteCount != byteCount || needsPump { mayHaveDeadline = true }
         guard case .waits = answer else { return answer }
@@ -290,7 +291,7 @@ final class DatagramService {
         journal.noteDrops(atEnd: atEnd, peer: peer.socketAddress) { record.withLock { $0.countDrops() } }
     }
 
-    // MARK: - The end
+    // MARK: - Closing
 
     func close(_ error: AsyncSocketError?, isReplaced: Bool = false) {
         guard !isOver else { return }
@@ -316,15 +317,16 @@ final class DatagramService {
         journal.note(message, details(), peer: peer.socketAddress)
     }
 
-    // MARK: - Time
+    // MARK: - Deadlines
 
-    /// Asks the loop for an event at the earliest of the deadlines.
+    /// Requests an event from the loop at the earliest deadline.
     func armDeadline() {
         guard mayHaveDeadline else { return }
         mayHaveDeadline = false
         let earliest = earliest
         guard !earliest.isNever, let registration else { return }
-        // One that has moved later stays armed: it comes early, and the next is armed then.
+        // If the earliest deadline has moved later, the old one stays armed. It fires early, and then the
+        // next one is armed.
         if let armedDeadline, armedDeadline.isAtMost(earliest) { return }
         armedDeadline = earliest
         loop.setDeadline(earliest, of: registration)
@@ -363,7 +365,7 @@ final class DatagramService {
         input.expire(at: now, denial)
         if let error = upgrade?.expire(at: now) { return close(denial ?? error) }
         while let (waiter, error) = upgrade?.lateWaiter(at: now) { cancel(waiter, error) }
-        // It waits for the end of a silent socket.
+        // This waiter detects an idle socket, so the socket closes.
         while let (waiter, error) = waiters.late(at: now) {
             waiters.remove(waiter)?(error)
             close(error as? AsyncSocketError)

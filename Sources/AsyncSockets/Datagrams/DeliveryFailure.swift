@@ -1,18 +1,19 @@
 internal import SocketBuffers
 public import SocketCore
 
-/// A datagram that had left did not arrive, as a router or the peer's machine reports (ICMP): mostly, no
-/// program has the port. See `AsyncUDPSocket.deliveryFailures()`.
+/// A report from the network (ICMP) that a sent datagram was not delivered.
+///
+/// Usually no program is using the destination port. See `AsyncUDPSocket.deliveryFailures()`.
 public struct DeliveryFailure: Sendable {
-    /// Where it was sent to; nil when the kernel has lost that.
+    /// The destination of the datagram, or `nil` if the kernel no longer knows it.
     public let address: SocketAddress?
-    /// Why, with its `errno`.
+    /// The reason, with its `errno`.
     public let error: AsyncSocketError
 }
 
-/// A sequence of `deliveryFailures()`.
+/// The consumer of one `deliveryFailures()` stream.
 final class DeliveryFailureReader: Sendable {
-    /// How many reports wait.
+    /// The maximum number of unread reports.
     static let limit = 64
     private let continuation: AsyncStream<DeliveryFailure>.Continuation
 
