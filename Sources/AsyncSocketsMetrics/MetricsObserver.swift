@@ -2,12 +2,12 @@
 public import AsyncSockets
 public import CoreMetrics
 
-/// Counts and times connections with swift-metrics.
+/// An observer that records connection counts and durations with swift-metrics.
 ///
-/// One observer serves any number of sockets: set it as the `AsyncSocket.observer` of each listener and of
-/// each client. `Documentation/Integrations.md` in the repository lists the metrics and their labels. The
-/// observer runs on the thread of the connection, and an event costs what the metrics backend takes for a
-/// handful of counters.
+/// One observer serves any number of sockets. Set it as the `AsyncSocket.observer` of each listener and
+/// client. `Documentation/Integrations.md` in the repository lists the metrics and their labels. The observer
+/// runs on the connection's thread. The cost of an event is the time the metrics backend takes to update a
+/// few counters.
 public final class MetricsObserver: SocketObserver {
     private let connections: [ConnectionRole: ConnectionMetrics]
     private let connectFailures: Counter
@@ -18,11 +18,11 @@ public final class MetricsObserver: SocketObserver {
     private let refusalPauses: Counter
     private let losses: Counter
 
-    /// An observer that reports to a metrics backend.
+    /// Creates an observer that reports to a metrics backend.
     ///
     /// - Parameters:
-    ///   - prefix: The beginning of the name of each metric; an underscore follows it.
-    ///   - factory: The backend; the default is the one that the process has bootstrapped by now.
+    ///   - prefix: The prefix of all metric names. It is followed by an underscore.
+    ///   - factory: The metrics backend. The default is the backend that the process has bootstrapped so far.
     public init(prefix: String = "async_sockets", factory: any MetricsFactory = MetricsSystem.factory) {
         let names = MetricNames(prefix: prefix, factory: factory)
         connections = Dictionary(
@@ -38,31 +38,31 @@ public final class MetricsObserver: SocketObserver {
 
     // MARK: - SocketObserver
 
-    /// Counts the connection, which is open from now on.
+    /// Counts the connection as opened and open.
     public func connectionDidBegin(_ connection: ObservedConnection) {
         connections[connection.role]?.begin()
     }
 
-    /// Counts the end and the bytes, and records the duration.
+    /// Counts the closed connection and its bytes, and records its duration.
     public func connectionDidEnd(
         _ connection: ObservedConnection, withError error: AsyncSocketError?, totals: ConnectionTotals
     ) {
         connections[connection.role]?.end(error, totals)
     }
 
-    /// Counts the failure. A `connect` that this side gave up does not count.
+    /// Counts the failure, unless this side cancelled the `connect`.
     public func connectDidFail(_ error: AsyncSocketError?) {
         if error != nil { connectFailures.increment() }
     }
 
-    /// Counts the handshake by its version, and records its duration.
+    /// Counts the handshake by version and records its duration.
     public func connection(
         _ connection: ObservedConnection, didSecureAs role: TLSRole, session: TLSSession, times: HandshakeTimes
     ) {
         handshakes(as: role).succeed(session, times.seconds)
     }
 
-    /// Counts the failure.
+    /// Counts the failed or cancelled handshake.
     public func connection(
         _ connection: ObservedConnection, didFailToSecureAs role: TLSRole, error: AsyncSocketError?,
         times: HandshakeTimes
@@ -70,7 +70,7 @@ public final class MetricsObserver: SocketObserver {
         handshakes(as: role).fail(error)
     }
 
-    /// Counts the pause by its reason.
+    /// Counts the pause by reason.
     public func acceptingDidPause(_ pause: AcceptPause) {
         switch pause.reason {
         case .connectionLimit: limitPauses.increment()
@@ -79,7 +79,7 @@ public final class MetricsObserver: SocketObserver {
         }
     }
 
-    /// Counts the connection that was lost.
+    /// Counts the lost connection.
     public func didLoseAcceptedConnection(from peer: SocketAddress, _ loss: AcceptLoss) {
         losses.increment()
     }
@@ -92,7 +92,6 @@ public final class MetricsObserver: SocketObserver {
     }
 }
 
-/// The metrics of the connections with one role.
 private struct ConnectionMetrics: Sendable {
     private let opened: Counter
     private let closedOrderly: Counter
@@ -128,9 +127,8 @@ private struct ConnectionMetrics: Sendable {
     }
 }
 
-/// The metrics of the handshakes in one role.
 private struct HandshakeMetrics: Sendable {
-    /// Those that succeeded with one version.
+    /// Successful handshakes with one version.
     private struct Version: Sendable {
         let version: TLSVersion
         let full: Counter
@@ -150,7 +148,7 @@ private struct HandshakeMetrics: Sendable {
             Version(
                 version: version, full: counter("\(version)", "full"), resumed: counter("\(version)", "resumed"))
         }
-        // Which version it would have been is not known.
+        // The version is not known.
         failed = counter("none", "failed")
         cancelled = counter("none", "cancelled")
         duration = names.timer("handshake_duration", [("role", role)])
@@ -168,7 +166,6 @@ private struct HandshakeMetrics: Sendable {
     }
 }
 
-/// Makes metrics with the same prefix.
 private struct MetricNames {
     let prefix: String
     let factory: any MetricsFactory

@@ -2,8 +2,8 @@
 public import AsyncSockets
 public import ServiceLifecycle
 
-/// A `SocketListener` as a service: it serves until the service group shuts down, and then has its
-/// connections finish.
+/// Runs a `SocketListener` as a service. It serves connections until the service group shuts down, and then
+/// lets them finish.
 ///
 /// ```swift
 /// let echo = SocketListenerService(try SocketListener(port: 7)) { socket in
@@ -14,10 +14,10 @@ public import ServiceLifecycle
 /// try await group.run()
 /// ```
 ///
-/// The listener is bound when it is made, before the group runs. A graceful shutdown stops accepting at once,
-/// and gives the connections `gracePeriod` to finish; then their tasks are cancelled. In the connections'
-/// tasks `cancelWhenGracefulShutdown` and the like work: one that only waits for its peer's next request can
-/// end at once.
+/// The listener is bound when it is created, before the group runs. A graceful shutdown stops accepting
+/// immediately and gives the connections `gracePeriod` to finish. Tasks that are still running after that are
+/// cancelled. Functions such as `cancelWhenGracefulShutdown` work in the connections' tasks, so a connection
+/// that is only waiting for its peer's next request can close immediately.
 public struct SocketListenerService: Service {
     private let listener: SocketListener
     private let gracePeriod: Duration?
@@ -26,16 +26,16 @@ public struct SocketListenerService: Service {
     private let onError: (@Sendable (any Error, AsyncSocket) -> Void)?
     private let body: @Sendable (AsyncSocket) async throws -> Void
 
-    /// A service that serves the connections of a listener.
+    /// Creates a service that serves the connections of a listener.
     ///
     /// - Parameters:
-    ///   - listener: The listener, which nothing else uses.
-    ///   - gracePeriod: How long connections may take to finish after a graceful shutdown has begun; 10
-    ///     seconds by default; nil: as long as they need. `maximumGracefulShutdownDuration` of the group ends
-    ///     them too.
-    ///   - executor: As for `SocketListener.run(executor:idleTimeout:onError:_:)`.
-    ///   - idleTimeout: As for `SocketListener.run(executor:idleTimeout:onError:_:)`.
-    ///   - onError: As for `SocketListener.run(executor:idleTimeout:onError:_:)`.
+    ///   - listener: The listener. It must not be used by other code.
+    ///   - gracePeriod: How long connections may take to finish after a graceful shutdown has started. The
+    ///     default is 10 seconds; `nil` sets no limit. `maximumGracefulShutdownDuration` of the group also
+    ///     limits them.
+    ///   - executor: See `SocketListener.run(executor:idleTimeout:onError:_:)`.
+    ///   - idleTimeout: See `SocketListener.run(executor:idleTimeout:onError:_:)`.
+    ///   - onError: See `SocketListener.run(executor:idleTimeout:onError:_:)`.
     ///   - body: Serves one connection.
     public init(
         _ listener: SocketListener, gracePeriod: Duration? = .seconds(10),
@@ -51,9 +51,9 @@ public struct SocketListenerService: Service {
         self.body = body
     }
 
-    /// Serves connections. The service group calls it.
+    /// Serves connections. Called by the service group.
     ///
-    /// Returns after a graceful shutdown, once all connections have ended.
+    /// Returns after a graceful shutdown, once all connections have closed.
     ///
     /// - Throws: The errors of `SocketListener.run(executor:idleTimeout:onError:_:)`.
     public func run() async throws {

@@ -16,8 +16,8 @@ extension AsyncSocket: EventSocket {
     var delegateChangeCount: Int { delegateChanges.load(ordering: .acquiring) }
 
     func copyDelegate(to delegate: inout (any AsyncSocketDelegate)?, _ queue: inout DispatchQueue?) {
-        // Where they are: each copy of the delegate would be counted, and a weakly referenced object's count
-        // is expensive.
+        // Copied in place, because each additional copy of the delegate would be reference counted, which is
+        // expensive for a weakly referenced object.
         state.withLock { $0.audience.copy(to: &delegate, &queue) }
     }
 
@@ -29,8 +29,8 @@ extension AsyncSocket: EventSocket {
         callback.close()
     }
 
-    /// - Parameter delegate: nil when it is gone or was never set: questions then get the answer that ends
-    ///   the connection.
+    /// - Parameter delegate: `nil` if it was released or never set. Decisions that the delegate would make
+    ///   then default to closing the connection.
     func deliver(_ event: consuming DelegateEvent, to delegate: (any AsyncSocketDelegate)?) {
         switch consume event {
         case .didAccept(let connection):
@@ -81,9 +81,9 @@ extension AsyncSocket: EventSocket {
         }
     }
 
-    /// Sends the end of a listener that this call has closed to the delegate queue, so that it is there when
-    /// `disconnect()` returns. The loop sends it too, for a delegate that is inline or has moved: the first
-    /// one counts.
+    /// Sends the end of a listener that this call has closed to the delegate queue, so that it is already
+    /// enqueued when `disconnect()` returns. The loop sends it too, in case the delegate is inline or has
+    /// moved; only the first is delivered.
     func sendEnd(of listener: Listener, _ outlet: EventOutlet<AsyncSocket>) {
         guard listener.hasBegun, let queue = delegateQueue, queue !== socketQueue else { return }
         queue.async { [weak self] in
@@ -96,7 +96,6 @@ extension AsyncSocket: EventSocket {
         }
     }
 
-    /// Makes a socket of an accepted connection and hands it to the delegate.
     private func deliver(_ accepted: AcceptedConnection, to delegate: (any AsyncSocketDelegate)?) {
         guard let delegate else { return accepted.deliver(.noDelegate) }
         guard accepted.listener.isOpen else { return }
@@ -105,15 +104,16 @@ extension AsyncSocket: EventSocket {
         do throws(AsyncSocketError) {
             var socket = try makeChild(socketQueue)
             let connection = try socket.prepare(accepted)
-            // Events of the connection come after the socket itself, so the connection starts only after this
-            // call.
+            // The delegate must receive the socket before any events of the connection, so the connection
+            // starts only after this call.
             delegate.socket(self, didAcceptNewSocket: socket)
             if isKnownUniquelyReferenced(&socket) {
                 if !socket.isDisconnected { accepted.deliver(.notKept) }
                 socket.removeDelegate()
                 return withExtendedLifetime(socket) { connection.begin(with: accepted.descriptor) }
             }
-            // It may call its delegate here, who may give up the last reference: ours must not be one more.
+            // `begin` may call the delegate, which may release the last reference. Do not hold another one
+            // here.
             _ = consume socket
             connection.begin(with: accepted.descriptor)
         } catch {
@@ -123,7 +123,7 @@ extension AsyncSocket: EventSocket {
 
     /// Calls the body of `perform(_:)`.
     ///
-    /// - Parameter descriptor: nil when no descriptor is open.
+    /// - Parameter descriptor: The descriptor, or `nil` if no descriptor is open.
     static func call(_ body: (Int32?) -> Void, with descriptor: Int32?) {
         body(descriptor)
     }

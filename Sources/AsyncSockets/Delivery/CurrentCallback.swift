@@ -1,16 +1,16 @@
 internal import Glibc
 internal import Synchronization
 
-/// The connection of a socket that is calling the delegate inline, so that the delegate's requests find it at
-/// once.
+/// The connection of a socket that is calling the delegate inline, so that the delegate's requests reach it
+/// directly.
 struct CurrentCallback<Source: EventSource>: ~Copyable, Sendable {
-    /// The thread; zero: none. A thread finds its own number here only while that connection delivers.
+    /// The calling thread, or 0. A thread reads its own number here only while that connection delivers.
     private let thread = Atomic<pthread_t>(0)
-    /// The address of the connection. It is alive while the thread is in the callback.
+    /// The address of the connection, which stays alive while the thread is in the callback.
     private let connection = Atomic<UInt>(0)
 
-    /// Before and after callbacks of `connection`. Never on two threads at a time: all connections of a
-    /// socket deliver on its one loop, or on its queue.
+    /// Called before and after callbacks of `connection`, never on two threads simultaneously: all
+    /// connections of a socket deliver on its one loop, or on its queue.
     func open(for connection: Source) {
         self.connection.store(UInt(bitPattern: Unmanaged.passUnretained(connection).toOpaque()), ordering: .relaxed)
         thread.store(pthread_self(), ordering: .relaxed)
@@ -20,8 +20,8 @@ struct CurrentCallback<Source: EventSource>: ~Copyable, Sendable {
         thread.store(0, ordering: .relaxed)
     }
 
-    /// False, without having called `body`, outside a callback, or when the socket may have another
-    /// connection by now.
+    /// Returns `false` without calling `body` outside a callback, or if the socket may already have another
+    /// connection.
     @inline(__always)
     func withConnection(_ body: (Source) -> Void) -> Bool {
         guard thread.load(ordering: .relaxed) == pthread_self(),

@@ -2,9 +2,10 @@ internal import FoundationEssentials
 internal import SocketCore
 internal import SocketTLS
 
-/// An event for the delegate. A plain value: it waits until the state that it describes is consistent.
+/// An event for the delegate, as a plain value, so that it can be stored until the state it describes is
+/// consistent.
 ///
-/// Rare events are indirect, so that frequent ones are small: each event is moved several times.
+/// Rare events are indirect to keep frequent events small, because each event is moved several times.
 enum DelegateEvent: Sendable {
     case didAccept(AcceptedConnection)
     case didStopListening(Listener)
@@ -28,12 +29,12 @@ enum DelegateEvent: Sendable {
     case didDisconnect(AsyncSocketError?)
 }
 
-/// A read or write that has taken too long, and where the delegate's answer goes.
+/// A read or write that has timed out, with a closure for the delegate's decision.
 struct TimedOutOperation: Sendable {
     let tag: Int
     let elapsed: TimeInterval
     let bytesDone: Int
-    /// Takes the seconds for which the operation may go on.
+    /// Called with the number of seconds by which to extend the operation.
     let answer: @Sendable (TimeInterval) -> Void
 
     init(_ late: LateOperation, answer: @escaping @Sendable (TimeInterval) -> Void) {

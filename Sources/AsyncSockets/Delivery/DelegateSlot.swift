@@ -1,7 +1,7 @@
 internal import Dispatch
 
-/// A weak reference to a delegate. Each kind of delegate has one of its own: Swift has none to an existential
-/// that a generic type does not know.
+/// A weak reference to a delegate. Each kind of delegate needs its own conforming type, because Swift has no
+/// weak references to an existential type that is a generic parameter.
 protocol WeakDelegate {
     associatedtype Delegate
 
@@ -10,12 +10,12 @@ protocol WeakDelegate {
     var delegate: Delegate? { get }
 }
 
-/// A socket's delegate and the queue it is called on; without a queue it is `Sendable`, and called on the
-/// event loop.
+/// A socket's delegate and the queue on which it is called. A delegate without a queue is `Sendable` and is
+/// called on the event loop.
 ///
-/// A delegate protocol is not `Sendable`, so that a delegate may be confined to its queue or to the main
-/// actor. This is the one place where that is set aside: the reference is only stored and read, behind the
-/// socket's lock, and always together with its queue.
+/// The delegate protocols are not `Sendable`, so that a delegate can be confined to its queue or to the main
+/// actor. Only this type disregards that: the reference is only stored and read, under the socket's lock, and
+/// always together with its queue.
 struct DelegateSlot<Reference: WeakDelegate>: @unchecked Sendable {
     // Unchecked: see above.
     private let reference: Reference
@@ -26,7 +26,7 @@ struct DelegateSlot<Reference: WeakDelegate>: @unchecked Sendable {
         self.queue = queue
     }
 
-    // Methods of the slot, since they are called where it lies: to copy a weak reference is expensive.
+    // Methods, so that they are called in place: copying a weak reference is expensive.
 
     func copy(to delegate: inout Reference.Delegate?, _ queue: inout DispatchQueue?) {
         delegate = reference.delegate
@@ -35,7 +35,8 @@ struct DelegateSlot<Reference: WeakDelegate>: @unchecked Sendable {
 }
 
 extension DispatchQueue {
-    /// Traps for a global queue, which is concurrent. libdispatch does not say whether another queue is.
+    /// Traps for a global queue, which is concurrent. libdispatch does not reveal whether any other queue is
+    /// concurrent.
     func requireSerial() {
         precondition(
             !label.hasPrefix("com.apple.root."),

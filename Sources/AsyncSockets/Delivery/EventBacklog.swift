@@ -1,45 +1,45 @@
-// Rules of the backlog:
-//  1. Events leave in the order in which they came, whichever block on the queue takes them.
-//  2. A block takes no event that came after it was put on the queue: a block that the user has put there in
-//     between keeps its place before that event.
-//  3. Blocks are put on the queue at once or, from the loop, when it has handled its batch: one for all
-//     sources. A queue that is woken for each event takes the processor away from the loop each time.
-//  4. Progress of an operation is added to its progress that waits already: with a slow delegate, the peer
-//     cannot fill the memory with events.
-//  5. When the delegate has moved to another queue, what waits moves there.
-//  6. One block has events at a time; what other blocks were to deliver meanwhile, on another queue, it
-//     delivers or passes on.
-//  7. While events wait here, none is delivered inline.
+// Rules for the backlog:
+//  1. Events leave in the order of arrival, whichever block on the queue takes them.
+//  2. A block takes no event that arrived after the block was enqueued. A block that the user enqueued in
+//     between therefore runs before that event is delivered.
+//  3. A block is enqueued immediately or, from the loop, after the loop has handled its batch: one block for
+//     all sources. Waking a queue for every event would take the processor away from the loop each time.
+//  4. Progress of an operation is added to progress of the same operation that is still queued, so that a
+//     peer cannot fill the memory with events if the delegate is slow.
+//  5. When the delegate moves to another queue, the queued events move to that queue.
+//  6. Only one block holds events at a time. It delivers or passes on any events that become due for other
+//     blocks on another queue.
+//  7. While events are queued here, no events are delivered inline.
 
 internal import SocketBuffers
 
-/// The events of one source that wait for a delegate queue. Any thread may use it.
+/// The events of one source that are queued for a delegate queue. May be used from any thread.
 struct EventBacklog<Event: SocketEvent>: Sendable {
     private struct State {
         var events: [Event] = []
-        /// How many events have ever come, and how many have left.
+        /// The total numbers of events that have arrived and left.
         var arrived = 0
         var left = 0
-        /// The loop will put a block on the queue when it has handled its batch.
+        /// Whether the loop will enqueue a block after it has handled its batch.
         var waitsForLoop = false
-        /// How many events have a block on a queue.
+        /// How many events are covered by a block on a queue, counted from the first event.
         var promised = 0
-        /// A block has taken events and has not delivered all of them.
+        /// Whether a block still holds events that it has not delivered.
         var isOut = false
-        /// Called when nothing waits here any more.
+        /// Called when the backlog has become empty.
         var sequel: (@Sendable () -> Void)?
 
         mutating func append(_ event: Event) {
             if let last = events.indices.last {
                 if events[last].absorb(event) { return }
-                // Progress of the other direction may have come in between.
+                // An event with progress of the other direction may be in between.
                 if events[last].isProgress, last > 0, events[last - 1].absorb(event) { return }
             }
             events.append(event)
             arrived += 1
         }
 
-        /// The events that are promised and have not been taken.
+        /// Takes the events that are promised and have not been taken.
         mutating func next() -> [Event]? {
             let count = promised - left
             isOut = count > 0
@@ -56,9 +56,9 @@ struct EventBacklog<Event: SocketEvent>: Sendable {
 
     private let state = Locked(State())
 
-    /// Takes all of `events`; returns a ticket when a block has to be put on the queue for them.
+    /// Takes all of `events`. Returns a ticket if a block must be enqueued for them.
     ///
-    /// - Parameter isOnLoop: The loop will do that when it has handled its batch.
+    /// - Parameter isOnLoop: Whether the loop will enqueue the block after it has handled its batch.
     func take(_ events: inout Ring<Event>, isOnLoop: Bool) -> Int? {
         state.withLock { state in
             let arrivedBefore = state.arrived
@@ -69,7 +69,8 @@ struct EventBacklog<Event: SocketEvent>: Sendable {
         }
     }
 
-    /// On the loop, when the batch has been handled: the ticket for all that came meanwhile.
+    /// Called on the loop when the batch has been handled. Returns a ticket for all events that have arrived
+    /// by then.
     func takeTicket() -> Int {
         state.withLock { state in
             state.waitsForLoop = false
@@ -77,8 +78,8 @@ struct EventBacklog<Event: SocketEvent>: Sendable {
         }
     }
 
-    /// The events up to `ticket`, for a block that has them alone; nil when there are none, or when another
-    /// block will deliver them.
+    /// Takes the events up to `ticket` for a block, which is then the only block with events. Returns `nil`
+    /// if no such events are queued or another block will deliver them.
     func begin(upTo ticket: Int) -> [Event]? {
         state.withLock { state in
             state.promised = max(state.promised, ticket)
@@ -86,13 +87,13 @@ struct EventBacklog<Event: SocketEvent>: Sendable {
         }
     }
 
-    /// More events for the block that has delivered its own; nil when there are none, and the block has no
-    /// events any more.
+    /// Takes more events for a block that has delivered its events. Returns `nil` if the backlog has no more
+    /// promised events; the block then holds no events.
     func next() -> [Event]? {
         state.withLock { $0.next() }
     }
 
-    /// Puts back what could not be delivered where the block was.
+    /// Returns events to the front of the backlog that could not be delivered on the block's queue.
     func putBack(_ taken: ArraySlice<Event>) {
         state.withLock { state in
             state.events.insert(contentsOf: taken, at: 0)
@@ -100,8 +101,8 @@ struct EventBacklog<Event: SocketEvent>: Sendable {
         }
     }
 
-    /// False while events wait or are being delivered, which others must not overtake: then `sequel` is
-    /// called when that is over.
+    /// Returns `false` while events are queued or being delivered, because they must be delivered first.
+    /// `sequel` is then called when the backlog has become empty.
     func isIdle(orElse sequel: @escaping @Sendable () -> Void) -> Bool {
         state.withLock { state in
             let isIdle = state.events.isEmpty && !state.isOut
@@ -110,7 +111,7 @@ struct EventBacklog<Event: SocketEvent>: Sendable {
         }
     }
 
-    /// The block has no events any more.
+    /// Called when a block holds no more events.
     func finish() {
         let sequel = state.withLock { $0.events.isEmpty ? $0.sequel.take() : nil }
         sequel?()

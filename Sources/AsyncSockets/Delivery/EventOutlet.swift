@@ -1,41 +1,41 @@
-// Rules of delivery:
-//  1. Events reach the delegate in the order in which they happened, one at a time, and no lock is held
-//     meanwhile. The socket's `deliver(_:to:)` calls user code; nothing here does.
-//  2. Those for a delegate queue wait in an `EventBacklog`.
-//  3. Inline (no delegate queue, or the delegate queue is the socket queue): they are delivered inside the
-//     turn, on the loop or on the socket queue; never inside a call that the caller makes.
-//  4. Once the socket has taken up something else, this source delivers nothing but its end, and the next
-//     source nothing before that (`end`).
-//  5. A delegate is called on the queue that was set together with it, and nowhere else (`DelegateSlot`).
-//  6. While the outlet is held back nothing is delivered: the end of what the socket did before comes first,
-//     or the callback that brings an accepted socket.
+// Rules for delivery:
+//  1. Events are delivered in the order in which they happened, one at a time, without holding a lock. The
+//     socket's `deliver(_:to:)` calls user code; no code in this file does.
+//  2. Events for a delegate queue are stored in an `EventBacklog`.
+//  3. Inline events (there is no delegate queue, or it is the socket queue) are delivered inside the turn, on
+//     the loop or on the socket queue, but never inside a call made by the user.
+//  4. Once the socket is used for something else, this source delivers only its end event, and the next
+//     source delivers no events before that (`end`).
+//  5. A delegate is called only on the queue that was set together with the delegate (`DelegateSlot`).
+//  6. While the outlet is held back, no events are delivered. It is held back until the end of the socket's
+//     previous use, or until the callback that delivers an accepted socket.
 
 internal import Dispatch
 internal import SocketBuffers
 internal import SocketCore
 internal import Synchronization
 
-/// The events of one source that are not delivered yet, oldest first: what the parts of a source know of its
-/// `EventOutlet`, and so nothing of its socket.
+/// The undelivered events of one source, oldest first. The parts of a source use this class instead of
+/// `EventOutlet`, so that they do not depend on the socket.
 ///
 /// Confined to the turn of its source, or to the loop of a listener.
 class EventOutbox<Event: SocketEvent> {
-    // In an order that takes little room, here and in the subclass: every connection has one of these.
+    // Ordered to minimize the size, here and in the subclass: every connection has an instance.
 
-    /// The thread whose code may have its writes leave together, except for an inline delivery.
+    /// The thread with running code that may coalesce its writes. Does not cover inline deliveries.
     final let collector = WriteCollector()
-    /// The queue that events have to be sent to; nil when they are delivered inline.
+    /// The queue on which events must be delivered, or `nil` for inline delivery.
     @exclusivity(unchecked) fileprivate(set) final var queue: DispatchQueue?
     @exclusivity(unchecked) final var waiting = Ring<Event>()
-    /// An inline delivery is under way, inside the turn: the writes of its callbacks may leave together.
+    /// Whether an inline delivery is running inside the turn, so that writes from its callbacks may be
+    /// coalesced.
     @exclusivity(unchecked) fileprivate(set) final var isInDelivery = false
 
-    /// The code that runs, if its writes may leave together.
+    /// The running code, if its writes may be coalesced.
     final var collectingCode: WriteCollector.Code? { isInDelivery ? .delivery : collector.code }
 
     final var isEmpty: Bool { waiting.isEmpty }
 
-    /// Events are delivered inside the turn.
     final var isInline: Bool { queue == nil }
 
     final func append(_ event: consuming Event) {
@@ -43,61 +43,60 @@ class EventOutbox<Event: SocketEvent> {
     }
 }
 
-/// The events of one source on their way to the delegate of its socket.
+/// Delivers the events of one source to the delegate of its socket.
 ///
-/// Confined to the turn of its source, or to the loop of a listener. `supersede()` and `end` are for anyone.
-/// On a delegate queue its blocks use the backlog, which is set before the first of them, and the socket.
+/// Confined to the turn of its source, or to the loop of a listener. Only `supersede()` and `end` may be used
+/// from any thread. Blocks on a delegate queue use the socket and the backlog, which is set before the first
+/// block is enqueued.
 final class EventOutlet<Socket: EventSocket>: EventOutbox<Socket.Event>, @unchecked Sendable {
     // Unchecked: see above. The runtime reads weak references atomically.
 
     @exclusivity(unchecked) var isHeldBack = false
-    /// User code is being called inside the turn.
     @exclusivity(unchecked) private(set) var isDelivering = false
     private let hasSuccessor = Atomic(false)
     @exclusivity(unchecked) private weak var socket: Socket?
-    /// Made once, when there is a delegate queue to send the first event to.
+    /// Created once, when the first event is sent to a delegate queue.
     @exclusivity(unchecked) private var backlog: EventBacklog<Socket.Event>?
-    /// The source, when it collects what a block of callbacks writes. Used by the thread of the block alone.
+    /// The source that is collecting the writes of a block of callbacks. Used only by the block's thread.
     @exclusivity(unchecked) private var collecting: Socket.Source?
-    /// Reached when the end is delivered.
+    /// Reached when the end event has been delivered.
     let end = Milestone()
 
-    /// The events of one inline delivery before others on the loop get their turn, or before it looks at the
-    /// clock.
+    /// The number of events an inline delivery may deliver before it must yield to other work on the loop or
+    /// check the time.
     private static var deliveryLimit: Int { 16 }
-    /// The time of one inline delivery, in seconds, for sources that look at the clock.
+    /// The maximum duration of an inline delivery in seconds, for sources that check the time.
     private static var deliverySeconds: Double { 0.000_5 }
 
     init(of socket: Socket) {
         self.socket = socket
     }
 
-    // MARK: - One source after the other
+    // MARK: - Successive uses of a socket
 
     var isSuperseded: Bool { hasSuccessor.load(ordering: .relaxed) }
 
-    /// The socket has taken up something else.
+    /// Notes that the socket is now used for something else.
     func supersede() {
         hasSuccessor.store(true, ordering: .relaxed)
     }
 
-    // MARK: - Where to deliver
+    // MARK: - Delivery queue
 
-    /// Delivers on `delegateQueue` from now on.
     func callBack(on delegateQueue: DispatchQueue?, unlessItIs socketQueue: DispatchQueue?) {
         queue = delegateQueue === socketQueue ? nil : delegateQueue
     }
 
-    /// The socket has another delegate queue. The outlet asks the socket for it: of two changes that overtake
-    /// each other on the way here, the later one wins.
+    /// Called when the socket's delegate queue has changed. Reads the queue from the socket, so that the
+    /// latest change wins even if two notifications arrive out of order.
     func changeQueue() {
         if let socket { callBack(on: socket.delegateQueue, unlessItIs: socket.socketQueue) }
     }
 
     // MARK: - Delivering
 
-    /// The code that follows is not a callback, even if a callback called it; returns whether one did. Pass
-    /// that to `resumeCallback(_:)` afterwards.
+    /// Marks the code that follows as not part of a callback, even if a callback called it. Returns whether a
+    /// callback was running; pass the result to `resumeCallback(_:)` afterwards.
     func leaveCallback() -> Bool {
         defer { isDelivering = false }
         return isDelivering
@@ -107,16 +106,17 @@ final class EventOutlet<Socket: EventSocket>: EventOutbox<Socket.Event>, @unchec
         isDelivering = wasDelivering
     }
 
-    /// Delivers what waits, here and now where possible.
+    /// Delivers the pending events, immediately if possible.
     func deliver(on executor: TurnExecutor, for source: Socket.Source) {
         guard !waiting.isEmpty, !isHeldBack else { return }
-        // No message brings a new queue here: the socket sends its changes to the next source.
+        // Changes of the queue no longer reach a superseded source by message: the socket notifies only the
+        // next source.
         if isSuperseded { changeQueue() }
         if queue != nil {
             source.publishProgress()
             send(on: executor == .loop ? source.loop : nil)
         } else if let backlog, !backlog.isIdle(orElse: { [weak source] in source?.askForTurn() }) {
-            // The delegate is now inline: what waits for its old queue goes first.
+            // The delegate is now inline, but events for its old queue must be delivered first.
         } else if executor != .caller {
             deliverInline(source)
         } else {
@@ -124,8 +124,8 @@ final class EventOutlet<Socket: EventSocket>: EventOutbox<Socket.Event>, @unchec
         }
     }
 
-    /// For a source without a turn, on its loop: the same, without callbacks that act at once. An inline
-    /// delivery goes to the socket queue, if there is one.
+    /// Delivers the pending events of a source without a turn, on its loop. Requests from callbacks are not
+    /// served immediately. If there is a socket queue, inline events are delivered on that queue.
     func deliver(onLoop loop: EventLoop) {
         if let socket { queue = socket.delegateQueue ?? socket.socketQueue }
         if queue != nil { return send(on: loop) }
@@ -148,7 +148,7 @@ final class EventOutlet<Socket: EventSocket>: EventOutbox<Socket.Event>, @unchec
         recipient.beginCallbacks(of: source)
         isInDelivery = true
         while left > 0, !waiting.isEmpty {
-            // Held for all events: to count references to a weakly referenced object is expensive.
+            // Held across events, because reference counting a weakly referenced object is expensive.
             let delegate = recipient.findDelegate()
             guard isInline(recipient) else { break }
             repeat {
@@ -158,7 +158,7 @@ final class EventOutlet<Socket: EventSocket>: EventOutbox<Socket.Event>, @unchec
                 isDelivering = false
                 left -= 1
                 if left == 0, !waiting.isEmpty { left = more.take(Self.deliveryLimit, within: Self.deliverySeconds) }
-                // Requests of several callbacks are served together.
+                // The requests of several callbacks are served together.
                 if waiting.isEmpty { source.serveRequests() }
             } while left > 0 && !recipient.isOutdated
         }
@@ -168,26 +168,27 @@ final class EventOutlet<Socket: EventSocket>: EventOutbox<Socket.Event>, @unchec
         if !waiting.isEmpty { source.wishForTurn() }
     }
 
-    /// Inside the turn: `source` collects writes. A block of callbacks has it send them in the end.
+    /// Inside the turn: notes that `source` is collecting writes. If a block of callbacks is running, the
+    /// block flushes them when it finishes.
     @inline(__always)
     func noteCollecting(_ source: Socket.Source) {
         if !isInDelivery, collector.code == .block { collecting = source }
     }
 
-    /// On the thread of a block, whose callbacks are over.
+    /// Called on the thread of a block after its last callback.
     private func endBlock() {
         collector.close()
         if let source = collecting.take() { source.flush() }
     }
 
-    /// True when events are delivered inside the turn. The delegate may have moved to a queue of its own
-    /// since this was last asked.
+    /// Whether events are delivered inside the turn. The delegate may have moved to its own queue since the
+    /// last check.
     private func isInline(_ recipient: borrowing EventRecipient<Socket>) -> Bool {
         if !recipient.isInline, queue == nil { queue = recipient.queue }
         return queue == nil
     }
 
-    /// Calls the delegate, which may be called here.
+    /// Calls the delegate. The caller ensures that the delegate may be called here.
     private func deliver(
         _ event: consuming Socket.Event, to delegate: Socket.Delegate?, of recipient: inout EventRecipient<Socket>
     ) {
@@ -201,7 +202,7 @@ final class EventOutlet<Socket: EventSocket>: EventOutbox<Socket.Event>, @unchec
 
     private func send(on loop: EventLoop?) {
         guard let queue else { return }
-        // Set once: blocks on the queue read it.
+        // Set only once, because blocks on the queue read it.
         if backlog == nil { backlog = EventBacklog() }
         guard let backlog else { return }
         guard let ticket = backlog.take(&waiting, isOnLoop: loop != nil) else { return }
@@ -209,18 +210,18 @@ final class EventOutlet<Socket: EventSocket>: EventOutbox<Socket.Event>, @unchec
         queue.async { self.deliverBacklog(upTo: ticket, on: queue) }
     }
 
-    /// On the loop, when the batch has been handled.
+    /// Called on the loop when the batch has been handled.
     fileprivate func takeBacklogTicket() -> Int {
         backlog?.takeTicket() ?? 0
     }
 
-    /// On `queue`: delivers what came before `ticket` was taken.
+    /// Called on `queue`. Delivers the events that arrived before `ticket` was taken.
     fileprivate func deliverBacklog(upTo ticket: Int, on queue: DispatchQueue) {
         guard let backlog, let events = backlog.begin(upTo: ticket) else { return }
         deliver(events, of: backlog, on: queue)
     }
 
-    /// Only this block has events, until it has delivered all that were promised.
+    /// Only this block may take events until all promised events have been delivered.
     private func deliver(_ first: [Socket.Event], of backlog: EventBacklog<Socket.Event>, on queue: DispatchQueue) {
         var recipient = EventRecipient(socket)
         var delegate = recipient.findDelegate()
@@ -228,7 +229,7 @@ final class EventOutlet<Socket: EventSocket>: EventOutbox<Socket.Event>, @unchec
         while true {
             while let event = events.first {
                 if recipient.isOutdated {
-                    // Released first: its deinit may call the socket.
+                    // Release the delegate first, because its deinit may call the socket.
                     delegate = nil
                     delegate = recipient.findDelegate()
                 }
@@ -241,7 +242,7 @@ final class EventOutlet<Socket: EventSocket>: EventOutbox<Socket.Event>, @unchec
                 if events.isEmpty { collector.close() } else { collector.open(for: .block) }
                 deliver(event, to: delegate, of: &recipient)
             }
-            // Before the backlog lets another block in.
+            // Before another block may take events from the backlog.
             endBlock()
             guard let more = backlog.next() else { break }
             events = more[...]
@@ -249,14 +250,15 @@ final class EventOutlet<Socket: EventSocket>: EventOutbox<Socket.Event>, @unchec
         backlog.finish()
     }
 
-    /// On the queue that the delegate has moved to.
+    /// Continues on the queue that the delegate has moved to.
     private func goOn(with backlog: EventBacklog<Socket.Event>, on queue: DispatchQueue) {
         guard let events = backlog.next() else { return backlog.finish() }
         deliver(events, of: backlog, on: queue)
     }
 }
 
-/// The events that an inline delivery may have beyond the first ones, while it takes little time.
+/// The number of events an inline delivery may deliver beyond the first batch, as long as it takes little
+/// time.
 private struct DeliveryAllowance {
     private var left: Int
     private var end: Deadline?
@@ -265,8 +267,8 @@ private struct DeliveryAllowance {
         self.left = left
     }
 
-    /// How many of the next `count` events may be delivered now: none when the time is over, which runs from
-    /// the first call on.
+    /// Returns how many of the next `count` events may be delivered now. Returns 0 once the time, measured
+    /// from the first call, has run out.
     mutating func take(_ count: Int, within seconds: Double) -> Int {
         guard left > 0 else { return 0 }
         let now = Deadline.now
@@ -278,13 +280,13 @@ private struct DeliveryAllowance {
     }
 }
 
-/// The recipient of events: the socket, held for one delivery since a weak reference is expensive to follow,
-/// and where its delegate is called.
+/// The recipient of events: the socket, and where its delegate is called. The socket is retained for the
+/// whole delivery, because loading a weak reference is expensive.
 struct EventRecipient<Socket: EventSocket>: ~Copyable {
     private var socket: Socket?
-    /// The queue of the delegate; nil: it may be called anywhere.
+    /// The delegate's queue, or `nil` if the delegate may be called anywhere.
     private(set) var queue: DispatchQueue?
-    /// The delegate may be called on the socket's loop or its socket queue.
+    /// Whether the delegate may be called on the socket's loop or its socket queue.
     private(set) var isInline = true
     private var changeCount = 0
 
@@ -292,7 +294,8 @@ struct EventRecipient<Socket: EventSocket>: ~Copyable {
         self.socket = socket
     }
 
-    /// The socket, which is kept here: to count references to a weakly referenced object is expensive.
+    /// The socket without a retain: this struct keeps it alive, and reference counting a weakly referenced
+    /// object is expensive.
     private var unretained: Unmanaged<Socket>? { socket.map(Unmanaged.passUnretained) }
 
     func beginCallbacks(of source: Socket.Source) {
@@ -303,12 +306,12 @@ struct EventRecipient<Socket: EventSocket>: ~Copyable {
         unretained?._withUnsafeGuaranteedRef { $0.endCallbacks() }
     }
 
-    /// The delegate has changed since `findDelegate()`.
+    /// Whether the delegate has changed since `findDelegate()`.
     var isOutdated: Bool {
         unretained?._withUnsafeGuaranteedRef { $0.delegateChangeCount != changeCount } ?? false
     }
 
-    /// The delegate as it is now, with its queue.
+    /// Returns the current delegate and stores its queue.
     mutating func findDelegate() -> Socket.Delegate? {
         guard let socket = unretained else { return nil }
         var delegate: Socket.Delegate?
@@ -322,10 +325,10 @@ struct EventRecipient<Socket: EventSocket>: ~Copyable {
     }
 
     fileprivate mutating func deliver(_ event: consuming Socket.Event, to delegate: Socket.Delegate?) {
-        // Nothing else refers to the socket any more, so its events are not wanted.
+        // If this is the last reference to the socket, its events are no longer wanted.
         if isKnownUniquelyReferenced(&socket) { socket = nil }
         guard let socket = unretained else { return }
-        // Handed over, not copied: a copy of the data would count references.
+        // Moved, not copied, because copying the data would count references.
         var event: Socket.Event? = consume event
         socket._withUnsafeGuaranteedRef { socket in
             if let event = event.take() { socket.deliver(consume event, to: delegate) }
@@ -333,28 +336,26 @@ struct EventRecipient<Socket: EventSocket>: ~Copyable {
     }
 }
 
-/// A socket that delivers events to its delegate.
 protocol EventSocket: AnyObject, Sendable {
     associatedtype Event: SocketEvent
     associatedtype Delegate
     associatedtype Source: EventSource
 
-    /// A queue on which the socket's state is handled, and inline delegates are called.
+    /// The queue on which the socket's state is handled and inline delegates are called.
     var socketQueue: DispatchQueue? { get }
-    /// The queue on which the delegate is called; nil: inline.
+    /// The queue on which the delegate is called, or `nil` for inline delivery.
     var delegateQueue: DispatchQueue? { get }
-    /// How many times the delegate has changed.
     var delegateChangeCount: Int { get }
-    /// The delegate and its queue, as they are now.
     func copyDelegate(to delegate: inout Delegate?, _ queue: inout DispatchQueue?)
-    /// Calls the delegate. This is where user code runs.
+    /// Calls the delegate. User code runs here.
     func deliver(_ event: consuming Event, to delegate: Delegate?)
-    /// On this thread, until `endCallbacks()`: what the delegate asks for goes to `source` at once.
+    /// Until `endCallbacks()`, the delegate's requests on this thread are passed directly to `source`.
     func beginCallbacks(of source: Source)
     func endCallbacks()
 
-    // The loop asks this of an outlet, and the default is below. Here, since the conformance of one type
-    // of socket knows all types, and a generic one looks them up at run time: twice the cost of an echo.
+    // Requirements with the default implementations below, called by the loop through the outlet. They are
+    // part of this protocol because the conformance of a concrete socket has statically known types. Generic
+    // code would look up the types at run time, which doubles the cost of an echo.
 
     static func takeTicket(of outlet: EventOutlet<Self>) -> Int
     static func deliverBacklog(of outlet: EventOutlet<Self>, upTo ticket: Int, on queue: DispatchQueue)

@@ -1,8 +1,7 @@
 internal import Synchronization
 
-/// Something that happens once, and one waiter for it.
+/// An event that happens once, with at most one waiter.
 struct Milestone: ~Copyable, Sendable {
-    /// The work to do when it is reached.
     private final class Sequel: Sendable {
         let body: @Sendable () -> Void
 
@@ -14,7 +13,7 @@ struct Milestone: ~Copyable, Sendable {
     private static let unreached: UInt = 0
     private static let reached: UInt = 1
 
-    /// One of the two numbers above, or the address of a `Sequel` whose reference is held here.
+    /// Either of the values above, or the address of a `Sequel` that is retained here.
     private let state = Atomic(Milestone.unreached)
 
     deinit {
@@ -23,8 +22,8 @@ struct Milestone: ~Copyable, Sendable {
 
     var isReached: Bool { state.load(ordering: .acquiring) == Self.reached }
 
-    /// Calls `sequel` when it is reached, on the thread that reaches it, or at once when it is reached
-    /// already. Call this once.
+    /// Calls `sequel` when the milestone is reached, on the thread that reaches it, or immediately if it was
+    /// already reached. Call this once.
     func whenReached(_ sequel: @escaping @Sendable () -> Void) {
         let waiting = Unmanaged.passRetained(Sequel(sequel))
         let change = state.compareExchange(
@@ -34,7 +33,7 @@ struct Milestone: ~Copyable, Sendable {
         sequel()
     }
 
-    /// It has happened. Further calls change nothing.
+    /// Marks the milestone as reached. Further calls have no effect.
     func reach() {
         Self.take(state.exchange(Self.reached, ordering: .acquiringAndReleasing))?.takeRetainedValue().body()
     }

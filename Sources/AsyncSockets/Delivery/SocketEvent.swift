@@ -1,15 +1,16 @@
 internal import SocketCore
 
-/// An event for a delegate: a plain value.
+/// An event for a delegate, as a plain value.
 protocol SocketEvent: Sendable {
-    /// The last event of its source.
+    /// Whether this is the last event of its source.
     var isEnd: Bool { get }
-    /// For the last event: false when it has been delivered on another way.
+    /// For the last event: returns `false` if another path has already delivered it.
     func claimEnd() -> Bool
-    /// Adds the progress in `next` to its own; false when the two are not about the same operation.
+    /// Adds the progress of `next` to this event. Returns `false` if the events belong to different
+    /// operations.
     mutating func absorb(_ next: Self) -> Bool
     var isProgress: Bool { get }
-    /// The most events of one inline delivery.
+    /// The maximum number of events in one inline delivery.
     static var deliveryLimit: Int { get }
 }
 
@@ -18,26 +19,26 @@ extension SocketEvent {
     func claimEnd() -> Bool { true }
 }
 
-/// The source of events, which also gets the delegate's requests while it is called inline.
+/// The source of events. While the delegate is called inline, its requests are passed to the source.
 protocol EventSource: AnyObject, Sendable {
     var loop: EventLoop { get }
-    /// Does what the delegate has asked for in callbacks.
+    /// Serves the requests that the delegate made in callbacks.
     func serveRequests()
-    /// Inside the turn: the callbacks of a delivery are over.
+    /// Called inside the turn after the callbacks of a delivery.
     func endCallbacks()
-    /// Anywhere: sends what it has collected.
+    /// Sends the collected writes. May be called on any thread.
     func flush()
-    /// Publishes the progress, before the delegate can ask for it on its queue.
+    /// Publishes the progress of operations, before the delegate can query it on its queue.
     func publishProgress()
-    /// Inside the turn: it has not ended, and its socket has taken up nothing else.
+    /// Whether the source is still open and its socket is not used for something else. Call inside the turn.
     var isCurrent: Bool { get }
-    /// Inside the turn: the loop is to give it another one when this is over.
+    /// Requests another turn from the loop after the current one. Call inside the turn.
     func wishForTurn()
-    /// Anywhere: has the loop give it another turn.
+    /// Requests another turn from the loop. May be called on any thread.
     func askForTurn()
 }
 
-// For a source that collects nothing.
+// Defaults for a source that does not collect writes.
 extension EventSource {
     func endCallbacks() {}
     func flush() {}

@@ -1,8 +1,8 @@
 internal import Logging
 internal import SocketCore
 
-/// A connection that a listener has accepted, on its way to become a socket. If it is dropped on the way, its
-/// descriptor closes.
+/// An accepted connection for which a socket has not been created yet. If the connection is dropped before
+/// then, its descriptor closes.
 final class AcceptedConnection: Sendable {
     let descriptor: SocketDescriptor
     let peer: SocketAddress
@@ -14,14 +14,14 @@ final class AcceptedConnection: Sendable {
         self.listener = listener
     }
 
-    /// It has no socket: logs that, and has the observer know.
+    /// Logs a connection for which no socket was created or kept, and notifies the observer.
     func deliver(_ loss: AcceptLoss) {
         log(loss)
         ConnectionObservation.deliver(loss, of: peer, to: listener.observer)
     }
 
-    /// Logs that the connection was closed at once, and what to do about it: as a warning the first time
-    /// only, so that peers cannot fill the log.
+    /// Logs why the connection was closed immediately, and how to prevent it. Only the first loss is logged
+    /// as a warning, so that peers cannot flood the log.
     private func log(_ loss: AcceptLoss) {
         let reason: String
         switch loss {

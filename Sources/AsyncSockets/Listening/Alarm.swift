@@ -2,8 +2,8 @@ internal import Dispatch
 internal import SocketBuffers
 internal import SocketCore
 
-/// Calls a closure once, at a point in time. It is independent of the event loops, because code on a loop may
-/// take long, and of other alarms, because cancelling a task runs the program's cancellation handlers.
+/// Calls a closure once at a given time. It does not depend on the event loops, because code on a loop may
+/// take a long time, or on other alarms, because cancelling a task runs the program's cancellation handlers.
 final class Alarm: Sendable {
     private static let queue = DispatchQueue(label: "AsyncSockets.Alarm")
     private let body: Locked<(@Sendable () -> Void)?>
@@ -20,6 +20,6 @@ final class Alarm: Sendable {
 
     private func take() -> (@Sendable () -> Void)? { body.withLock { $0.take() } }
 
-    /// Stops the alarm, unless it is already ringing.
+    /// Stops the alarm, unless it has already fired.
     func stop() { _ = take() }
 }

@@ -3,15 +3,16 @@ internal import SocketBuffers
 internal import SocketCore
 
 /// Logs the failed connections of a listener or of a reconnecting client. At most one failure of each kind is
-/// logged per second, so that peers cannot fill the log. Further failures are counted and logged at `debug`.
+/// logged per second, so that peers cannot flood the log. Further failures are counted and logged at `debug`.
 final class FailureLog: Sendable {
-    /// How far a connection has come.
+    /// The stage in which a connection failed.
     enum Stage: String {
         case connecting
         case handshake
         case body
 
-        /// Strangers fail in handshakes all the time; an error of the body is one of the program's.
+        /// Failed handshakes are routine on public networks. An error thrown by the body is an error of the
+        /// program.
         var level: Logger.Level { self == .handshake ? .notice : .warning }
 
         var message: Logger.Message {
@@ -26,10 +27,11 @@ final class FailureLog: Sendable {
 
     private let lines = Locked<[String: Line]>([:])
 
-    /// Kinds of errors that are told apart: a peer may choose the kind, and each takes memory.
+    /// The maximum number of distinct kinds of errors: a peer may choose the kind, and each kind uses memory.
     private static let maximumKinds = 64
 
-    /// - Parameter isHandled: The program takes the errors itself: nothing above `debug` is logged.
+    /// - Parameter isHandled: Whether the program handles the errors itself. If so, failures are logged only
+    ///   at `debug`.
     func note(
         _ error: any Error, of peer: SocketAddress?, in stage: Stage, isHandled: Bool, _ logger: Logger,
         at now: ContinuousClock.Instant = .now
@@ -44,7 +46,8 @@ final class FailureLog: Sendable {
         logger.log(level: level, stage.message, metadata: metadata)
     }
 
-    /// How many errors of the kind were omitted since its last line; nil: its second is not over.
+    /// Returns how many errors of this kind were omitted since it was last logged, or `nil` if less than a
+    /// second has passed since then.
     private func takeLine(of kind: String, at now: ContinuousClock.Instant) -> Int? {
         lines.withLock { lines in
             let key = lines[kind] != nil || lines.count < Self.maximumKinds ? kind : "others"

@@ -1,15 +1,14 @@
 internal import SocketBuffers
 
-/// Places for the handshakes of a listener, which are served in the order in which they ask.
+/// Limits the simultaneous handshakes of a listener. Waiting tasks enter in order of arrival.
 final class HandshakeSlots: Sendable {
     private struct State {
-        /// As it was set.
         var limit: Int
-        /// It counts no longer.
+        /// Whether the limit is lifted.
         var isOpen = false
         var taken = 0
         var waiting: [UnsafeContinuation<Void, Never>] = []
-        /// How many of `waiting` have been served.
+        /// How many elements of `waiting` have been resumed but not removed.
         var served = 0
     }
 
@@ -30,7 +29,7 @@ final class HandshakeSlots: Sendable {
         }
     }
 
-    /// Nothing more is accepted: who waits need not wait any longer.
+    /// Lifts the limit once no more connections are accepted, so that no task keeps waiting.
     func open() {
         let next = state.withLock { state in
             state.isOpen = true
@@ -39,17 +38,15 @@ final class HandshakeSlots: Sendable {
         for waiter in next { waiter.resume() }
     }
 
-    /// How many places are taken.
     var takenCount: Int { state.withLock { $0.taken } }
 
-    /// How many wait for one.
     var waitingCount: Int { state.withLock { $0.waiting.count - $0.served } }
 
-    /// How many take memory, with those that have been served.
+    /// The number of stored continuations, including continuations that have already been resumed.
     var storedCount: Int { state.withLock { $0.waiting.count } }
 
-    /// Takes a place, as soon as there is one. A cancelled task waits too: those before it are cancelled as
-    /// well, and leave.
+    /// Takes a slot as soon as one is free. Cancelled tasks keep their turn, because the tasks ahead are also
+    /// cancelled and release their slots.
     nonisolated(nonsending) func enter() async {
         await withUnsafeContinuation { continuation in
             let isFree = state.withLock { state in
@@ -64,7 +61,7 @@ final class HandshakeSlots: Sendable {
         }
     }
 
-    /// Gives the place to the next one.
+    /// Releases the slot and passes it to the next waiting task.
     func leave() {
         let next = state.withLock { state in
             state.taken -= 1
@@ -73,7 +70,7 @@ final class HandshakeSlots: Sendable {
         for waiter in next { waiter.resume() }
     }
 
-    /// Returns when nothing waits.
+    /// Returns when a slot is free and no task is waiting for one.
     nonisolated(nonsending) func room() async {
         await enter()
         leave()
@@ -86,8 +83,8 @@ final class HandshakeSlots: Sendable {
         let next = Array(state.waiting[state.served..<state.served + count])
         state.taken += count
         state.served += count
-        // Removing each at the front would take time for all behind it. Under a steady load some always wait,
-        // so those who were served are not removed only with the last one.
+        // Removing each element from the front would move all later elements. Under a steady load the array
+        // never becomes empty, so resumed elements are also removed once they fill half the array.
         if state.served == state.waiting.count {
             (state.waiting, state.served) = ([], 0)
         } else if state.served >= 32, state.served * 2 >= state.waiting.count {

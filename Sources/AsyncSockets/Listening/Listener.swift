@@ -1,9 +1,10 @@
-// Rules of a socket's listener:
-//  1. It exists from the moment every address is bound; when one cannot be bound, nothing is left of the
-//     others, and nothing is delivered.
-//  2. After `close` no connection reaches the delegate: those on their way are closed.
-//  3. Its end is delivered once, when the last of its acceptors has ended.
-//  4. It accepts, and delivers, only after the end of what its socket did before.
+// Rules for a socket's listener:
+//  1. A listener exists once every address is bound. If one address cannot be bound, the sockets bound so far
+//     are closed and no event is delivered.
+//  2. After `close`, no connection is passed to the delegate. Connections that are still in transit are
+//     closed.
+//  3. The end is delivered once, when the last acceptor has closed.
+//  4. Connections are accepted and events delivered only after the end of the socket's previous use.
 //  5. If accepting fails permanently on one address, the whole listener closes with the error, because a
 //     listener that serves only some of its addresses looks healthy.
 
@@ -12,10 +13,9 @@ internal import Logging
 internal import SocketBuffers
 internal import SocketCore
 
-/// The listening half of a socket: one `Acceptor` for each address, on one port, or for each inherited
+/// The listening half of a socket: one `Acceptor` for each address, all on one port, or for each inherited
 /// descriptor.
 final class Listener: Sendable {
-    /// The values that all its acceptors share.
     struct Setup: Sendable {
         let loop: EventLoop
         let options: SocketOptionSet
@@ -24,7 +24,7 @@ final class Listener: Sendable {
         let observer: (any SocketObserver)?
         /// Called on the loop.
         let accepted: @Sendable (SocketDescriptor, SocketAddress, Listener) -> Void
-        /// Called on the loop, once, when the last of its acceptors has ended.
+        /// Called once on the loop, when the last acceptor has closed.
         let ended: @Sendable (Listener) -> Void
     }
 
@@ -34,14 +34,15 @@ final class Listener: Sendable {
         var isClosed = false
         var hasLost = false
         var isEndDelivered = false
-        /// Why accepting has failed permanently.
         var failure: AsyncSocketError?
-        /// Itself, from `close()` to its end: its socket may be busy with something else by then.
+        /// A strong reference to itself from `close()` until the last acceptor has closed, because its socket
+        /// may already be in use for something else.
         var ending: Listener?
     }
 
     private let state = Locked(State())
-    /// Reached when it may deliver to its socket's delegate: after the end of what the socket did before.
+    /// Reached when the listener may deliver to the socket's delegate, after the end of the socket's previous
+    /// use.
     private let beginning = Milestone()
     let logger: Logger
     let observer: (any SocketObserver)?
@@ -51,23 +52,23 @@ final class Listener: Sendable {
         observer = setup.observer
     }
 
-    /// The IPv4 address if it has one, or else the IPv6 one, or the Unix-domain one; of inherited sockets,
-    /// the first one's.
+    /// The IPv4 address if the listener has one, and otherwise the IPv6 or Unix-domain address. For inherited
+    /// sockets, the address of the first socket.
     var localAddress: SocketAddress? { acceptors.first?.localAddress }
 
-    /// The addresses of all its sockets.
     var localAddresses: [SocketAddress] { acceptors.compactMap(\.localAddress) }
 
-    /// True until `close()` is called.
     var isOpen: Bool { state.withLock { !$0.isClosed } }
 
-    /// Why accepting has failed permanently; `nil` while it works, and after `close()`.
+    /// Why accepting has failed permanently. `nil` until then, and if `close()` was called before.
     var failure: AsyncSocketError? { state.withLock { $0.failure } }
 
-    /// True once it accepts: the end of what the socket did before is delivered.
+    /// Whether accepting has started, which requires that the end of the socket's previous use has been
+    /// delivered.
     var hasBegun: Bool { beginning.isReached }
 
-    /// True for the first of the two ways on which its end goes to the delegate.
+    /// Returns `true` on the first call. Two paths deliver the end to the delegate, and only the first may do
+    /// so.
     func claimEnd() -> Bool {
         state.withLock { state in
             defer { state.isEndDelivered = true }
@@ -77,7 +78,7 @@ final class Listener: Sendable {
 
     private var acceptors: [Acceptor] { state.withLock { $0.acceptors } }
 
-    /// True for the first lost connection only.
+    /// Returns `true` for the first lost connection only.
     func isFirstLoss() -> Bool {
         state.withLock { state in
             defer { state.hasLost = true }
@@ -85,19 +86,18 @@ final class Listener: Sendable {
         }
     }
 
-    // MARK: - Beginning and ending
+    // MARK: - Starting and closing
 
-    /// Listens on every one of `addresses`; all get the port of the first, which the kernel chooses when it
-    /// is zero.
+    /// Listens on all `addresses`, with the port of the first. If that port is 0, the kernel chooses it.
     ///
-    /// A family that this machine lacks is left out, unless it would be the only one.
+    /// Address families that this machine does not support are skipped, unless no address would remain.
     static func listen(on addresses: [SocketAddress], _ setup: Setup) throws(SystemError) -> Listener {
         for _ in 0..<portAttempts {
             do throws(SystemError) {
                 return try bind(addresses, setup)
             } catch {
-                // The port that the kernel chose for one family may be taken in the other: let it choose
-                // again.
+                // The port that the kernel chose for one family may be in use in the other. Let the kernel
+                // choose again.
                 guard error.isAddressInUse, addresses.count > 1, addresses.first?.port == 0 else { throw error }
             }
         }
@@ -128,13 +128,14 @@ final class Listener: Sendable {
         return listener
     }
 
-    /// Accepts from sockets that listen already, such as a service manager's, and takes them over.
+    /// Accepts connections from sockets that are already listening, such as sockets from a service manager,
+    /// and takes ownership of the descriptors.
     ///
-    /// Each keeps the address, port and file that it has. The end of this listener closes our descriptors;
-    /// the sockets live on with the others that have them.
+    /// Each socket keeps its address, port and file. Closing this listener closes only the descriptors of
+    /// this process; the sockets stay open in the other processes that share them.
     ///
-    /// - Throws: What `InheritedDescriptor.takeListener` throws, or EINVAL for an empty list. Those before
-    ///   the one that failed are closed.
+    /// - Throws: The errors of `InheritedDescriptor.takeListener`, or EINVAL for an empty list. If a
+    ///   descriptor fails, the descriptors before it in the list are closed.
     static func listen(onInherited descriptors: [InheritedDescriptor], _ setup: Setup) throws(SystemError) -> Listener {
         guard !descriptors.isEmpty else {
             throw SystemError("accept4", errno: EINVAL, detail: "there is no inherited descriptor to listen on")
@@ -172,13 +173,13 @@ final class Listener: Sendable {
             failed: { [weak self] in self?.fail(with: $0) },
             closed: { [weak self] in
                 guard let self, isLastEnd() else { return }
-                // Through the loop: `start` may run within a call that the user makes.
+                // Deliver the end on the loop, because `start` may be running within a call by the user.
                 beginning.whenReached { setup.loop.run { setup.ended(self) } }
             }
         )
     }
 
-    /// Called on the loop when accept4(2) was refused and will be retried.
+    /// Called on the loop when accept4(2) has failed and will be retried.
     private func noteRefusal(_ reason: SystemError, _ seconds: Double, _ isFirst: Bool) {
         if isFirst {
             logger.warning(
@@ -201,7 +202,7 @@ final class Listener: Sendable {
         close()
     }
 
-    /// On the loop: accepting pauses.
+    /// Called on the loop when accepting pauses.
     private func deliverPause(_ reason: AcceptPause.Reason, _ seconds: Double? = nil) {
         ConnectionObservation.deliver(
             AcceptPause(reason: reason, seconds: seconds, listener: localAddress), to: observer)
@@ -215,13 +216,12 @@ final class Listener: Sendable {
         }
     }
 
-    /// Begins to accept.
     func start() {
         for acceptor in acceptors { acceptor.start() }
         beginning.reach()
     }
 
-    /// Ends it; false when it was closed before.
+    /// Closes the listener. Returns `false` if it was already closed.
     @discardableResult
     func close() -> Bool {
         let isFirst = state.withLock { state in
@@ -233,13 +233,13 @@ final class Listener: Sendable {
         return isFirst
     }
 
-    /// Ends a listener that has not started, and delivers nothing.
+    /// Closes a listener that has not started, without delivering any event.
     func discard() {
         state.withLock { $0.isClosed = true }
         for acceptor in acceptors { acceptor.discard() }
     }
 
-    // MARK: - The descriptors
+    // MARK: - Descriptors
 
     func set<Value>(_ option: SocketOption<Value>, to value: Value) throws(SystemError) {
         for acceptor in acceptors {
@@ -251,7 +251,8 @@ final class Listener: Sendable {
         try acceptors.first?.withDescriptor { (descriptor) throws(SystemError) in try descriptor.value(of: option) }
     }
 
-    /// A second descriptor of the first acceptor's socket, which the caller closes; nil when it is closed.
+    /// Returns a duplicate of the first acceptor's descriptor, which the caller must close, or `nil` if it is
+    /// closed.
     func duplicateDescriptor() -> Int32? {
         let copy = acceptors.first.flatMap { acceptor in
             acceptor.withDescriptor { fcntl($0.rawValue, F_DUPFD_CLOEXEC, 0) }

@@ -1,21 +1,21 @@
 internal import SocketBuffers
 public import SocketCore
 
-/// The name for the code below the listener.
+/// The name used by code below the listener.
 typealias ProxyExpectation = SocketListener.ProxyProtocol
 
 extension SocketListener {
-    /// Which connections begin with a header of the PROXY protocol, which names the client on whose behalf a
-    /// proxy connects: `.required(from: try .addresses(["10.0.0.0/8"]))`.
+    /// Which connections start with a PROXY protocol header, which names the client that the proxy connects
+    /// for: `.required(from: try .addresses(["10.0.0.0/8"]))`.
     ///
-    /// The address of the peer decides, and never its bytes: a listener that guessed would let each client
-    /// choose the address that it has for you (the PROXY protocol, section 2). The header comes before TLS
-    /// and before every byte for you; then the socket has a `proxyHeader`. A connection without a valid
-    /// header ends with `.proxyFailed`.
+    /// Whether a header is expected depends only on the peer's address, never on the bytes it sends. A
+    /// listener that guessed would let any client choose the address reported for it (PROXY protocol, section
+    /// 2). The header precedes TLS and all application data. Once it has been read, the socket's
+    /// `proxyHeader` is set. A connection without a valid header fails with `.proxyFailed`.
     ///
     /// Source: the PROXY protocol, versions 1 and 2 (`doc/proxy-protocol.txt` of HAProxy).
     public struct ProxyProtocol: Sendable, Hashable {
-        /// Whose connections begin with a header.
+        /// The peers that must send a header.
         public struct Sources: Sendable, Hashable {
             private enum Kind: Hashable {
                 case anyone
@@ -24,15 +24,16 @@ extension SocketListener {
 
             private let kind: Kind
 
-            /// Everyone. **Dangerous** where anyone but your proxies can connect: a stranger chooses the
-            /// address that you see.
+            /// All peers. **Dangerous** if anybody other than your proxies can connect, because any client
+            /// can then choose the address that you see.
             public static let anyone = Sources(kind: .anyone)
 
-            /// The peers with these addresses.
+            /// Returns the peers with the given addresses.
             ///
-            /// - Parameter texts: Each an address (`192.0.2.1`, `2001:db8::1`), a prefix (`192.0.2.0/24`), or
-            ///   `unix:` for every peer on a Unix-domain socket.
-            /// - Throws: `.badParameter` for another text, and for bits behind a prefix, as in `10.0.0.1/8`.
+            /// - Parameter texts: Addresses (`192.0.2.1`, `2001:db8::1`), prefixes (`192.0.2.0/24`), or
+            ///   `unix:` for all peers on a Unix-domain socket.
+            /// - Throws: `.badParameter` for any other text, and for a prefix with bits set after the prefix
+            ///   length, such as `10.0.0.1/8`.
             public static func addresses(_ texts: [String]) throws(AsyncSocketError) -> Sources {
                 var prefixes: [AddressPrefix] = []
                 for text in texts where text != unixWord {
@@ -56,33 +57,33 @@ extension SocketListener {
             }
         }
 
-        /// The treatment of connections from other sources.
+        /// How connections from other sources are treated.
         public enum Others: Sendable, Hashable {
-            /// They are closed at once.
+            /// Connections from other sources are closed immediately.
             case refused
-            /// They have no header, and are served with their real address. If one sends a header all the
-            /// same, these are its first bytes of data.
+            /// Connections from other sources have no header and are served with their real address. If such
+            /// a peer sends a header anyway, it is treated as data.
             case served
         }
 
-        /// The sources whose connections always begin with a header.
+        /// The peers that must always send a header.
         public let sources: Sources
-        /// The treatment of all others.
+        /// How connections from all other sources are treated.
         public let others: Others
-        /// How long a header may take. The specification asks for three seconds at least, so that one lost
-        /// segment does no harm.
+        /// How long a header may take to arrive. The specification requires at least three seconds, so that a
+        /// single lost segment does not break the connection.
         public let timeout: Duration
-        /// The most bytes of a header of version 2.
+        /// The maximum size of a version 2 header, in bytes.
         public let maximumHeaderBytes: Int
 
-        /// A header begins every connection from `sources`.
+        /// Requires a header on every connection from `sources`.
         ///
         /// - Parameters:
         ///   - sources: Your proxies.
-        ///   - others: The treatment of connections from other sources: refused, by default.
-        ///   - timeout: How long a header may take; 3 seconds by default.
-        ///   - maximumHeaderBytes: The most bytes of a header of version 2; 4 KiB by default. A header of
-        ///     version 1 has at most 107.
+        ///   - others: How connections from other sources are treated. They are refused by default.
+        ///   - timeout: How long a header may take to arrive. The default is 3 seconds.
+        ///   - maximumHeaderBytes: The maximum size of a version 2 header, in bytes. The default is 4 KiB. A
+        ///     version 1 header has at most 107 bytes.
         public static func required(
             from sources: Sources, others: Others = .refused, timeout: Duration = .seconds(3),
             maximumHeaderBytes: Int = ProxyHeader.defaultMaximumCount
@@ -94,7 +95,7 @@ extension SocketListener {
 }
 
 extension SocketListener.ProxyProtocol {
-    /// Takes the header from the beginning of an accepted connection, and not one byte more.
+    /// Reads the header from an accepted connection, without consuming any byte after it.
     nonisolated(nonsending) func receiveHeader(on socket: AsyncSocket) async throws {
         guard try expectsHeader(on: socket) else { return }
         let reader = ProxyHeaderReader(maximumCount: maximumHeaderBytes)
@@ -106,7 +107,7 @@ extension SocketListener.ProxyProtocol {
         reader.keepHeader(on: socket)
     }
 
-    // Functions of their own, as in `TaskOperations`: a task that waits keeps no memory for them.
+    // Separate functions, as in `TaskOperations`, so that a suspended task holds no memory for them.
 
     @inline(never)
     private func expectsHeader(on socket: AsyncSocket) throws -> Bool {
@@ -132,9 +133,9 @@ extension SocketListener.ProxyProtocol {
     }
 }
 
-/// Reads one PROXY header out of the buffer.
+/// Parses one PROXY header from the read buffer.
 private final class ProxyHeaderReader: @unchecked Sendable {
-    // Unchecked: a reader belongs to one read, which writes the header before its task goes on.
+    // Unchecked: a reader belongs to a single read, which stores the header before its task resumes.
     private let maximumCount: Int
     private var header: ProxyHeader?
     private(set) lazy var reader = BufferReader { [unowned self] buffer, _ in take(from: buffer) }

@@ -1,35 +1,32 @@
-// Rules of a reception:
-//  1. An accepted connection, or a new peer of datagrams, is in one place: it waits here, or a task serves
-//     it. Connections that wait when accepting ends are closed.
-//  2. One task takes what has arrived (`arrivals()`): the task of `run` or of `connections`. It begins once.
-//  3. `stop` is the end of accepting. Tasks go on until they end by themselves or `cut` comes.
-//  4. The end is reached when accepting is over and no task serves a connection any more.
-//  5. `cut` cancels the task that accepts, and with it those that serve, on the thread that calls it: the
+// Rules for a reception:
+//  1. An accepted connection, or a new datagram peer, is in exactly one place: it is queued here, or a task
+//     serves it. Connections still queued when accepting stops are closed.
+//  2. One task takes the arrivals (`arrivals()`): the task of `run` or of `connections`. It starts once.
+//  3. `stop` stops accepting. Tasks continue until they finish or `cut` is called.
+//  4. The reception has ended when accepting has stopped and no task serves a connection.
+//  5. `cut` cancels the accepting task, and thereby the serving tasks, on the calling thread, because the
 //     loops may be busy.
 
 internal import SocketBuffers
 internal import SocketCore
 
-/// The operation that accepts.
 enum ReceptionOperation: String {
     case run
     case connections
 }
 
-/// The connections that a `SocketListener` has accepted, or the peers of a `DatagramListener`, on their way
-/// to the tasks that serve them, and the number of those tasks.
+/// The queue between a `SocketListener` that accepts connections, or a `DatagramListener` with new peers, and
+/// the tasks that serve them. Also counts those tasks.
 final class Reception<Arrival: Sendable>: Sendable {
     typealias Operation = ReceptionOperation
 
     private enum Use {
-        /// Nothing has begun to accept.
         case none
         case accepting(Operation)
         case ended(Operation)
 
         var isAccepting: Bool { if case .accepting = self { true } else { false } }
 
-        /// The operation that has begun to accept.
         var operation: Operation? {
             switch self {
             case .none: nil
@@ -40,21 +37,20 @@ final class Reception<Arrival: Sendable>: Sendable {
 
     private struct State {
         var use = Use.none
-        /// Nothing is accepted any more.
         var isStopped = false
-        /// Connections have no more time.
+        /// The remaining connections are being cancelled.
         var isCut = false
         var arrived: [Arrival] = []
-        /// How many connections have closed since closed ones were last removed from `arrived`.
+        /// How many connections have closed since closed connections were last removed from `arrived`.
         var closedCount = 0
         var servedCount = 0
-        /// The task that waits in `arrivals()`.
+        /// The task suspended in `arrivals()`.
         var taker: UnsafeContinuation<Void, Never>?
-        /// The task that waits in `lastCall()`.
+        /// The task suspended in `lastCall()`.
         var closer: UnsafeContinuation<Void, Never>?
         var endWaiters: [(number: Int, waiter: UnsafeContinuation<Void, Never>)] = []
         var lastNumber = 0
-        /// The task that accepts, and whose children serve.
+        /// The accepting task. Cancelling it cancels the tasks that serve.
         var server: Task<Void, Never>?
         var alarms: [Alarm] = []
     }
@@ -68,22 +64,17 @@ final class Reception<Arrival: Sendable>: Sendable {
         self.quota = quota
     }
 
-    /// True until accepting is over.
     var isOpen: Bool { state.withLock { !$0.isStopped } }
 
-    /// True once a task has begun to accept.
     var isBegun: Bool { state.withLock { $0.use.operation != nil } }
 
-    /// How many connections have arrived, and have no task yet.
     var waitingCount: Int { state.withLock { $0.arrived.count } }
 
-    /// How many connections have a task.
     var servedCount: Int { state.withLock { $0.servedCount } }
 
-    /// A task begins to accept. False for `connections`, of which there may be several, when one of them has
-    /// begun before.
+    /// Starts accepting. Returns `false` for a repeated use of `connections`, which several tasks may use.
     ///
-    /// - Throws: `.badConfiguration` when something else has begun before.
+    /// - Throws: `.badConfiguration` if another operation has already started accepting.
     func begin(_ operation: Operation) throws(AsyncSocketError) -> Bool {
         let earlier = state.withLock { state in
             let earlier = state.use.operation
@@ -100,7 +91,7 @@ final class Reception<Arrival: Sendable>: Sendable {
 
     // MARK: - Arrivals
 
-    /// On the loop: a connection was accepted.
+    /// Called on the loop when a connection has been accepted.
     func arrive(_ arrival: Arrival) {
         let taker = state.withLock { state -> UnsafeContinuation<Void, Never>? in
             guard !state.isStopped else { return nil }
@@ -110,8 +101,9 @@ final class Reception<Arrival: Sendable>: Sendable {
         taker?.resume()
     }
 
-    /// Called when a connection has closed, with or without a task. Once closed connections may be a third of
-    /// the queue, it releases them. This bounds their number, and costs constant time per call on average.
+    /// Called when a connection has closed, with or without a task. Releases the closed connections in the
+    /// queue once the number of connections closed since the last sweep exceeds both 16 and half the length
+    /// of the queue. This bounds their number at an amortized constant cost per call.
     func noteClosed(_ isClosed: (Arrival) -> Bool) {
         let closed = state.withLock { state -> [Arrival] in
             state.closedCount += 1
@@ -127,8 +119,8 @@ final class Reception<Arrival: Sendable>: Sendable {
 
     private static var leastSweep: Int { 16 }
 
-    /// Everything that has arrived, at least one, which counts as served from now on; nil when accepting is
-    /// over.
+    /// Waits for arrivals and returns all of them, at least one, which count as served from now on. Returns
+    /// `nil` after accepting has stopped.
     nonisolated(nonsending) func arrivals() async -> [Arrival]? {
         while true {
             let (isOver, arrived) = state.withLock { state -> (Bool, [Arrival]) in
@@ -153,7 +145,7 @@ final class Reception<Arrival: Sendable>: Sendable {
         }
     }
 
-    /// The task of a connection is over.
+    /// Called when the task of a connection has finished.
     func noteServed() {
         let closer = state.withLock { state in
             state.servedCount -= 1
@@ -162,7 +154,6 @@ final class Reception<Arrival: Sendable>: Sendable {
         closer?.resume()
     }
 
-    /// Lets some time pass.
     func pass(_ time: Duration) async throws {
         let (stream, continuation) = AsyncStream<Void>.makeStream()
         let alarm = Deadline(after: time.inSeconds).map { Alarm(at: $0) { continuation.finish() } }
@@ -171,21 +162,21 @@ final class Reception<Arrival: Sendable>: Sendable {
         try Task.checkCancellation()
     }
 
-    // MARK: - The end
+    // MARK: - Stopping
 
-    /// Ends accepting. Connections that have arrived and were not taken are closed.
+    /// Stops accepting. Closes the connections that have arrived but have not been taken.
     func stop() {
         let (arrived, taker) = state.withLock { state in
             state.isStopped = true
             defer { state.arrived = [] }
             return (state.arrived, state.taker.take())
         }
-        // Released outside of the lock: that closes descriptors.
+        // Released outside the lock, because this closes descriptors.
         withExtendedLifetime(arrived) {}
         taker?.resume()
     }
 
-    /// Ends accepting, and all tasks soon.
+    /// Stops accepting and cancels all tasks.
     func cut() {
         stop()
         let (closer, server) = state.withLock { state in
@@ -211,7 +202,7 @@ final class Reception<Arrival: Sendable>: Sendable {
         state.withLock { $0.server = nil }
     }
 
-    /// Has `cut` come after `time`, if the end has not come by then.
+    /// Calls `cut` after `time`, unless the reception has ended by then.
     func cut(after time: Duration) {
         guard let deadline = Deadline(after: max(time.inSeconds, 0)) else { return }
         state.withLock { state in
@@ -220,7 +211,8 @@ final class Reception<Arrival: Sendable>: Sendable {
         }
     }
 
-    /// After the last arrival: returns when all connections are served, or when those left are to be cut.
+    /// Called after the last arrival. Returns when all connections have been served or when `cut` has been
+    /// called.
     nonisolated(nonsending) func lastCall() async {
         await withUnsafeContinuation { continuation in
             let closer = state.withLock { state in
@@ -235,7 +227,7 @@ final class Reception<Arrival: Sendable>: Sendable {
         state.isCut || state.isStopped && state.servedCount == 0 ? state.closer.take() : nil
     }
 
-    /// The last task is over.
+    /// Called when the last task has finished.
     func end() {
         let (waiters, alarms) = state.withLock { state in
             state.use = .ended(state.use.operation ?? .run)
@@ -246,7 +238,7 @@ final class Reception<Arrival: Sendable>: Sendable {
         for (_, waiter) in waiters { waiter.resume() }
     }
 
-    /// Returns when no task serves a connection any more, and none accepts. Call `stop` before.
+    /// Returns when accepting has stopped and no task serves a connection. Call `stop` first.
     ///
     /// In a task that serves a connection, this returns immediately, because that task would wait for itself.
     /// If the calling task is cancelled, this cuts all connections and returns without waiting for them.
@@ -293,7 +285,6 @@ final class ServedTask: Sendable {
 
     private static var currentTask: Int? { withUnsafeCurrentTask { $0?.hashValue } }
 
-    /// Runs `body` in a marked task.
     static func run(for reception: any AnyObject & Sendable, _ body: () async -> Void) async {
         await $current.withValue(ServedTask(reception), operation: body)
     }

@@ -3,21 +3,20 @@ internal import SocketBuffers
 internal import SocketCore
 internal import SocketTLS
 
-/// A listener whose connections or peers are served by tasks: its end by signals, and the replacement of its
-/// settings.
+/// A listener that serves connections or peers in tasks. Implements shutdown on signals and the
+/// replacement of TLS settings.
 protocol ServingListener: AnyObject, Sendable {
     var isListening: Bool { get }
     var logger: Logger { get }
     func beginShutdown(within time: Duration?)
     func replaceTLS(_ settings: TLSServerSettings) throws(AsyncSocketError)
-    /// Waits for so long, or until the task is cancelled.
+    /// Suspends the task for `interval`, or until it is cancelled.
     func pass(_ interval: Duration) async throws
 }
 
 extension ServingListener {
     // MARK: - Signals
 
-    /// Serves as `run` does, until one of `signals` comes.
     func serve(
         untilSignals signals: [Int32], within time: Duration?, onShutdown: (@Sendable () async -> Void)?,
         _ run: () async throws -> Void
@@ -29,7 +28,8 @@ extension ServingListener {
         do {
             defer {
                 watch.end()
-                // The thread of a signal may not have come so far yet: then the notice is on its way.
+                // If this is `false`, a signal arrived but its thread may not have called `yield()` yet. The
+                // notice will follow.
                 if isAwaited.take() { shutdown.finish() }
             }
             try await run()
@@ -60,7 +60,7 @@ extension ServingListener {
 
     // MARK: - Settings
 
-    /// Replaces the settings when one of the files changes: see `SocketListener.reloadTLS`.
+    /// Replaces the settings when one of the files changes. See `SocketListener.reloadTLS`.
     func reload(
         from files: [String], every interval: Duration, onError: (@Sendable (any Error) -> Void)?,
         _ makeSettings: @Sendable () throws -> TLSServerSettings
@@ -75,7 +75,7 @@ extension ServingListener {
                     hasFailed = false
                     logger.info("TLS settings replaced")
                 } catch {
-                    // The same failure is told once.
+                    // Report a repeated failure only once.
                     if current != known {
                         logger.error("TLS settings not replaced", metadata: ["error": "\(error)"])
                         onError?(error)
@@ -90,7 +90,8 @@ extension ServingListener {
 }
 
 extension Locked<Bool> {
-    /// True the first time: for the first signal, or for the end of a listener without one.
+    /// Returns `true` on the first call only, which is made either for the first signal or when a listener
+    /// finishes without a signal.
     fileprivate func take() -> Bool {
         withLock { isTrue in
             defer { isTrue = false }

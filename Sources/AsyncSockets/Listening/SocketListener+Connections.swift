@@ -1,54 +1,57 @@
-// Rules of the sequence of connections:
-//  1. It accepts from the first use on. Accepted connections belong to the listener: a loop that is left
-//     early loses nothing, and the next one goes on.
-//  2. Each connection is prepared in a task of its own, so that it does not wait for another one's handshake,
-//     and gets into the queue when it is ready.
-//  3. While `SocketQueue.limit` sockets are ready nothing is taken, and at most a batch waits to be.
-//     Handshakes under way do not count: peers that are slow on purpose would hold up all others.
+// Rules for the sequence of connections:
+//  1. Accepting starts with the first use. The listener owns the accepted connections, so leaving a loop
+//     early loses no connection, and the next loop continues with the remaining connections.
+//  2. Each connection is prepared in its own task and is added to the queue when it is ready, so it never has
+//     to wait for another connection's handshake.
+//  3. While `SocketQueue.limit` sockets are ready, no more connections are taken, and at most one batch of
+//     accepted connections is queued. Handshakes in progress do not count towards the limit, because
+//     deliberately slow peers could otherwise block everyone else.
 
 internal import SocketBuffers
 internal import SocketCore
 
 extension SocketListener {
-    /// The accepted connections, one after the other, for a program that gives each of them to code of its
-    /// own. Where a task for each will do, use `run`.
+    /// The accepted connections, for a program that passes each one to its own code. If a task per connection
+    /// is enough, use `run` instead.
     ///
     /// ```swift
     /// for try await socket in listener.connections { pool.serve(socket) }
     /// ```
     ///
-    /// Each socket is ready: its PROXY header has come, and with `tls` it is secure. It is yours: it closes
-    /// with the last reference to it at the latest, and outlives the listener. Handshakes do not hold up
-    /// other connections. A connection that fails before it is ready never appears; it is logged at the level
-    /// `notice`, one line a second of each kind of error at most.
+    /// Each socket is ready to use: its PROXY header has been read, and with `tls` its handshake is complete.
+    /// The program owns the socket. It outlives the listener and closes at the latest when the last reference
+    /// to it is released. A slow handshake does not delay other connections. A connection that fails before
+    /// it is ready is never delivered. Such failures are logged at level `notice`, at most one line per
+    /// second for each kind of error.
     ///
-    /// Accepting begins with the first element that is asked for. It pauses while 16 ready sockets wait, and
-    /// at `maximumConnections`. A loop that you leave loses nothing: the next one goes on, until the
-    /// listener ends. Several tasks may ask; each socket goes to one of them.
+    /// Accepting starts when the first element is requested. It pauses while 16 ready sockets have not been
+    /// taken, and at `maximumConnections`. Leaving a loop loses no connection: the next loop continues with
+    /// the remaining connections until the listener closes. Several tasks may iterate simultaneously, and
+    /// each socket is delivered to one of them.
     ///
-    /// The sequence ends after `shutdown(within:)`, once the sockets that were ready are delivered. A
-    /// cancelled task gets a `CancellationError`, and the listener goes on. While `run` is
-    /// used, or has been, there is an error with the code `.badConfiguration`. If the kernel refuses to
-    /// accept, the sequence throws the same error as `run`.
+    /// After `shutdown(within:)`, the sequence delivers the sockets that are ready and then finishes. A
+    /// cancelled task receives a `CancellationError`, and the listener keeps running. If `run` is or was in
+    /// use, the sequence throws `.badConfiguration`. If the kernel refuses to accept connections, it throws
+    /// the same error as `run`.
     public var connections: Connections { Connections(listener: self) }
 
-    /// The connections of a listener, as they come.
+    /// An asynchronous sequence of a listener's accepted connections.
     public struct Connections: AsyncSequence, Sendable {
         /// An `AsyncSocketError`, or a `CancellationError`.
         public typealias Failure = any Error
 
         fileprivate let listener: SocketListener
 
-        /// Goes on with the next connection that has not been taken.
+        /// Returns an iterator. It starts with the oldest connection that no other iterator has returned.
         public func makeAsyncIterator() -> Iterator {
             Iterator(listener: listener)
         }
 
-        /// Brings one connection after the other.
+        /// An iterator over a listener's accepted connections.
         public struct Iterator: AsyncIteratorProtocol {
             fileprivate let listener: SocketListener
 
-            /// The next connection; nil after the end.
+            /// Returns the next connection, or `nil` after the listener has closed.
             public mutating func next(
                 isolation actor: isolated (any Actor)? = #isolation
             ) async throws -> AsyncSocket? {
@@ -60,12 +63,12 @@ extension SocketListener {
         }
     }
 
-    /// Begins to accept, once.
+    /// Starts accepting on the first call.
     private func acceptForQueue() throws(AsyncSocketError) {
         guard try reception.begin(.connections) else { return }
         listener.start()
-        // Detached, since it belongs to none of the tasks that ask; and without the listener, whose end ends
-        // it.
+        // Detached, because the task must outlive the task that started it. It holds no reference to the
+        // listener, because the release of the listener stops it.
         Task.detached { [reception, preparation, queue] in
             let isReadyAtOnce = preparation.isEmpty
             let wait = { @Sendable (count: Int) async in

@@ -1,15 +1,16 @@
 internal import SocketTLS
 
 extension SocketListener {
-    /// Has the connections accepted from now on use other settings: a new certificate, other roots, other
-    /// names.
+    /// Replaces the TLS settings for connections accepted from now on, such as a new certificate, other
+    /// trusted roots or other server names.
     ///
-    /// Everything is checked before the change, and each handshake uses the old settings or the new ones.
-    /// Handshakes that have begun keep theirs. A session resumes only under settings with the same
-    /// identities, trust and policy; otherwise a full handshake follows.
+    /// The new settings are fully checked before the change. Each handshake uses either the old or the new
+    /// settings throughout, and handshakes already in progress keep the old settings. A session is resumed
+    /// only if the identities, trust and policy are unchanged; otherwise a full handshake is performed.
     ///
-    /// - Throws: `.tls` or `.badParameter` for unusable settings, and the old ones stay; `.badConfiguration`
-    ///   when the listener was made without `tls`, or nothing decides about certificates.
+    /// - Throws: `.tls` or `.badParameter` if the settings cannot be used, in which case the old settings
+    ///   remain in effect; `.badConfiguration` if the listener was created without `tls`, or if neither the
+    ///   settings nor the listener's `trust` verify certificates.
     public func replaceTLS(_ settings: TLSServerSettings) throws(AsyncSocketError) {
         guard let tls = preparation.tls else {
             throw .badConfiguration("accept", "the listener was made without TLS: make one with the parameter tls")
@@ -17,7 +18,7 @@ extension SocketListener {
         try tls.replace(settings)
     }
 
-    /// Watches files, and replaces the TLS settings when one of them changes: `replaceTLS(_:)`.
+    /// Watches files and replaces the TLS settings, as `replaceTLS(_:)` does, when one of the files changes.
     ///
     /// ```swift
     /// let files = ["server.pem", "server.key"]
@@ -28,17 +29,17 @@ extension SocketListener {
     /// }
     /// ```
     ///
-    /// It reads them at once too, since they may have changed after the listener was made. It returns within
-    /// an interval of the listener's end. A file that cannot be used leaves the settings as they are, and is
-    /// logged at the level `error`. Files that belong together may change one after the other, so settings
-    /// that fail are tried again after each interval.
+    /// Also loads the files immediately, because they may have changed since the listener was created.
+    /// Returns within one interval after the listener closes. If a file cannot be used, the settings remain
+    /// unchanged and the error is logged at level `error`. Because files that belong together may not change
+    /// at the same moment, settings that failed are tried again after each interval.
     ///
     /// - Parameters:
-    ///   - files: The paths of the files. It is the settings that read them: here only their changes count.
-    ///   - interval: How often it looks, every 5 seconds by default.
-    ///   - onError: Gets the error of files that cannot be used.
-    ///   - makeSettings: Reads the files. It may block.
-    /// - Throws: `CancellationError` when the task is cancelled.
+    ///   - files: The paths of the files to watch for changes. Only `makeSettings` reads their contents.
+    ///   - interval: How often to check for changes. The default is every 5 seconds.
+    ///   - onError: Called with the error if the files cannot be used.
+    ///   - makeSettings: Reads the files and returns the settings. It may block.
+    /// - Throws: `CancellationError` if the task is cancelled.
     @concurrent
     public func reloadTLS(
         from files: [String], every interval: Duration = .seconds(5), onError: (@Sendable (any Error) -> Void)? = nil,

@@ -1,40 +1,42 @@
-// Rules of a listener's tasks:
-//  1. One task accepts. Each connection has its own task in `ServingTasks` from the start, so no connection
-//     waits for the handshake of another. The accepting task finishes last.
-//  2. Whatever ends the task of a connection closes the connection.
-//  3. The error of a connection ends that connection, and nothing else.
-//  4. Cancelling the accepting task, or the deadline of a shutdown, cancels the tasks of all connections.
+// Rules for a listener's tasks:
+//  1. One task accepts. Each connection has its own task in `ServingTasks` from the start, so a connection
+//     never has to wait for another connection's handshake. The accepting task finishes last.
+//  2. When a connection's task finishes, for whatever reason, the connection closes.
+//  3. An error on a connection closes that connection only.
+//  4. Cancelling the accepting task cancels the tasks of all connections. So does a shutdown deadline.
 
 internal import SocketBuffers
 internal import SocketCore
 
 extension SocketListener {
-    /// Accepts connections, and calls `body` with each of them in a task of its own.
+    /// Accepts connections and calls `body` for each one in its own task.
     ///
-    /// `body` gets a socket that is ready: its PROXY header has come, and with `tls` it is secure. When
-    /// `body` returns, the connection closes in order (`AsyncSocket.close(timeout:)`); when it throws, or its
-    /// task is cancelled, at once. Its errors, and errors of headers and handshakes, end that connection
+    /// `body` receives a socket that is ready to use: its PROXY header has been read, and with `tls` its
+    /// handshake is complete. When `body` returns, the connection closes gracefully
+    /// (`AsyncSocket.close(timeout:)`). When `body` throws or its task is cancelled, the connection closes
+    /// immediately. Errors thrown by `body`, and errors in headers and handshakes, affect that connection
     /// only.
     ///
-    /// Returns after `shutdown(within:)`, once all connections have ended. When the task that calls this is
-    /// cancelled, accepting ends, the tasks of all connections are cancelled, and it throws
-    /// `CancellationError` when they are over.
+    /// Returns after `shutdown(within:)`, once all connections have finished. If the calling task is
+    /// cancelled, accepting stops, the tasks of all connections are cancelled, and this method throws
+    /// `CancellationError` when those tasks have finished.
     ///
     /// - Parameters:
-    ///   - executor: Where `body` runs: on the event loop of the connection by default, which is fastest, and
-    ///     where nothing may block. Nil: where the caller runs. For work that computes for long or blocks,
-    ///     `.custom(globalConcurrentExecutor)`.
-    ///   - idleTimeout: When no byte of a connection has come or gone for so long, it ends, and `body` gets
-    ///     `.idleTimeout`; nil: never.
-    ///   - onError: Gets the error of each connection that did not end in good order, and its socket, which
-    ///     is closed by then: `connectedAddress` is still known. It is called in the connection's task.
-    ///     Without it the errors are logged with the peer's address, errors before `body` at the level
-    ///     `notice` and errors of `body` at `warning`, one line a second of each kind at most.
+    ///   - executor: Where `body` runs. By default it runs on the connection's event loop, which is fastest,
+    ///     but code there must not block. If `nil`, it runs where the caller runs. For blocking or
+    ///     long-running work, use `.custom(globalConcurrentExecutor)`.
+    ///   - idleTimeout: Closes a connection after this long without any bytes sent or received; `body` then
+    ///     receives `.idleTimeout`. `nil` sets no limit.
+    ///   - onError: Called in the connection's task for each connection that fails, with the error and the
+    ///     socket. The socket is already closed, but `connectedAddress` is still available. Without this
+    ///     closure, errors are logged with the peer's address: errors before `body` at level `notice`, and
+    ///     errors thrown by `body` at `warning`. At most one line per second is logged for each kind of
+    ///     error.
     ///   - body: Serves a connection.
-    /// - Throws: `CancellationError`, `.badConfiguration` when the listener is in use, or its use has ended,
-    ///   and `.system` with the `errno` when the kernel refuses to accept (accept(2)): immediately if
-    ///   retrying cannot help, otherwise after twelve failures in a row, about seven seconds. The error is
-    ///   logged immediately, and thrown once the accepted connections have been served.
+    /// - Throws: `CancellationError`; `.badConfiguration` if the listener is in use or has been used before;
+    ///   `.system` with the `errno` if the kernel refuses to accept connections (accept(2)). It fails
+    ///   immediately if retrying cannot help, and otherwise after twelve consecutive failures, about seven
+    ///   seconds. The error is logged immediately and thrown once the accepted connections have been served.
     @concurrent
     public func run(
         executor: ConnectionExecutor? = .eventLoop, idleTimeout: Duration? = nil,
@@ -57,7 +59,7 @@ extension SocketListener {
     }
 }
 
-/// How `run` serves its connections. One object for all of them: the task of a connection keeps a reference.
+/// How `run` serves its connections. All connections share one object, so each task holds only a reference.
 private final class Service: Sendable {
     private let preparation: Preparation
     private let idleTimeout: Duration?
@@ -91,10 +93,11 @@ extension Reception {
     /// Accepts connections and runs `body` for each in its own task. Returns when all tasks have finished.
     ///
     /// - Parameters:
-    ///   - executor: Where `body` runs; nil: where the caller does. Otherwise the accepting task runs on the
-    ///     loop that accepts.
-    ///   - pause: Called after each batch with its count; nothing is taken until it returns.
-    ///   - allOnOneLoop: All are served on the loop that accepts.
+    ///   - executor: Where `body` runs. If `nil`, it runs where the caller runs. Otherwise, the accepting
+    ///     task runs on the loop that accepts.
+    ///   - pause: Called after each batch with the size of the batch. The next batch is taken when it
+    ///     returns.
+    ///   - allOnOneLoop: Whether all connections are served on the loop that accepts.
     func serveArrivals(
         on executor: ConnectionExecutor?, after pause: @escaping @Sendable (Int) async -> Void = { _ in },
         allOnOneLoop: Bool = false, _ body: @escaping @Sendable (Arrival, EventLoop) async -> Void
@@ -113,7 +116,7 @@ extension Reception {
         _ body: @escaping @Sendable (Arrival, EventLoop) async -> Void
     ) async {
         let tasks = ServingTasks()
-        // Without a choice, the tasks inherit the caller's preference, as child tasks would.
+        // If no executor was chosen, the tasks inherit the caller's preference, as child tasks would.
         let preference: (any TaskExecutor)? = executor == nil ? .preferredByCurrentTask : nil
         await withTaskCancellationHandler {
             while let arrivals = await arrivals() {
@@ -138,8 +141,7 @@ extension Reception {
 }
 
 extension Preparation {
-    /// A socket for an accepted connection that is ready for its user; nil when the connection has failed on
-    /// the way there, which is reported.
+    /// Returns a socket that is ready for `body`, or reports the error and returns `nil`.
     func makeReady(
         _ accepted: AcceptedConnection, on loop: EventLoop, _ onError: (@Sendable (any Error, AsyncSocket) -> Void)?
     ) async -> AsyncSocket? {
@@ -165,7 +167,7 @@ extension Preparation {
         if socket == nil, let error = error as? AsyncSocketError { accepted.deliver(.failed(error)) }
     }
 
-    /// A connection has ended with an error, unless it was the listener that has ended it.
+    /// Reports that a connection has failed, unless the listener itself cancelled the connection's task.
     func report(
         _ error: any Error, of peer: SocketAddress?, in stage: FailureLog.Stage, _ socket: AsyncSocket?,
         _ onError: (@Sendable (any Error, AsyncSocket) -> Void)?

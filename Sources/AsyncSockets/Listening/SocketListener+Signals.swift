@@ -1,35 +1,37 @@
 extension SocketListener {
-    /// Serves connections as `run(executor:idleTimeout:onError:_:)` does, until one of `signals` comes;
-    /// then it ends as `shutdown(within:)` does.
+    /// Serves connections as `run(executor:idleTimeout:onError:_:)` does until one of `signals` arrives, then
+    /// shuts down as `shutdown(within:)` does.
     ///
     /// ```swift
     /// try await listener.run(untilSignals: [SIGTERM, SIGINT], within: .seconds(30)) { socket in … }
     /// ```
     ///
-    /// The first signal ends accepting, and the connections may finish in `time`. A second one cancels them
-    /// at once. When this returns, a signal does what it did before; several listeners may wait for the same
-    /// signals, and all get them.
+    /// The first signal stops accepting and gives the connections `time` to finish. A second signal cancels
+    /// them immediately. When this method returns, the previous handling of the signals is restored. Several
+    /// listeners may listen for the same signals; each receives them.
     ///
-    /// The signal does not interrupt the tasks of connections. Those that wait for something other than their
-    /// peers, such as the next message of a chat, need to know from `onShutdown`:
+    /// The signal does not interrupt the tasks of connections. Tasks that wait for something other than their
+    /// peer, such as the next message of a chat, must be notified by `onShutdown`:
     ///
     /// ```swift
     /// try await listener.run(untilSignals: [SIGTERM], onShutdown: { await room.close() }) { socket in … }
     /// ```
     ///
     /// - Parameters:
-    ///   - signals: Numbers of signals (signal(7)), such as `SIGTERM`.
-    ///   - time: How long the connections may take from the first signal on, 30 seconds by default; nil: as
-    ///     long as they need.
-    ///   - executor: As for `run(executor:idleTimeout:onError:_:)`, as for the next three.
-    ///   - idleTimeout: When a silent connection ends.
-    ///   - onError: Gets the error of each connection that did not end in good order.
-    ///   - onShutdown: Called once, when the first signal has ended accepting, in a task of its own. This
-    ///     method waits for it. It is cancelled if the caller's task is, and not by a second signal; signals
-    ///     after the end of the last connection do what they did before. Without a signal it is not called.
+    ///   - signals: The signal numbers (signal(7)), such as `SIGTERM`.
+    ///   - time: How long the connections may take after the first signal. The default is 30 seconds; `nil`
+    ///     sets no limit.
+    ///   - executor: Where `body` runs. This parameter and the parameters `idleTimeout`, `onError` and `body`
+    ///     are the same as in `run(executor:idleTimeout:onError:_:)`.
+    ///   - idleTimeout: Closes a connection after this long without any bytes sent or received.
+    ///   - onError: Called for each connection that fails.
+    ///   - onShutdown: Called once, in its own task, after the first signal has stopped accepting. This
+    ///     method waits until the closure returns. The closure is cancelled if the caller's task is
+    ///     cancelled, but not by a second signal. Once the last connection has finished, signals are handled
+    ///     as before, even if the closure is still running. The closure is not called if no signal arrives.
     ///   - body: Serves a connection.
-    /// - Throws: What `run(executor:idleTimeout:onError:_:)` throws; `.badParameter` for a signal that a
-    ///   program cannot wait for, such as `SIGKILL`, and `.system` when descriptors have run out.
+    /// - Throws: The errors of `run(executor:idleTimeout:onError:_:)`; `.badParameter` for a signal that a
+    ///   program cannot handle, such as `SIGKILL`; `.system` if the process has no free file descriptors.
     @concurrent
     public func run(
         untilSignals signals: [Int32], within time: Duration? = .seconds(30),

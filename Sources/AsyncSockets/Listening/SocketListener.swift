@@ -3,7 +3,7 @@ internal import SocketBuffers
 public import SocketCore
 public import SocketTLS
 
-/// The server side for tasks: it accepts connections, and serves each of them in a task of its own.
+/// A TCP or Unix-domain server for tasks. It accepts connections and serves each one in its own task.
 ///
 /// ```swift
 /// let listener = try SocketListener(port: 8443, tls: .server(identity: identity))
@@ -12,36 +12,39 @@ public import SocketTLS
 /// }
 /// ```
 ///
-/// It is bound and listens once it is made, so that `localAddress` and `localPort` are known; peers that
-/// connect wait in the kernel. It accepts them from `run` on, or from the first use of `connections`. It ends
-/// with `shutdown(within:)`, with the task of `run`, or with the last reference, and is used once.
+/// The initializer binds the addresses and starts listening, so `localAddress` and `localPort` are known
+/// immediately and connections queue in the kernel's backlog. The listener accepts connections once `run` is
+/// called or the first element of `connections` is requested. It stops after `shutdown(within:)`, when the
+/// task of `run` is cancelled, or when the last reference is released. A listener can be used only once.
 public final class SocketListener: Sendable {
     let listener: Listener
     let reception: Reception<AcceptedConnection>
     let preparation: Preparation
     let queue = SocketQueue()
 
-    /// At most so many connections are accepted before a task takes them.
+    /// How many connections are accepted ahead of the tasks that serve them.
     private static let aheadLimit = 64
 
     /// Listens on a port.
     ///
     /// - Parameters:
-    ///   - port: The port, of any type of integer; 0 lets the kernel choose a free one, the same for IPv4 and
-    ///     IPv6.
-    ///   - interface: A name (`eth0`: all its addresses), an address (`127.0.0.1`, `::1`), or `localhost` or
-    ///     `loopback` for both of these; nil: every interface.
-    ///   - tls: How to use TLS from the first byte; nil: not at all, or later by `startTLS(settings:trust:)`.
-    ///   - proxyProtocol: Which connections begin with a PROXY header; nil: none.
+    ///   - port: The port, as any integer type. With 0 the kernel chooses a free port, which is the same for
+    ///     IPv4 and IPv6.
+    ///   - interface: An interface name (`eth0`, for all its addresses), an address (`127.0.0.1`, `::1`), or
+    ///     `localhost` or `loopback` for both loopback addresses. `nil` listens on every interface.
+    ///   - tls: The TLS settings for connections that use TLS from the first byte. If `nil`, connections
+    ///     start without TLS and can be upgraded later with `startTLS(settings:trust:)`.
+    ///   - proxyProtocol: Which connections start with a PROXY header. `nil` means no connection does.
     ///   - maximumConnections: See `maximumConnections`.
-    ///   - configure: Sets what the listener and every accepted socket get: options, `isIPv6Enabled`,
-    ///     `writeHighWaterMark`, `logger`. The socket that it gets is only a model.
-    ///   - trust: Decides about a client's certificate: see `startTLS(settings:trust:)`.
-    /// - Throws: An `AsyncSocketError`: `.badParameter` when there is no such interface or port, for a
-    ///   `maximumConnections` below 1, and for settings of a client; `.tls` for unusable settings;
-    ///   `.badConfiguration` when every family of the addresses is disabled, or nothing decides about
-    ///   certificates; `.system` with an `errno` when it cannot listen on an address; and what `configure`
-    ///   throws.
+    ///   - configure: Configures the listener and every accepted socket: options, `isIPv6Enabled`,
+    ///     `writeHighWaterMark`, `logger`. The socket passed to the closure is only a model and never
+    ///     connects.
+    ///   - trust: Decides whether to trust a client's certificate. See `startTLS(settings:trust:)`.
+    /// - Throws: An `AsyncSocketError`: `.badParameter` if the interface or port does not exist, if
+    ///   `maximumConnections` is below 1, or if the settings are client settings; `.tls` if the settings
+    ///   cannot be used; `.badConfiguration` if every family of the addresses is disabled, or if neither the
+    ///   settings nor `trust` verify certificates; `.system` with an `errno` if it cannot listen on an
+    ///   address. Rethrows the errors of `configure`.
     public convenience init(
         port: some BinaryInteger, interface: String? = nil, tls: TLSServerSettings? = nil, proxyProtocol: ProxyProtocol? = nil,
         maximumConnections: Int? = nil,
@@ -52,12 +55,13 @@ public final class SocketListener: Sendable {
         try self.init(model, tls, trust, proxyProtocol, on: .addresses(model.addresses(of: interface, port: port)))
     }
 
-    /// Listens on one address: IPv4, IPv6, a path of the file system, an abstract name (unix(7)), or a port
-    /// of this virtual machine.
+    /// Listens on a single address: IPv4, IPv6, a file system path, an abstract name (unix(7)), or a vsock
+    /// port of this virtual machine.
     ///
-    /// With port 0 the kernel chooses a free one. An IPv6 address does not take IPv4 connections.
+    /// With port 0 the kernel chooses a free port. An IPv6 address does not accept IPv4 connections.
     ///
-    /// - Throws: What `init(port:interface:tls:proxyProtocol:maximumConnections:configure:trust:)` throws.
+    /// - Throws: The same errors as
+    ///   `init(port:interface:tls:proxyProtocol:maximumConnections:configure:trust:)`.
     public convenience init(
         address: SocketAddress, tls: TLSServerSettings? = nil, proxyProtocol: ProxyProtocol? = nil,
         maximumConnections: Int? = nil,
@@ -67,13 +71,14 @@ public final class SocketListener: Sendable {
         try self.init(model, tls, trust, proxyProtocol, on: .addresses([address]))
     }
 
-    /// Listens on a Unix-domain socket. `AsyncSocket.accept(onPath:)` says what becomes of a file at that
-    /// path, and who may connect.
+    /// Listens on a Unix-domain socket.
     ///
-    /// The path has 1 to 107 bytes of UTF-8 without a zero byte (unix(7)); it is never truncated.
+    /// See `AsyncSocket.accept(onPath:)` for how it treats an existing file at the path, and for who may
+    /// connect. The path has 1 to 107 bytes of UTF-8 without a zero byte (unix(7)). It is never truncated.
     ///
-    /// - Throws: `.badParameter` for another path, `.system` with `EADDRINUSE` when something is there, and
-    ///   otherwise what `init(port:interface:tls:proxyProtocol:maximumConnections:configure:trust:)` throws.
+    /// - Throws: `.badParameter` for an invalid path; `.system` with `EADDRINUSE` if the path is in use;
+    ///   otherwise the same errors as
+    ///   `init(port:interface:tls:proxyProtocol:maximumConnections:configure:trust:)`.
     public convenience init(
         path: String, tls: TLSServerSettings? = nil, proxyProtocol: ProxyProtocol? = nil, maximumConnections: Int? = nil,
         configure: (AsyncSocket) throws -> Void = { _ in }, trust: TrustDecision? = nil
@@ -82,17 +87,17 @@ public final class SocketListener: Sendable {
         try self.init(model, tls, trust, proxyProtocol, on: .addresses([SocketAddress.ofSocket(at: path, "accept")]))
     }
 
-    /// Accepts from sockets that a service manager has opened, such as systemd:
+    /// Accepts connections from listening sockets that a service manager such as systemd has opened:
     /// `SocketListener(inherited: try InheritedDescriptor.claim(named: "web"))`.
     ///
-    /// The sockets live on with the manager when this listener ends, and so do the connections that it has
-    /// not accepted.
+    /// When this listener closes, the service manager keeps the sockets open, including the connections that
+    /// have not been accepted yet. Pass at least one descriptor. If a descriptor cannot be used, the
+    /// descriptors before it in the list are closed.
     ///
-    /// It takes at least one descriptor. When one cannot be used, those before it are closed.
-    ///
-    /// - Throws: `.system` with an `errno`: EINVAL when there are none or one does not listen, EBADF when one
-    ///   has been handed on already, and what the kernel says when it refuses an option; and otherwise what
-    ///   `init(port:interface:tls:proxyProtocol:maximumConnections:configure:trust:)` throws.
+    /// - Throws: `.system` with an `errno`: EINVAL if the list is empty or a descriptor is not a listening
+    ///   socket, EBADF if a descriptor has already been handed on, or the kernel's error if it rejects an
+    ///   option; otherwise the same errors as
+    ///   `init(port:interface:tls:proxyProtocol:maximumConnections:configure:trust:)`.
     public convenience init(
         inherited descriptors: [InheritedDescriptor], tls: TLSServerSettings? = nil, proxyProtocol: ProxyProtocol? = nil,
         maximumConnections: Int? = nil,
@@ -102,7 +107,7 @@ public final class SocketListener: Sendable {
         try self.init(model, tls, trust, proxyProtocol, on: .inherited(descriptors))
     }
 
-    /// Decides about the certificate of a peer.
+    /// A function that decides whether to trust a peer's certificate.
     public typealias TrustDecision = @Sendable (PeerTrust) async throws -> Bool
 
     private enum Place {
@@ -123,7 +128,7 @@ public final class SocketListener: Sendable {
             observer: model.observer,
             accepted: { reception.arrive(AcceptedConnection(descriptor: $0, peer: $1, listener: $2)) },
             ended: { [queue, slots = preparation.slots] _ in
-                // Accepting may have failed rather than been closed.
+                // Accepting may have failed, in which case `close()` was never called.
                 reception.stop()
                 queue.stop()
                 slots.open()
@@ -170,24 +175,29 @@ public final class SocketListener: Sendable {
         reception.cut()
     }
 
-    // MARK: - Facts
+    // MARK: - Properties
 
-    /// Where it listens: the IPv4 address if it has one, or else the IPv6 one, or the Unix-domain one; of
-    /// inherited sockets, the first one's. It stays after the end.
+    /// The address the listener is bound to.
+    ///
+    /// With several addresses, this is the IPv4 address if the listener has one, and otherwise the IPv6
+    /// address. With inherited sockets, this is the address of the first socket. The value remains available
+    /// after the listener closes.
     public var localAddress: SocketAddress? { listener.localAddress }
 
-    /// The port; the one that the kernel chose, if it was to choose one. 0 for a Unix-domain socket.
+    /// The port the listener is bound to, or 0 for a Unix-domain socket. If the listener was created with
+    /// port 0, this is the port that the kernel chose.
     public var localPort: UInt16 { localAddress?.port ?? 0 }
 
-    /// Whether the listener accepts connections. False after `shutdown(within:)`, after the task of `run` has
-    /// been cancelled, or after accepting has failed permanently.
+    /// Whether the listener is accepting connections. `false` after `shutdown(within:)`, after the task of
+    /// `run` is cancelled, and after accepting has failed permanently.
     public var isListening: Bool { reception.isOpen }
 
-    /// How many accepted connections may be open at a time; nil (the default): any number.
+    /// The maximum number of accepted connections that may be open simultaneously. `nil`, the default, sets
+    /// no limit.
     ///
-    /// At the limit accepting stops, and further connections wait in the kernel's backlog until one is
-    /// closed. A change takes effect immediately. A lower limit does not close connections, and values below
-    /// 1 are treated as 1.
+    /// When the limit is reached, the listener stops accepting, and further connections wait in the kernel's
+    /// backlog until a connection closes. A change takes effect immediately. Lowering the limit does not
+    /// close connections. Values below 1 are treated as 1.
     public var maximumConnections: Int? {
         get { preparation.model.maximumAcceptedConnections }
         set {
@@ -197,53 +207,57 @@ public final class SocketListener: Sendable {
         }
     }
 
-    /// How many connections may shake hands at a time, TLS and PROXY headers: 4,096 by default, at least 1.
+    /// The maximum number of simultaneous handshakes, including PROXY headers. The default is 4,096, and the
+    /// minimum is 1.
     ///
-    /// At the limit accepting stops. A handshake costs 10 to 60 KiB and a signature, and has
-    /// `TLSSettings.handshakeTimeout`: so peers that begin handshakes and never finish them hold up a bounded
-    /// amount of memory, for a bounded time.
+    /// When the limit is reached, the listener stops accepting. A handshake costs 10 to 60 KiB of memory and
+    /// one signature, and is limited by `TLSSettings.handshakeTimeout`. Peers that start handshakes and never
+    /// finish them can therefore use only a bounded amount of memory for a bounded time.
     public var maximumHandshakes: Int {
         get { preparation.slots.limit }
         set { preparation.slots.limit = newValue }
     }
 
-    /// The logger of the listener and of its sockets, as `configure` has set it.
+    /// The logger of the listener and its sockets, as set by `configure`.
     public var logger: Logger { preparation.model.logger }
 
-    // MARK: - The end
+    // MARK: - Closing
 
-    /// Ends the listener in order: stops accepting, has the connections finish, and cuts those that take too
-    /// long.
+    /// Shuts the listener down gracefully: stops accepting, lets connections finish, and cancels the tasks
+    /// that take too long.
     ///
-    /// Nothing is accepted from the moment of the call on, and the port is free. Returns when the tasks of
-    /// all connections are over; then `run` returns too. Those that are not over in time are cancelled, which
-    /// closes their connections. If the task that calls this is cancelled, they are cancelled at once, and it
-    /// returns. Sockets that `connections` has delivered are yours, and go on.
+    /// The listener stops accepting and frees its port as soon as this is called. This method returns when
+    /// the tasks of all connections have finished, and `run` then returns too. Tasks that have not finished
+    /// in time are cancelled, which closes their connections. If the calling task is cancelled, all the
+    /// connections' tasks are cancelled immediately and this method returns. Sockets that `connections` has
+    /// delivered belong to the program and stay open.
     ///
-    /// You may call this any number of times: the earliest deadline counts. In a task that serves one of the
-    /// listener's connections, this returns immediately, like `beginShutdown(within:)`, because otherwise the
-    /// task would wait for itself. In a child task of such a task, call `beginShutdown(within:)` instead.
+    /// You can call this any number of times; the earliest deadline applies. Within a task that serves one of
+    /// the listener's connections, this returns immediately, like `beginShutdown(within:)`, because the task
+    /// would otherwise wait for itself. In a child task of such a task, call `beginShutdown(within:)`
+    /// instead.
     ///
-    /// - Parameter time: How long the connections may take from now on; nil: as long as they need.
+    /// - Parameter time: How long the connections may take, counted from this call. If `nil`, there is no
+    ///   limit.
     public nonisolated(nonsending) func shutdown(within time: Duration? = nil) async {
         beginShutdown(within: time)
         await reception.ended()
     }
 
-    /// Begins what `shutdown(within:)` does, and waits for nothing: for signal handlers and the like.
+    /// Starts a shutdown as `shutdown(within:)` does, but returns immediately without waiting for the
+    /// connections. Use it where the caller cannot wait, for example when handling a signal.
     public func beginShutdown(within time: Duration? = nil) {
         close()
         if let time { reception.cut(after: time) }
     }
 
-    /// Ends accepting.
     func close() {
         reception.stop()
         listener.close()
-        // It ends after its beginning, even if accepting has never begun.
+        // The listener's end is delivered only after its start, so start it even if it never accepted.
         listener.start()
         queue.stop()
-        // The accepting task may wait for a place, and has to see the end.
+        // The accepting task may be suspended until a handshake slot is free. Let it notice the close.
         preparation.slots.open()
     }
 }

@@ -1,26 +1,25 @@
 internal import SocketBuffers
 
-/// Sockets that are ready, and the tasks that wait for one.
 typealias SocketQueue = ReadyQueue<AsyncSocket>
 
-/// Sockets of one kind that are ready, and the tasks that wait for one.
+/// A queue of sockets that are ready, and of the tasks waiting for them.
 final class ReadyQueue<Socket: Sendable>: Sendable {
     private typealias Waiter = UnsafeContinuation<Result<Socket?, CancellationError>, Never>
 
     private struct State {
-        /// No more will be accepted.
+        /// No more connections will be accepted.
         var isStopped = false
-        /// No more will be ready.
+        /// No more sockets will become ready.
         var isEnded = false
-        /// Few, so that taking the first one is cheap.
+        /// An array is fast enough, because it holds only a few elements.
         var ready: [Socket] = []
-        /// Connections that will be ready at once.
+        /// The number of connections that need no preparation and will be ready shortly.
         var expectedCount = 0
         var lastNumber = 0
         var waiting: [(number: Int, waiter: Waiter)] = []
-        /// Those that were cancelled before they waited.
+        /// The numbers of tasks that were cancelled before they started to wait.
         var cancelled: Set<Int> = []
-        /// The waiter in `room()`.
+        /// The task that is suspended in `room()`.
         var accepting: UnsafeContinuation<Void, Never>?
 
         var hasRoom: Bool { isStopped || ready.count + expectedCount < ReadyQueue.limit }
@@ -29,8 +28,8 @@ final class ReadyQueue<Socket: Sendable>: Sendable {
     private static var limit: Int { 16 }
     private let state = Locked(State())
 
-    /// So many connections will be ready at once: they count as ready from now on. `noteExpected(-1)` for
-    /// each when it is, or has failed.
+    /// Counts `count` connections as ready before they are, because they need no preparation. Call
+    /// `noteExpected(-1)` for each connection once it is ready or has failed.
     func noteExpected(_ count: Int) {
         state.withLock { $0.expectedCount += count }
         makeRoom()
@@ -45,7 +44,7 @@ final class ReadyQueue<Socket: Sendable>: Sendable {
         waiter?.resume(returning: .success(socket))
     }
 
-    /// Returns when another socket may be accepted, or none will be.
+    /// Returns when there is room for another connection, or when no more connections will be accepted.
     nonisolated(nonsending) func room() async {
         await withUnsafeContinuation { continuation in
             let waits = state.withLock { state in
@@ -73,7 +72,6 @@ final class ReadyQueue<Socket: Sendable>: Sendable {
         for (_, waiter) in waiting { waiter.resume(returning: .success(nil)) }
     }
 
-    /// True while someone waits for a socket.
     var isAwaited: Bool { state.withLock { !$0.waiting.isEmpty } }
 
     // MARK: - Taking
@@ -97,7 +95,7 @@ final class ReadyQueue<Socket: Sendable>: Sendable {
         return try later.get()
     }
 
-    /// Nil when one has to wait.
+    /// Returns `nil` if the caller has to wait.
     private static func take(_ state: inout State) -> Socket?? {
         if !state.ready.isEmpty { return .some(state.ready.removeFirst()) }
         return state.isEnded ? .some(nil) : nil

@@ -1,16 +1,16 @@
-// Rules of observing:
-//  1. All calls to an observer are in this file. Those about a connection come inside its turn, with no lock
-//     held: what the observer asks of the socket is a message, which is served later.
-//  2. A connection has an observation from its beginning to its end, if its configuration has an observer.
-//     Without one it keeps a nil reference.
+// Rules for observing:
+//  1. All calls to an observer are in this file. Calls for a connection are made inside its turn without
+//     holding a lock. If the observer calls the socket, the request is queued as a message and served later.
+//  2. If its configuration has an observer, a connection has an observation from its start to its end.
+//     Otherwise the reference is `nil`.
 //  3. Bytes are counted on every connection, where they enter the reader's buffer and leave the writer's
-//     queue: plain additions.
+//     queue. This costs only an addition.
 
 internal import SocketBuffers
 internal import SocketCore
 internal import SocketTLS
 
-/// Delivers the events of one connection to an observer, and keeps the times that they need.
+/// Reports the events of one connection to an observer, and keeps the times required for them.
 ///
 /// Confined to the turn of the connection.
 final class ConnectionObservation {
@@ -22,7 +22,7 @@ final class ConnectionObservation {
     private struct Handshake {
         let role: TLSRole
         let begin: Deadline
-        /// When someone was asked about the peer's certificate.
+        /// When the decision about the peer's certificate was requested.
         var question: Deadline?
         var trustSeconds = 0.0
 
@@ -30,7 +30,7 @@ final class ConnectionObservation {
             if let question = question.take() { trustSeconds += now.seconds(since: question) }
         }
 
-        /// A decision that has not come ends with the handshake.
+        /// An unfinished decision is counted up to the end of the handshake.
         func times(at now: Deadline) -> HandshakeTimes {
             var ended = self
             ended.decided(at: now)
@@ -38,7 +38,6 @@ final class ConnectionObservation {
         }
     }
 
-    /// The connection begins now.
     init(_ connection: ObservedConnection, by observer: any SocketObserver) {
         self.observer = observer
         self.connection = connection
@@ -49,25 +48,23 @@ final class ConnectionObservation {
         handshake = Handshake(role: role, begin: .now)
     }
 
-    /// The handshake waits for the decision about the peer's certificate.
+    /// Called when the handshake starts to wait for the decision about the peer's certificate.
     func beginDecision() {
         handshake?.question = .now
     }
 
-    /// It goes on.
     func endDecision() {
         handshake?.decided(at: .now)
     }
 
-    /// The handshake is complete.
     func succeed(_ session: TLSSession) {
         guard let handshake = handshake.take() else { return }
         observer.connection(connection, didSecureAs: handshake.role, session: session, times: handshake.times(at: .now))
     }
 
-    /// The connection has ended.
+    /// Called when the connection has closed.
     ///
-    /// - Parameter role: The role in a handshake that was refused before it began.
+    /// - Parameter role: The role in a handshake that was rejected before it started.
     func end(_ error: AsyncSocketError?, refusing role: TLSRole?, _ carried: CarriedBytes) {
         let now = Deadline.now
         if let handshake = handshake.take() ?? role.map({ Handshake(role: $0, begin: now) }) {
@@ -81,9 +78,8 @@ final class ConnectionObservation {
     }
 }
 
-// News for an observer beside the connections that there are.
+// Events that do not belong to an observed connection.
 extension ConnectionObservation {
-    /// A connect has ended without a connection.
     static func deliverFailure(_ error: AsyncSocketError?, to observer: (any SocketObserver)?) {
         observer?.connectDidFail(error)
     }
@@ -93,7 +89,8 @@ extension ConnectionObservation {
     }
 
     /// Called when the last reference to an accepted socket was released on another thread before its
-    /// connection began. The observer gets the same events as for a socket that the delegate does not keep.
+    /// connection started. The observer receives the same events as for a socket that the delegate does not
+    /// keep.
     static func deliverUnkept(
         _ connection: ObservedConnection, _ carried: CarriedBytes, to observer: (any SocketObserver)?
     ) {

@@ -1,68 +1,77 @@
 public import SocketCore
 public import SocketTLS
 
-/// Learns what happens to connections, to count and to time it: for metrics.
+/// An observer of connections, which counts and times them for metrics, for example.
 ///
-/// Set it as `AsyncSocket.observer`. It may serve any number of sockets. Every method has an empty default.
+/// Set it as `AsyncSocket.observer`. One observer may serve any number of sockets. Every method has an empty
+/// default implementation.
 ///
-/// - Every connection that begins ends exactly once, and its handshake comes between. A `connect` that does
-///   not become a connection is `connectDidFail(_:)` instead. An accepted connection begins after
-///   `socket(_:didAcceptNewSocket:)`: one that you disconnect there neither begins nor ends.
-/// - The calls about one connection come one after the other, those about several at a time.
-/// - They come on the thread that has the connection in hand: mostly an event loop, else the socket queue or
-///   the thread of a call of yours, such as `disconnect()`. Be quick and never block: other connections wait.
-///   Hold no lock while you call a socket that the observer takes too.
-/// - They do not wait for the delegate: on a delegate queue the callback about the same thing comes later.
+/// - Every `connectionDidBegin(_:)` is followed by exactly one `connectionDidEnd(_:withError:totals:)`, with
+///   any handshake reported in between. A `connect` that does not lead to a connection is reported by
+///   `connectDidFail(_:)` instead. The start of an accepted connection is reported after
+///   `socket(_:didAcceptNewSocket:)`. If you disconnect the socket there, neither start nor end is reported.
+/// - Calls for one connection are serialized. Calls for different connections may be concurrent.
+/// - The methods are called on whichever thread is handling the connection: usually an event loop, otherwise
+///   the socket queue or the thread of a call you make, such as `disconnect()`. They must return quickly and
+///   never block, because other connections are waiting. Never call a socket while holding a lock that the
+///   observer also acquires.
+/// - Calls do not wait for the delegate. On a delegate queue, the callback for the same event is delivered
+///   later.
 public protocol SocketObserver: Sendable {
-    /// A connection is established: connected, through the proxy if there is one, accepted, or adopted.
+    /// Called when a connection is established: connected (including through a proxy), accepted, or adopted.
     func connectionDidBegin(_ connection: ObservedConnection)
 
-    /// A connection has ended: the last call about it.
+    /// Called when a connection has closed. This is the last call for the connection.
     ///
     /// - Parameters:
     ///   - connection: The connection.
-    ///   - error: What `socketDidDisconnect(_:withError:)` gets; nil: this side closed the connection.
-    ///   - totals: The bytes that the connection carried, and how long it lasted.
+    ///   - error: The error that `socketDidDisconnect(_:withError:)` receives, or `nil` if this side closed
+    ///     the connection.
+    ///   - totals: The number of bytes transferred and the duration of the connection.
     func connectionDidEnd(_ connection: ObservedConnection, withError error: AsyncSocketError?, totals: ConnectionTotals)
 
-    /// A `connect` has ended without a connection.
+    /// Called when a `connect` has failed or was cancelled before a connection was established.
     ///
-    /// - Parameter error: Why; nil: this side gave it up.
+    /// - Parameter error: The reason, or `nil` if this side cancelled it.
     func connectDidFail(_ error: AsyncSocketError?)
 
-    /// A TLS handshake is complete, and the peer is trusted.
+    /// Called when a TLS handshake is complete and the peer is trusted.
     ///
     /// - Parameters:
     ///   - connection: The connection.
     ///   - role: This side's role in the handshake.
-    ///   - session: The result of the handshake: the version, the cipher suite, and whether it was resumed.
-    ///   - times: How long it took, and how much of that was the decision about the peer's certificate.
+    ///   - session: The result of the handshake: the version, the cipher suite, and whether a session was
+    ///     resumed.
+    ///   - times: The duration of the handshake, and the part spent on the decision about the peer's
+    ///     certificate.
     func connection(
         _ connection: ObservedConnection, didSecureAs role: TLSRole, session: TLSSession, times: HandshakeTimes)
 
-    /// A TLS handshake has failed, or the connection has ended during it. `connectionDidEnd` follows.
+    /// Called when a TLS handshake has failed or the connection has closed during the handshake.
+    /// `connectionDidEnd` follows.
     ///
     /// - Parameters:
     ///   - connection: The connection.
     ///   - role: This side's role in the handshake.
-    ///   - error: Why; nil: this side closed the connection.
-    ///   - times: How long it took until then; zero when plaintext before it was refused.
+    ///   - error: The reason, or `nil` if this side closed the connection.
+    ///   - times: The duration until the failure. Zero if the handshake was rejected before it started
+    ///     because of earlier plaintext.
     func connection(
         _ connection: ObservedConnection, didFailToSecureAs role: TLSRole, error: AsyncSocketError?,
         times: HandshakeTimes)
 
-    /// A listener has stopped accepting for a while. Connections wait in the kernel's backlog. On an event
-    /// loop.
+    /// Called on an event loop when a listener pauses accepting. Connections then wait in the kernel's
+    /// backlog.
     func acceptingDidPause(_ pause: AcceptPause)
 
-    /// Nothing took an accepted connection, and it was closed.
+    /// Called when an accepted connection was closed because it could not be delivered or was not kept.
     ///
-    /// With the reason `.notKept` it may begin and end too. On the delegate queue of the listener, or an
-    /// event loop if it has none.
+    /// With the reason `.notKept`, the start and end of the connection may also be reported. Called on the
+    /// delegate queue of the listener, or on an event loop if the listener has no delegate queue.
     ///
     /// - Parameters:
     ///   - peer: The peer's address.
-    ///   - loss: Why.
+    ///   - loss: The reason.
     func didLoseAcceptedConnection(from peer: SocketAddress, _ loss: AcceptLoss)
 }
 
@@ -90,26 +99,26 @@ extension SocketObserver {
     public func didLoseAcceptedConnection(from peer: SocketAddress, _ loss: AcceptLoss) {}
 }
 
-/// How a connection came to be.
+/// How a connection was created.
 public enum ConnectionRole: String, Sendable, Hashable, CaseIterable {
-    /// By `connect`.
+    /// Created by `connect`.
     case client
-    /// A listener accepted it.
+    /// Accepted by a listener.
     case server
-    /// Other code made it, and a socket adopted it.
+    /// Created by other code and adopted by a socket.
     case adopted
 }
 
-/// A connection that an observer learns about.
+/// A connection that is reported to an observer.
 public struct ObservedConnection: Sendable, Hashable {
-    /// The number of the connection in this process, which the log has too.
+    /// The number of the connection within this process. The log uses the same number.
     public let number: UInt64
-    /// How it came to be.
+    /// How the connection was created.
     public let role: ConnectionRole
-    /// The address of the peer, or of the proxy; nil when the peer was gone before it was known.
+    /// The address of the peer or of the proxy. `nil` if the peer disconnected before its address was known.
     public let peer: SocketAddress?
 
-    /// A connection that does not exist: for tests of observers.
+    /// Creates a connection that does not exist, for tests of observers.
     public init(number: UInt64, role: ConnectionRole, peer: SocketAddress? = nil) {
         self.number = number
         self.role = role
@@ -117,31 +126,32 @@ public struct ObservedConnection: Sendable, Hashable {
     }
 }
 
-/// How long a TLS handshake took.
+/// The duration of a TLS handshake.
 public struct HandshakeTimes: Sendable, Hashable {
-    /// Seconds from its beginning to its end.
+    /// The duration of the whole handshake, in seconds.
     public let seconds: Double
-    /// Of these, seconds in which it waited for the decision about the peer's certificate, by a delegate or a
-    /// task; zero when OpenSSL decided alone.
+    /// The part of `seconds` spent waiting for a delegate or task to decide about the peer's certificate.
+    /// Zero if OpenSSL made the decision.
     public let trustSeconds: Double
 
-    /// Times of your own: for tests of observers.
+    /// Creates arbitrary times, for tests of observers.
     public init(seconds: Double, trustSeconds: Double = 0) {
         self.seconds = seconds
         self.trustSeconds = trustSeconds
     }
 }
 
-/// The bytes that a connection carried until its end, and how long it lasted.
+/// The number of bytes that a connection transferred, and its duration.
 public struct ConnectionTotals: Sendable, Hashable {
-    /// Bytes that came for your reads, read or not: with TLS, decrypted.
+    /// The number of bytes received, whether your code read them or not. With TLS, the number of decrypted
+    /// bytes.
     public let bytesReceived: Int
-    /// Bytes of your writes that the kernel has taken or, with TLS, that were encrypted.
+    /// The number of bytes you wrote that the kernel has accepted or, with TLS, that were encrypted.
     public let bytesSent: Int
-    /// Seconds from the beginning of the connection to its end.
+    /// The duration of the connection in seconds.
     public let seconds: Double
 
-    /// Totals of your own: for tests of observers.
+    /// Creates arbitrary totals, for tests of observers.
     public init(bytesReceived: Int, bytesSent: Int, seconds: Double) {
         self.bytesReceived = bytesReceived
         self.bytesSent = bytesSent
@@ -149,27 +159,29 @@ public struct ConnectionTotals: Sendable, Hashable {
     }
 }
 
-/// A listener has stopped accepting for a while.
+/// A pause in which a listener does not accept connections.
 public struct AcceptPause: Sendable, Hashable {
-    /// Why a listener stops.
+    /// The reason why a listener pauses.
     public enum Reason: Sendable, Hashable {
-        /// As many connections are open as `maximumAcceptedConnections` allows.
+        /// The number of open connections has reached `maximumAcceptedConnections`.
         case connectionLimit
-        /// The process or the system has no descriptors or no memory left; the error has the `errno`.
+        /// The process or the system has run out of file descriptors or memory. The error contains the
+        /// `errno`.
         case shortage(AsyncSocketError)
-        /// The kernel refuses to accept, for example because of a security module. The error has the `errno`.
-        /// After twelve refusals in a row the listener closes with this error.
+        /// The kernel refuses to accept connections, for example because of a security module. The error
+        /// contains the `errno`. After twelve consecutive refusals, the listener closes with this error.
         case refused(AsyncSocketError)
     }
 
-    /// Why it stops.
+    /// The reason for the pause.
     public let reason: Reason
-    /// When it tries again, in seconds; nil: when a connection is closed, or the limit changes.
+    /// The number of seconds until the listener tries again. `nil` if it resumes when a connection closes or
+    /// the limit changes.
     public let seconds: Double?
-    /// The listener's address, the first if it has several.
+    /// The listener's address, or the first of several addresses.
     public let listener: SocketAddress?
 
-    /// A pause of your own: for tests of observers.
+    /// Creates an arbitrary pause, for tests of observers.
     public init(reason: Reason, seconds: Double?, listener: SocketAddress? = nil) {
         self.reason = reason
         self.seconds = seconds
@@ -177,12 +189,13 @@ public struct AcceptPause: Sendable, Hashable {
     }
 }
 
-/// Why nothing took an accepted connection.
+/// The reason why an accepted connection was lost.
 public enum AcceptLoss: Sendable, Hashable {
-    /// The listener's delegate is gone: a socket holds it weakly.
+    /// The listener's delegate was released. A socket holds its delegate weakly.
     case noDelegate
-    /// The delegate did not keep the socket of `socket(_:didAcceptNewSocket:)`.
+    /// The delegate did not keep the socket it received in `socket(_:didAcceptNewSocket:)`.
     case notKept
-    /// The socket could not be made: the system lacks what it needs, or the kernel refuses an option.
+    /// The socket could not be created, because the system is out of resources or the kernel rejected an
+    /// option.
     case failed(AsyncSocketError)
 }

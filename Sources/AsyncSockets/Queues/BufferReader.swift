@@ -1,17 +1,15 @@
 internal import SocketBuffers
 
-/// Reads bytes where they lie, inside the turn: the goal of a read that no number of bytes and no delimiter
-/// describes.
+/// Parses bytes in place, inside the turn. It serves reads that neither a length nor a delimiter describes.
 final class BufferReader: @unchecked Sendable {
-    // Unchecked: it belongs to one read at a time, which is confined to a turn.
+    // Unchecked: a reader belongs to one read at a time, which is confined to a turn.
 
-    /// The result of one look at the buffer.
     enum Step {
-        /// It has taken what it wants, and has the result.
+        /// The reader has consumed its bytes and stored the result.
         case done
-        /// It has taken nothing. The next look comes when the buffer has at least so many bytes.
+        /// The reader consumed no bytes. It is called again when the buffer has at least this many bytes.
         case needs(Int)
-        /// The bytes are wrong. It has taken nothing.
+        /// The bytes are invalid. The reader consumed no bytes.
         case failed(any Error)
     }
 
@@ -27,15 +25,14 @@ final class BufferReader: @unchecked Sendable {
     private var isFirstLook = true
 
     /// - Parameters:
-    ///   - minimum: The bytes that must be there for the first look.
-    ///   - body: Looks at the bytes and takes what it wants.
+    ///   - minimum: The number of bytes required for the first call of `body`.
+    ///   - body: Parses the buffered bytes and consumes the bytes it needs.
     init(minimum: Int = 1, _ body: @escaping (PreBuffer, _ isFirstLook: Bool) -> Step) {
         firstMinimum = minimum
         self.minimum = minimum
         self.body = body
     }
 
-    /// Begins a read.
     func restart() {
         minimum = firstMinimum
         isFirstLook = true

@@ -1,28 +1,29 @@
-// Rules of completion:
-//  1. Every operation that is accepted is answered exactly once: served, dropped, refused or cancelled.
-//  2. A queue that gives up an operation returns its completion; the code that takes it answers it.
-//  3. A delegate gets the tag of a served operation. It learns of one that is dropped or refused by the end
-//     of the connection; a waiter gets an answer for each.
-//  4. A waiter waits for one operation. It is therefore also the operation's identifier.
-//  5. A waiter's time runs from the moment when it asks. An operation that is late ends as if it were
-//     cancelled, with another error.
+// Rules for completion:
+//  1. Every accepted operation is completed exactly once: served, dropped, rejected or cancelled.
+//  2. A queue that gives up an operation returns its completion, and the code that receives it must complete
+//     it.
+//  3. A delegate receives the tag of a served operation. It learns about dropped and rejected operations only
+//     from the end of the connection. A waiter receives a result for each operation.
+//  4. A waiter waits for one operation and therefore also identifies it.
+//  5. A waiter's timeout starts when the operation is requested. When it expires, the operation is cancelled,
+//     but fails with a different error.
 
 internal import SocketCore
 
-/// A waiter for the end of one operation.
+/// An object that waits for the result of one operation.
 protocol OperationWaiter<Value>: AnyObject, Sendable {
-    /// The result of the operation.
     associatedtype Value: Sendable
 
-    /// When it stops to wait; nil: never.
+    /// When the waiter stops waiting, or `nil` for no limit.
     var deadline: Deadline? { get }
-    /// The answer when that time has come.
+    /// The error to complete with when the deadline has passed.
     var lateError: any Error { get }
-    /// Its answer is of no use any more.
+    /// Whether the result is no longer needed.
     var isAbandoned: Bool { get }
-    /// The answer. Called inside the turn, once: resume a task, and run no user code.
+    /// Completes the operation. Called once, inside the turn. The implementation resumes a task and runs no
+    /// user code.
     ///
-    /// A cancellation finds an operation that was asked for before it.
+    /// A cancellation always finds an operation that was requested before it.
     func complete(_ result: Result<Value, any Error>)
 }
 
@@ -30,56 +31,52 @@ extension OperationWaiter {
     var isAbandoned: Bool { false }
 }
 
-/// The delegate or the waiter that is answered when an operation ends.
+/// The delegate or waiter to notify when an operation finishes.
 enum Completion<Value: Sendable>: Sendable {
-    /// The delegate, with the tag that the operation was given.
+    /// The delegate, with the tag of the operation.
     case delegate(tag: Int)
     case waiter(any OperationWaiter<Value>)
-    /// The operation was cancelled while it was under way, and its answer was given then.
+    /// The operation was cancelled while in progress, or completed early, and its result has already been
+    /// delivered.
     case answered
 
-    /// The tag for the delegate; 0 for an operation that no delegate asked for.
+    /// The tag for the delegate, or 0 for an operation that was not requested by a delegate.
     var tag: Int {
         if case .delegate(let tag) = self { tag } else { 0 }
     }
 
-    /// True when the delegate gets the answer.
     var isDelegates: Bool {
         if case .delegate = self { true } else { false }
     }
 
-    /// True when a waiter gets the answer.
     var isWaiters: Bool {
         if case .waiter = self { true } else { false }
     }
 
-    /// When the waiter stops to wait; nil: never, or nothing waits.
+    /// When the waiter stops waiting. `nil` if it has no limit or if nothing waits.
     var deadline: Deadline? {
         if case .waiter(let waiter) = self { waiter.deadline } else { nil }
     }
 
-    /// The waiter, once its time has come.
     func lateWaiter(at now: Deadline) -> (any OperationWaiter<Value>)? {
         guard case .waiter(let waiter) = self, let deadline = waiter.deadline, deadline <= now else { return nil }
         return waiter
     }
 
-    /// True when this answers `waiter`.
     func answers(_ waiter: AnyObject) -> Bool {
         if case .waiter(let mine) = self { mine === waiter } else { false }
     }
 }
 
-/// The result of an attempt to cancel an operation, and the completion to answer.
+/// The result of an attempt to cancel an operation, with the completion to call.
 enum Cancellation<Value: Sendable>: Sendable {
-    /// The operation is gone, as if it had never been asked for.
+    /// The operation was removed, as if it had never been requested.
     case removed(Completion<Value>)
-    /// The operation has begun and goes on; no answer follows when it ends.
+    /// The operation has already started and continues. Its end will not be reported again.
     case detached(Completion<Value>)
-    /// The operation has ended, or belongs to another queue.
+    /// The operation has already finished, or belongs to another queue.
     case tooLate
 
-    /// The completion to answer now.
     var completion: Completion<Value>? {
         switch self {
         case .removed(let completion), .detached(let completion): completion

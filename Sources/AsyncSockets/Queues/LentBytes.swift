@@ -1,14 +1,15 @@
 internal import FoundationEssentials
 internal import SocketBuffers
 
-/// Bytes that a delegate borrows: in the block of the buffer that they arrived in, or in a copy.
+/// Bytes lent to a delegate, either in the buffer block in which they arrived or in a copy.
 ///
-/// A block takes 64 KiB, however few the bytes: an inline delegate gets it, when no event waits before it.
+/// A block uses 64 KiB, however few bytes it holds. It is therefore lent only to an inline delegate with no
+/// pending events.
 final class LentBytes: Sendable {
     private let block: TakenBlock?
     private let copy: Data?
 
-    /// Takes all bytes of `buffer`, which has some.
+    /// Takes all bytes of `buffer`, which must not be empty.
     init(from buffer: PreBuffer, inBlock: Bool) {
         block = inBlock ? buffer.takeBlock(buffer.count, atLeast: 1) : nil
         copy = block == nil ? buffer.takeData(buffer.count) : nil
@@ -16,10 +17,9 @@ final class LentBytes: Sendable {
 
     deinit { block?.giveBack() }
 
-    /// Calls `body` with the bytes.
     @inline(__always)
     func lend(to body: (RawSpan) -> Void) {
-        // The end of this gives the block back.
+        // The block is given back when this object is released.
         defer { withExtendedLifetime(self) {} }
         if let block {
             body(UnsafeRawBufferPointer(start: block.start, count: block.count).bytes)

@@ -1,10 +1,10 @@
-/// The progress of an incomplete read or write: a snapshot.
+/// A snapshot of the progress of an incomplete read or write.
 public struct OperationProgress: Sendable, Hashable {
-    /// The tag that you gave the operation.
+    /// The tag of the operation.
     public let tag: Int
-    /// The bytes that have arrived, or that the kernel or, on a secure connection, TLS has taken.
+    /// The number of bytes that have arrived or, for a write, that have been passed to the kernel or to TLS.
     public let bytesDone: Int
-    /// The bytes of the whole operation; nil for a read whose length is not known in advance.
+    /// The total number of bytes, or `nil` for a read of unknown length.
     public let total: Int?
 
     package init(tag: Int, bytesDone: Int, total: Int?) {
@@ -13,7 +13,7 @@ public struct OperationProgress: Sendable, Hashable {
         self.total = total
     }
 
-    /// The part that is done, from 0 to 1; nil when the total is not known.
+    /// The completed fraction, from 0 to 1, or `nil` if the total is unknown.
     public var fraction: Double? {
         guard let total else { return nil }
         return total == 0 ? 1 : Double(bytesDone) / Double(total)

@@ -1,31 +1,31 @@
 internal import SocketCore
 
-/// The clock of the read or write that is current. It starts when the operation becomes current, not when it
-/// was queued.
+/// The timer of the current read or write. It starts when the operation becomes current, not when it is
+/// queued.
 struct OperationTimer {
-    // In 24 bytes: every connection has two of these.
+    // Packed into 24 bytes, because every connection has two.
 
-    /// The number of the current operation. It grows with each that is complete, so that a late answer finds
-    /// its own or none.
+    /// The number of the current operation. It increases with each completed operation, so that a late
+    /// decision cannot affect a different operation.
     private(set) var number: UInt32 = 0
     private var isStarted = false
-    /// The seconds that the operation had so far: its timeout, and each extension.
+    /// The total seconds granted to the operation: its timeout plus any extensions.
     private var granted = 0.0
     private var end = Deadline.never
 
-    /// No operation is current that may take too long.
     var isEndless: Bool { end.isNever }
 
     var deadline: Deadline? { end.isNever ? nil : end }
 
-    /// The current operation is complete, or no operation is current any more.
+    /// Called when the current operation completes or no operation is current any longer.
     mutating func advance() {
         number &+= 1
         end = .never
         isStarted = false
     }
 
-    /// Starts the clock of the current operation, unless it runs. Negative `seconds`: it never runs out.
+    /// Starts the timer for the current operation, unless it is already running. If `seconds` is negative, it
+    /// never expires.
     mutating func startIfNeeded(seconds: Double) {
         guard !isStarted else { return }
         isStarted = true
@@ -34,7 +34,7 @@ struct OperationTimer {
         end = Deadline(after: seconds) ?? .never
     }
 
-    /// The current operation, once its deadline has passed; the deadline is then taken away.
+    /// Returns the current operation if its deadline has passed, and clears the deadline.
     mutating func takeLate(
         at now: Deadline, _ progress: OperationProgress?
     ) -> LateOperation? {
@@ -44,8 +44,8 @@ struct OperationTimer {
         return LateOperation(number: number, elapsed: granted, progress: progress)
     }
 
-    /// Lets a late operation go on for `seconds` more; the time it had, when it is to end now. Nil, and
-    /// nothing changes, when it is not the current one any more.
+    /// Extends a late operation by `seconds`. Returns `timeout` if the operation must fail now. Returns
+    /// `nil`, without changing anything, if it is no longer the current operation.
     mutating func extend(_ number: UInt32, by seconds: Double, _ timeout: Double?) -> Double? {
         guard number == self.number, let timeout else { return nil }
         guard seconds > 0 else { return timeout }
@@ -55,11 +55,11 @@ struct OperationTimer {
     }
 }
 
-/// An operation that has taken too long.
 struct LateOperation {
-    /// The number of the operation, for the answer to the question whether it may go on.
+    /// The number of the operation, used to pass back the decision whether to extend it.
     let number: UInt32
-    /// The seconds that it had: exactly its timeout, and the extensions. Programs compare it with those.
+    /// The seconds granted so far: exactly the timeout plus any extensions. Programs compare this with their
+    /// own values.
     let elapsed: Double
     let progress: OperationProgress
 }

@@ -1,48 +1,49 @@
-// Rules of the buffer:
-//  1. A read delivers a view of the buffer's memory, not a copy. To change the view changes a copy.
-//  2. `Data` copies before a change when its memory has a second owner. The buffer is that owner: each view
-//     is the beginning of an anchor, a `Data` from the same offset to the end of the block, which the buffer
-//     keeps for as long as it uses the block. A view of its own for each read would have one owner.
-//  3. There is one anchor for each offset at which reads put their bytes. When there are many, the buffer
-//     moves to a new block and leaves the old one to its views, which may then change it.
-//  4. Memory without bytes of a read is never shown: a gap has zeros.
+// Rules for the buffer:
+//  1. A read delivers a view of the buffer's memory, not a copy. Changing the view changes a copy.
+//  2. `Data` copies before a change if its memory has a second owner. The buffer is that owner: each view is
+//     a prefix of an anchor, a `Data` from the same offset to the end of the block. The buffer keeps the
+//     anchor as long as it uses the block. A view created separately for each read would have only one owner.
+//  3. Each offset at which reads store their bytes has one anchor. If there are too many anchors, the buffer
+//     moves to a new block. The old block then belongs only to its views, which may change it in place.
+//  4. Memory without bytes from a read is never exposed: gaps are filled with zeros.
 
 public import FoundationEssentials
 internal import Glibc
 internal import SocketBuffers
 
-/// Your own memory for reads to fill: one allocation for many reads.
+/// Memory of your own for reads to fill, so that many reads need only one allocation.
 ///
-/// Pass it to `readData(…buffer:bufferOffset:…)`. The bytes land at the offset, and the buffer grows when
-/// they do not fit. The `data` that `socket(_:didRead:withTag:)` brings is a view of this memory: it costs no
-/// copy, and it changes when a later read fills the same place. Take what you need before you queue that
-/// read, and do not give one place to two reads at once. You may change that `data`: as with every other
-/// `Data`, this changes a copy, and leaves the buffer alone.
+/// Pass the buffer to `readData(…buffer:bufferOffset:…)`. The bytes are stored at the offset, and the
+/// buffer grows if they do not fit. The `data` passed to `socket(_:didRead:withTag:)` is a view of this
+/// memory. It is delivered without a copy, and its contents change when a later read fills the same place.
+/// Take what you need before you queue that read, and do not use the same place for two reads at the same
+/// time. You may change that `data`: as with any other `Data`, this changes a copy and does not affect the
+/// buffer.
 public final class ReadBuffer: Sendable {
     private let contents: Locked<Contents>
 
     fileprivate struct Contents {
         var block: Block
-        /// The smallest size of the first allocation.
+        /// The minimum size of the first allocation.
         let reserved: Int
         var count = 0
-        /// The anchors of rule 2, by offset.
+        /// The anchors (rule 2) by offset.
         var anchors: [Int: Data] = [:]
     }
 
-    /// An empty buffer.
+    /// Creates an empty buffer.
     ///
-    /// - Parameter capacity: The bytes that the first read makes room for, so that it need not grow soon.
-    ///   More than 64 MiB counts as 64 MiB, and less than zero as zero: beyond that the buffer grows with the
-    ///   bytes that arrive.
+    /// - Parameter capacity: The number of bytes the first read allocates, which avoids growing the buffer
+    ///   soon afterwards. Values above 64 MiB are treated as 64 MiB and negative values as zero. Beyond that,
+    ///   the buffer grows as bytes arrive.
     public init(capacity: Int = 0) {
         contents = Locked(Contents(block: Block(capacity: 0), reserved: min(max(capacity, 0), Self.largestReservation)))
     }
 
-    /// The caller chooses the capacity, and an allocation that fails ends the process.
+    /// Limited because the caller chooses the capacity, and a failed allocation terminates the process.
     private static let largestReservation = 64 << 20
 
-    /// How many bytes are in the buffer: the end of the bytes stored farthest back.
+    /// The number of bytes in the buffer, up to the end of the last stored bytes.
     public var count: Int { contents.withLock { $0.count } }
 
     /// A copy of all bytes in the buffer.
@@ -50,12 +51,12 @@ public final class ReadBuffer: Sendable {
         contents.withLock { Data(bytes: $0.block.start, count: $0.count) }
     }
 
-    /// Forgets the bytes and keeps the memory.
+    /// Removes all bytes but keeps the memory.
     public func removeAll() {
         contents.withLock { $0.count = 0 }
     }
 
-    /// Puts `bytes` at `offset`; a gap before it is filled with zeros.
+    /// Stores `bytes` at `offset`, filling any gap before it with zeros.
     func store(_ bytes: UnsafeRawBufferPointer, at offset: Int) {
         guard let source = bytes.baseAddress else { return }
         contents.withLock { contents in
@@ -65,7 +66,7 @@ public final class ReadBuffer: Sendable {
         }
     }
 
-    /// A view of `count` bytes from `offset` on, which keeps their memory alive.
+    /// Returns a view of `count` bytes starting at `offset`. The view keeps the memory alive.
     func view(at offset: Int, count: Int) -> Data {
         guard count > 0 else { return Data() }
         return contents.withLock { $0.view(at: offset, count: count) }
@@ -81,7 +82,7 @@ extension ReadBuffer.Contents {
     mutating func view(at offset: Int, count length: Int) -> Data {
         if let anchor = anchors[offset] { return anchor.prefix(length) }
         if anchors.count >= anchorLimit {
-            // `removeAll()` may have dropped the bytes of this read already; they still belong to it.
+            // `removeAll()` may already have dropped the bytes of this read, but they still belong to it.
             move(to: ReadBuffer.Block(capacity: block.capacity), keeping: max(count, offset + length))
         }
         let block = block
@@ -92,10 +93,10 @@ extension ReadBuffer.Contents {
         return anchor.prefix(length)
     }
 
-    /// As many as make moving cheap: it copies a kilobyte at most for each read that brought an anchor.
+    /// Large enough to make moving cheap: a move copies at most 1 KiB for each read that added an anchor.
     private var anchorLimit: Int { 16 + block.capacity / 1024 }
 
-    /// Views of the old block keep it.
+    /// Views of the old block keep it alive.
     private mutating func move(to other: ReadBuffer.Block, keeping count: Int) {
         memcpy(other.start, block.start, count)
         block = other
@@ -104,9 +105,9 @@ extension ReadBuffer.Contents {
 }
 
 extension ReadBuffer {
-    /// Memory with an owner, so that views can outlive a growth.
+    /// Memory with an owner, so that views stay valid when the buffer grows.
     fileprivate final class Block: @unchecked Sendable {
-        // Unchecked: the pointer never changes; the bytes behind it are written under the buffer's lock.
+        // Unchecked: the pointer never changes, and the memory is written under the buffer's lock.
         let start: UnsafeMutableRawPointer
         let capacity: Int
 

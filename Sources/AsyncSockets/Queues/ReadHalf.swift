@@ -2,16 +2,16 @@ internal import FoundationEssentials
 internal import SocketBuffers
 internal import SocketCore
 
-/// The receiving half of a connection: the reads that wait, the bytes that wait for reads, and the clock of
-/// the oldest read.
+/// The receiving half of a connection: the queued reads, the bytes that are buffered for reads, and the timer
+/// of the oldest read.
 ///
-/// A class, so that the connection may use one part of it while another is in use. Exclusivity is not checked
-/// at run time: the turn ensures it.
+/// A class, so that the connection may access one part while it uses another. Exclusivity is not checked at
+/// run time; the turn ensures it.
 final class ReadHalf {
-    // In this module: another one would check the exclusivity of each access at run time.
-    /// The reads that wait.
+    // The queued reads. The type is in this module because each access from another module would check
+    // exclusivity at run time.
     @exclusivity(unchecked) var packets = WaitingPackets<ReadPacket>()
-    /// Bytes that were received (and decrypted) and that no read has taken yet.
+    /// Bytes that were received and, with TLS, decrypted, but not taken by a read yet.
     let preBuffer = PreBuffer()
 
     /// How many bytes are read ahead of any request, so that a FIN is noticed.
@@ -19,27 +19,26 @@ final class ReadHalf {
 
     init() {}
 
-    /// The front of the queue.
     enum Front {
         case read
         case startTLS
         case nothing
     }
 
-    /// The result of the read at the front.
     enum Answer {
-        /// The read is done, and gone from the queue.
+        /// The read is complete and was removed from the queue.
         case complete(Data, Completion<Data>)
         case incomplete
-        /// This many bytes came without the delimiter, or more came before the end.
+        /// The read reached its limit of this many bytes without finding the delimiter or the end of the
+        /// stream.
         case maxedOut(Int)
-        /// The read has failed, and is gone from the queue.
+        /// The read failed and was removed from the queue.
         case failed(any Error, Completion<Data>)
     }
 
     // MARK: - The queue
 
-    /// True while a task waits in a read. A task that was served is gone.
+    /// Whether a task is waiting in a read. Reads that have been served are no longer queued.
     var hasWaiter: Bool {
         var found = false
         packets.forEach { if case .waiter = $0.pointee.completion { found = true } }
@@ -51,7 +50,7 @@ final class ReadHalf {
         return packets.isAtStartTLS ? .startTLS : .nothing
     }
 
-    /// Removes the read of `waiter`. The bytes that it had collected go back to the front of the buffer.
+    /// Removes the read of `waiter` and returns its collected bytes to the front of the buffer.
     func cancel(_ waiter: AnyObject) -> Cancellation<Data> {
         guard let (index, read) = packets.find(waiter) else { return .tooLate }
         let completion = read.pointee.completion
@@ -62,7 +61,6 @@ final class ReadHalf {
 
     // MARK: - Bytes
 
-    /// True when the next bytes from the peer are wanted now.
     var wantsBytes: Bool {
         switch front {
         case .read: true
@@ -71,24 +69,22 @@ final class ReadHalf {
         }
     }
 
-    /// How many bytes may be fetched into `preBuffer` now.
     var room: Int {
         packets.isEmpty ? Self.readAheadLimit - preBuffer.count : Self.readAheadLimit
     }
 
-    /// True when bytes wait for a read: whatever becomes of the connection, they stay.
+    /// Whether bytes are buffered and no read is queued. Such bytes are kept even if the connection fails.
     var hasUnreadBytes: Bool {
         !preBuffer.isEmpty && front == .nothing
     }
 
-    /// False when nothing can be served: no byte is there, and the read at the front, if there is one, wants
-    /// some.
+    /// Whether the read at the front could be served: either bytes are buffered or the read needs no bytes.
     var mayServe: Bool {
         !preBuffer.isEmpty || packets.front?.pointee.wantsNothing == true
     }
 
-    /// Ends the read at the front, if its delegate borrows the bytes and there are some: all of `preBuffer`
-    /// are for it. Returns its tag.
+    /// Removes the read at the front if its delegate borrows the bytes and any bytes are buffered. The read
+    /// takes all bytes in `preBuffer`. Returns its tag.
     @inline(__always)
     func takeLoan() -> Int? {
         guard let read = packets.front, read.pointee.isLoan, !preBuffer.isEmpty else { return nil }
@@ -97,8 +93,8 @@ final class ReadHalf {
         return tag
     }
 
-    /// Offers the read at the front what is in `preBuffer`; nil when no read is there, or nothing it could
-    /// take.
+    /// Serves the read at the front from `preBuffer`. Returns `nil` if no read is queued, or if the read
+    /// needs bytes and the buffer is empty.
     func serve() -> Answer? {
         guard let read = packets.front, !preBuffer.isEmpty || read.pointee.wantsNothing else { return nil }
         switch read.pointee.take(from: preBuffer) {
@@ -115,12 +111,12 @@ final class ReadHalf {
         }
     }
 
-    /// True for a read that no byte is needed for.
     func wantsNothing(_ goal: ReadPacket.Goal) -> Bool {
         if case .length(0) = goal { true } else { false }
     }
 
-    /// Serves a read that is not queued, if no other waits; nil when it has to wait, and nothing was taken.
+    /// Serves a read that is not queued, if the queue is empty. Returns `nil`, without taking any bytes, if
+    /// the read must wait.
     func serveAtOnce(_ read: inout ReadPacket) -> Answer? {
         guard packets.isEmpty, !preBuffer.isEmpty || read.wantsNothing, read.takesAllOrNothing(of: preBuffer) else {
             return nil
@@ -133,12 +129,11 @@ final class ReadHalf {
         }
     }
 
-    /// True when the read at the front is complete with the end of the stream.
     var isAtReadToEnd: Bool {
         packets.front?.pointee.isToEnd ?? false
     }
 
-    /// The stream has ended in good order: the read to the end that is at the front is complete.
+    /// Completes the read to the end at the front, after the peer has ended the stream cleanly.
     func finishReadToEnd() -> (data: Data, completion: Completion<Data>)? {
         guard isAtReadToEnd, let read = packets.front else { return nil }
         let result = (read.pointee.finish(), read.pointee.completion)
@@ -146,7 +141,7 @@ final class ReadHalf {
         return result
     }
 
-    /// Gives up the read at the front, and takes what it has so far.
+    /// Gives up the read at the front and returns the bytes received so far.
     func abandon() -> (bytesSoFar: Data, completion: Completion<Data>)? {
         guard let read = packets.front else { return nil }
         let result = (read.pointee.takeIncomplete(from: preBuffer), read.pointee.completion)
@@ -154,8 +149,8 @@ final class ReadHalf {
         return result
     }
 
-    /// Gives up the read at the front, if a waiter has asked for it: its error brings no bytes, so what it
-    /// has collected stays for the next one.
+    /// Gives up the read at the front if a waiter requested it. The waiter's error carries no bytes, so bytes
+    /// already collected are kept for the next read.
     func withdrawWaiters() -> Completion<Data>? {
         guard let read = packets.front, !read.pointee.completion.isDelegates else { return nil }
         let completion = read.pointee.completion
@@ -164,8 +159,8 @@ final class ReadHalf {
         return completion
     }
 
-    /// True when `withdrawWaiters()` would leave bytes that a later read may have: `startTLS` would refuse
-    /// them.
+    /// Whether `withdrawWaiters()` would return bytes to the buffer for a later read. `startTLS` would reject
+    /// such bytes.
     var wouldLeaveBytes: Bool {
         guard !packets.hasStartTLS, let read = packets.front, !read.pointee.completion.isDelegates else { return false }
         return read.pointee.bytesDone(in: preBuffer) > 0
@@ -173,22 +168,21 @@ final class ReadHalf {
 
     // MARK: - Progress
 
-    /// The bytes that have come for the read at the front since the last call, and its tag; nil when there
-    /// are none, or when the read is not a delegate's.
+    /// Returns the number of bytes that have arrived for the read at the front since the last call, and its
+    /// tag. Returns `nil` if no bytes have arrived or the read does not belong to a delegate.
     func takeProgress() -> (count: Int, tag: Int)? {
         guard let read = packets.front, let count = read.pointee.newProgress(in: preBuffer) else { return nil }
         guard case .delegate(let tag) = read.pointee.completion else { return nil }
         return (count, tag)
     }
 
-    /// The progress of the read at the front; nil when no read waits.
+    /// The progress of the read at the front, or `nil` if no read is queued.
     var progress: OperationProgress? {
         packets.front?.pointee.progress(in: preBuffer)
     }
 
     // MARK: - Time
 
-    /// The oldest read, when it has taken too long, once.
     func takeLate(at now: Deadline) -> LateOperation? {
         let progress = progress
         return packets.takeLate(at: now, progress)

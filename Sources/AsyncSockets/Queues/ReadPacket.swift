@@ -1,64 +1,64 @@
 internal import FoundationEssentials
 internal import SocketBuffers
 
-/// One queued read (`GCDAsyncReadPacket`): what it waits for, and the bytes it has so far.
+/// A queued read (`GCDAsyncReadPacket`): its goal, and the bytes received so far.
 struct ReadPacket: WaitingPacket, Sendable {
     /// When a read is complete.
     enum Goal: Sendable {
-        /// With the first bytes that are there.
+        /// As soon as any bytes are available.
         case anyBytes
-        /// With exactly so many bytes.
+        /// With exactly this many bytes.
         case length(Int)
         /// With the first occurrence of these bytes, which are part of the result.
         case delimiter(Data)
-        /// With the end of the stream: see `finish()`.
+        /// At the end of the stream. See `finish()`.
         case end
-        /// With the first bytes that are there, which a delegate borrows: see `ReadHalf.takeLoan()`.
+        /// As soon as any bytes are available, which are lent to a delegate. See `ReadHalf.takeLoan()`.
         case loan
-        /// As soon as bytes are there. They stay.
+        /// As soon as any bytes are available. The bytes stay in the buffer.
         case arrival
-        /// When the reader has taken what it wants; it has the result.
+        /// When the reader is done. The reader holds the result.
         case reader(BufferReader)
     }
 
-    /// The result of `take(from:)`.
     enum Answer {
         case complete(Data)
         case incomplete
-        /// `maxLength` bytes came without the delimiter, or more came before the end.
+        /// The read reached `maxLength` bytes without the delimiter, or exceeded it before the end of the
+        /// stream.
         case maxedOut
-        /// The reader has found a fault in the bytes, and taken none.
+        /// The reader found invalid bytes and consumed no bytes.
         case failed(any Error)
     }
 
-    /// The goal without its payload: to look at it is free, while each look at a `Data` counts references.
+    /// The goal without its payload. Comparing it is free, but looking at a `Data` counts references.
     private enum Kind {
         case anyBytes, length, delimiter, end, loan, arrival, reader
     }
 
-    // In an order that takes little room: every connection that waits has a read.
+    // Ordered to minimize the size: every connection with a waiting read has one.
 
-    /// The bytes that a read to a delimiter waits for.
     private let delimiter: Data
-    /// How many bytes a read to a length waits for; of the others, the most bytes that they may deliver.
+    /// The length of a read to a length. For other goals, the maximum number of bytes to deliver.
     private let limit: Int
     let timeout: Double
-    /// Where the bytes go, with the bytes of a read to a length that have arrived; the other goals leave
-    /// theirs in the buffer. Nil: memory of the read's own, and none so far.
+    /// The destination of the bytes, together with the bytes of a read to a length or to the end that have
+    /// arrived. Other goals keep their bytes in the buffer. `nil` means the read's own memory, with no bytes
+    /// taken yet.
     private var taken: ReadDestination?
     private let reader: BufferReader?
-    /// Bytes seen by earlier calls, for partial progress.
+    /// Bytes already reported as partial progress.
     private var reported = 0
-    /// Answered when the read ends.
     let completion: Completion<Data>
     private let kind: Kind
     private var isSearching = false
 
-    /// A read. A function, since the compiler copies what an initializer has made.
+    /// Creates a read. This is a function because the compiler would copy the result of an initializer.
     ///
     /// - Parameters:
-    ///   - maxLength: The most bytes that the read may deliver. A read to a length delivers that many.
-    ///   - target: The caller's buffer and the offset in it; nil: memory of the read's own.
+    ///   - maxLength: The maximum number of bytes the read may deliver. A read to a length delivers exactly
+    ///     that length.
+    ///   - target: The caller's buffer and an offset in it, or `nil` to use the read's own memory.
     static func make(
         _ goal: consuming Goal, maxLength: Int = .max, timeout: Double, completion: consuming Completion<Data>,
         target: (buffer: ReadBuffer, offset: Int)? = nil
@@ -82,10 +82,8 @@ struct ReadPacket: WaitingPacket, Sendable {
         }
     }
 
-    /// The most bytes that the read may deliver.
     var maxLength: Int { limit }
 
-    /// Takes what the read needs out of the buffer.
     mutating func take(from buffer: PreBuffer) -> Answer {
         switch kind {
         case .anyBytes: takeAnyBytes(from: buffer)
@@ -98,7 +96,7 @@ struct ReadPacket: WaitingPacket, Sendable {
         }
     }
 
-    /// True when `take(from:)` would complete the read, or leave the buffer as it is.
+    /// Whether `take(from:)` would either complete the read or leave the buffer unchanged.
     func takesAllOrNothing(of buffer: PreBuffer) -> Bool {
         switch kind {
         case .anyBytes, .delimiter, .loan, .arrival, .reader: true
@@ -107,21 +105,18 @@ struct ReadPacket: WaitingPacket, Sendable {
         }
     }
 
-    /// True when a delegate borrows the bytes.
     var isLoan: Bool { kind == .loan }
 
-    /// True when the read is complete with the end of the stream.
     var isToEnd: Bool { kind == .end }
 
-    /// True when the read is complete without a byte.
     var wantsNothing: Bool { kind == .length && limit == 0 }
 
-    /// The bytes of a read to the end, when the end has come.
+    /// Returns the bytes of a read to the end, at the end of the stream.
     func finish() -> Data {
         taken?.data ?? Data()
     }
 
-    /// Takes what the read has so far, when it will not be completed.
+    /// Takes the bytes received so far, because the read will not be completed.
     mutating func takeIncomplete(from buffer: PreBuffer) -> Data {
         switch kind {
         case .anyBytes, .length, .end, .loan, .arrival, .reader: taken?.data ?? Data()
@@ -129,13 +124,12 @@ struct ReadPacket: WaitingPacket, Sendable {
         }
     }
 
-    /// Puts what the read has taken back to the front of the buffer: the read is cancelled or late, and
-    /// another will read it.
+    /// Puts the bytes of a cancelled or late read back to the front of the buffer, for another read.
     func putBack(into buffer: PreBuffer) {
         taken?.data.withUnsafeBytes { buffer.prepend($0) }
     }
 
-    /// How many bytes the read has or sees in the buffer.
+    /// Returns how many bytes the read already owns or could take from the buffer.
     func bytesDone(in buffer: PreBuffer) -> Int {
         switch kind {
         case .length, .end: taken?.count ?? 0
@@ -143,13 +137,13 @@ struct ReadPacket: WaitingPacket, Sendable {
         }
     }
 
-    /// Mutating, so that it is called where the packet is, and not with a copy of it.
+    /// Mutating, so that it is called in place and not on a copy of the packet.
     mutating func progress(in buffer: PreBuffer) -> OperationProgress {
         OperationProgress(
             tag: completion.tag, bytesDone: bytesDone(in: buffer), total: kind == .length ? limit : nil)
     }
 
-    /// The bytes that came since the last call, once; nil when there are none.
+    /// Returns the number of bytes that arrived since the last call, or `nil` without new bytes.
     mutating func newProgress(in buffer: PreBuffer) -> Int? {
         let done = bytesDone(in: buffer)
         guard done > reported else { return nil }
@@ -206,7 +200,6 @@ struct ReadPacket: WaitingPacket, Sendable {
         }
     }
 
-    /// The whole of a read at once.
     private mutating func takeAll(_ buffer: PreBuffer, _ count: Int) -> Data {
         guard let taken else { return buffer.takeData(count) }
         taken.append(buffer, count)
@@ -214,10 +207,10 @@ struct ReadPacket: WaitingPacket, Sendable {
     }
 }
 
-/// Where the bytes of a read go: into memory of its own, which grows with what arrives and never with what
-/// was announced, or into the caller's buffer.
+/// Where the bytes of a read are stored: in the caller's buffer, or in memory that grows as bytes arrive,
+/// never to an announced size in advance.
 ///
-/// A class, so that the bytes have one owner: with a second one each piece would copy all that came before.
+/// A class, so that the bytes have one owner. With a second owner, each append would copy all earlier bytes.
 private final class ReadDestination: @unchecked Sendable {
     // Unchecked: it belongs to one read.
     private let target: (buffer: ReadBuffer, offset: Int)?
@@ -242,7 +235,8 @@ private final class ReadDestination: @unchecked Sendable {
 }
 
 extension PreBuffer {
-    /// The first `count` bytes, taken out; bytes of a nearly full block are not copied.
+    /// Removes and returns the first `count` bytes. The bytes are not copied if they are the whole content of
+    /// the buffer and fill at least two thirds of a block.
     func takeData(_ count: Int) -> Data {
         if count >= PreBuffer.leastGivenAway, let taken = takeBlock(count) {
             return Data(bytesNoCopy: taken.start, count: count, deallocator: .custom { _, _ in taken.giveBack() })

@@ -1,30 +1,26 @@
 internal import SocketBuffers
 internal import SocketCore
 
-/// A read or write that waits in a queue.
 protocol WaitingPacket {
-    /// The result of the operation.
     associatedtype Value: Sendable
 
-    /// The seconds that it may take once it is the oldest.
+    /// How long the operation may take once it is the oldest, in seconds.
     var timeout: Double { get }
-    /// Answered when it ends.
     var completion: Completion<Value> { get }
 }
 
-/// The reads or writes of a connection that have not been served yet, oldest first, with the marker that
-/// `startTLS` leaves among them (`GCDAsyncSpecialPacket`), and two clocks: of the oldest packet, and of the
-/// waiters. A connection is upgraded once, so there is one marker at most.
+/// The pending reads or writes of a connection, oldest first. The queue also holds the marker added by
+/// `startTLS` (`GCDAsyncSpecialPacket`) and two timers: for the oldest packet, and for the waiters. A
+/// connection is upgraded only once, so there is at most one marker.
 ///
-/// Generic, and therefore used inside this module only, where it is made for each kind of packet: `ReadHalf`
-/// and `WriteHalf` are what others see.
+/// Generic, and therefore used only inside this module, where it is specialized for each kind of packet.
+/// Other code uses `ReadHalf` and `WriteHalf`.
 struct WaitingPackets<Packet: WaitingPacket>: ~Copyable {
     private var packets = Ring<Packet>()
-    /// How many packets are before the marker; without a marker, more than there can be.
+    /// The number of packets before the marker, or the maximum value without a marker.
     private var countBeforeMarker = UInt32.max
-    /// Of the packet at the front.
     private var timer = OperationTimer()
-    /// No waiter's time ends before this.
+    /// No waiter's deadline is earlier than this.
     private var waiterDeadline = Deadline.never
 
     var isEmpty: Bool { packets.isEmpty && countBeforeMarker == .max }
@@ -40,7 +36,7 @@ struct WaitingPackets<Packet: WaitingPacket>: ~Copyable {
 
     var hasStartTLS: Bool { countBeforeMarker != .max }
 
-    /// True when everything before the marker has been served.
+    /// Whether all packets before the marker have been served.
     var isAtStartTLS: Bool { countBeforeMarker == 0 }
 
     mutating func appendStartTLS() {
@@ -53,16 +49,17 @@ struct WaitingPackets<Packet: WaitingPacket>: ~Copyable {
 
     // MARK: - The front
 
-    /// The packet that is `offset` places behind the front; nil at the marker or past the end. Valid until
-    /// the queue changes.
+    /// Returns the packet `offset` places after the front, or `nil` at the marker or past the end. Valid
+    /// until the queue changes.
     func packet(at offset: Int) -> UnsafeMutablePointer<Packet>? {
         offset < Int(countBeforeMarker) ? packets[offset] : nil
     }
 
-    /// The packet at the front; nil at the marker or when the queue is empty. Valid until the queue changes.
+    /// The packet at the front, or `nil` at the marker or if the queue is empty. Valid until the queue
+    /// changes.
     var front: UnsafeMutablePointer<Packet>? { packet(at: 0) }
 
-    /// Takes out the packet at the front; nil at the marker or when the queue is empty.
+    /// Removes and returns the packet at the front. Returns `nil` at the marker or if the queue is empty.
     @inline(__always)
     mutating func takeFront() -> Packet? {
         guard countBeforeMarker > 0, let packet = packets.popFirst() else { return nil }
@@ -75,7 +72,7 @@ struct WaitingPackets<Packet: WaitingPacket>: ~Copyable {
     mutating func removeFront() {
         guard countBeforeMarker > 0 else { return }
         timer.advance()
-        // Released last: a caller's deallocator may run then.
+        // Released last, because this may run a deallocator of the user.
         let packet = packets.popFirst()
         defer { withExtendedLifetime(packet) {} }
         if packet != nil, countBeforeMarker != .max { countBeforeMarker -= 1 }
@@ -83,22 +80,22 @@ struct WaitingPackets<Packet: WaitingPacket>: ~Copyable {
 
     // MARK: - Anywhere in the queue
 
-    /// The position of a packet, on either side of the marker.
+    /// Returns the position of a packet, on either side of the marker.
     func firstIndex(where isWanted: (UnsafeMutablePointer<Packet>) -> Bool) -> Int? {
         (0..<packets.count).first { packets[$0].map(isWanted) ?? false }
     }
 
-    /// All packets, on both sides of the marker.
+    /// Calls `body` for all packets on both sides of the marker.
     func forEach(_ body: (UnsafeMutablePointer<Packet>) -> Void) {
         for index in 0..<packets.count {
             if let packet = packets[index] { body(packet) }
         }
     }
 
-    /// The packet at a position, on either side of the marker. Valid until the queue changes.
+    /// Returns the packet at a position, on either side of the marker. Valid until the queue changes.
     func anyPacket(at index: Int) -> UnsafeMutablePointer<Packet>? { packets[index] }
 
-    /// The packet of `waiter`, and its position, on either side of the marker. Valid until the queue changes.
+    /// Finds the packet of `waiter`, on either side of the marker. Valid until the queue changes.
     func find(_ waiter: AnyObject) -> (index: Int, packet: UnsafeMutablePointer<Packet>)? {
         guard let index = firstIndex(where: { $0.pointee.completion.answers(waiter) }), let packet = packets[index] else {
             return nil
@@ -113,8 +110,8 @@ struct WaitingPackets<Packet: WaitingPacket>: ~Copyable {
         if packet != nil, index < Int(countBeforeMarker), countBeforeMarker != .max { countBeforeMarker -= 1 }
     }
 
-    /// Takes the oldest packet out, even from behind the marker; nil when the queue is empty, which is then
-    /// as new.
+    /// Removes and returns the oldest packet, even if it is after the marker. Returns `nil` if the queue is
+    /// empty, and resets the queue.
     mutating func drop() -> Packet? {
         countBeforeMarker = .max
         let packet = packets.popFirst()
@@ -124,25 +121,23 @@ struct WaitingPackets<Packet: WaitingPacket>: ~Copyable {
 
     // MARK: - Time
 
-    /// The number of the oldest packet. It grows with each that is complete.
+    /// The number of the oldest packet. It increases with each completed packet.
     var number: UInt32 { timer.number }
 
-    /// The seconds that the oldest packet may take; nil when none waits.
     private var timeout: Double? { front?.pointee.timeout }
 
-    /// Starts the clock of the oldest packet, unless it runs.
     mutating func startClock() {
         if let timeout { timer.startIfNeeded(seconds: timeout) }
     }
 
     var hasDeadline: Bool { !timer.isEndless || !waiterDeadline.isNever }
 
-    /// When the oldest packet has taken too long, or a waiter's time may end.
+    /// The earlier of the oldest packet's deadline and the first waiter's deadline.
     var deadline: Deadline? {
         waiterDeadline.isNever ? timer.deadline : .earlier(timer.deadline, waiterDeadline)
     }
 
-    /// A waiter whose time has come; nil when none is left.
+    /// Returns a waiter with an expired deadline, or `nil` if none has expired.
     mutating func lateWaiter(at now: Deadline) -> (any OperationWaiter<Packet.Value>)? {
         guard waiterDeadline <= now else { return nil }
         var earliest = Deadline.never
@@ -155,15 +150,15 @@ struct WaitingPackets<Packet: WaitingPacket>: ~Copyable {
         return late
     }
 
-    /// The oldest packet, when it has taken too long, once.
+    /// Returns the oldest packet once after its deadline has passed.
     ///
-    /// - Parameter progress: How far that packet is.
+    /// - Parameter progress: The progress of that packet.
     mutating func takeLate(at now: Deadline, _ progress: OperationProgress?) -> LateOperation? {
         timer.deadline == nil ? nil : timer.takeLate(at: now, progress)
     }
 
-    /// Lets a late packet go on for `seconds` more; returns the time it had when it is to end now. Nil, and
-    /// nothing changes, when it is no longer the oldest.
+    /// Extends a late packet by `seconds`. Returns its original timeout if it must fail now. Returns `nil`,
+    /// without changing anything, if it is no longer the oldest packet.
     mutating func extend(_ number: UInt32, by seconds: Double) -> Double? {
         timer.extend(number, by: seconds, timeout)
     }

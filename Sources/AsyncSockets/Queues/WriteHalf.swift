@@ -3,41 +3,41 @@ internal import Glibc
 internal import SocketBuffers
 internal import SocketCore
 
-/// The sending half of a connection: the writes that wait, the clock of the oldest, and how full the queue
-/// is.
+/// The sending half of a connection: the queued writes, the timer of the oldest write, and the fill level of
+/// the queue.
 ///
-/// A packet passes two marks: its last byte is *handed on* (to the kernel, or to the TLS engine), and then it
-/// is *complete* (nothing of it waits in this process any more). A class for the same reason as `ReadHalf`.
+/// A packet reaches two milestones. It is *handed on* when its last byte has been passed to the kernel or to
+/// the TLS engine. It is *complete* when none of its bytes are buffered in this process. A class for the same
+/// reason as `ReadHalf`.
 final class WriteHalf {
-    /// The writes that wait. Here they are added and removed, since their bytes are counted.
+    /// The queued writes. Writes are added and removed only by this class, which counts their bytes.
     @exclusivity(unchecked) var packets = WaitingPackets<WritePacket>()
-    // In an order that takes little room: every connection has one of these.
+    // Ordered to minimize the size: every connection has an instance.
 
     @exclusivity(unchecked) private var handedOn: UInt32 = 0
     @exclusivity(unchecked) private var closing = false
-    /// Tasks wait, or have waited, for writes in memory.
+    /// Whether tasks are, or have been, waiting for writes in memory.
     @exclusivity(unchecked) private var hasWaiters = false
     @exclusivity(unchecked) private var highWater = HighWaterMark()
     @exclusivity(unchecked) private var allWaiting = 0
-    /// Those of the waiting bytes that are in files, and use no memory.
+    /// How many of the waiting bytes are in files and use no memory.
     @exclusivity(unchecked) private var fileWaiting = 0
-    /// Small writes that count as complete, behind all packets; nil: none.
+    /// Small writes that are treated as complete and follow all packets, if any.
     @exclusivity(unchecked) private var collected: CollectedWrites?
 
-    /// How many packets at the front are handed on whole and not yet complete.
+    /// How many packets at the front are completely handed on but not complete.
     private var handedOnCount: Int {
         get { Int(handedOn) }
         set { handedOn = UInt32(truncatingIfNeeded: newValue) }
     }
 
-    /// The bytes of all packets that are not handed on.
+    /// The bytes of all packets that have not been handed on.
     var waitingByteCount: Int { allWaiting }
-    /// The caller wants to write nothing after what is queued.
+    /// Whether no more writes may follow the queued writes.
     var isClosing: Bool { closing }
 
     var isAboveHighWater: Bool { highWater.isAbove }
 
-    /// Those of the waiting bytes that are in memory.
     var waitingMemoryByteCount: Int { waitingByteCount - fileWaiting }
 
     init() {}
@@ -47,13 +47,14 @@ final class WriteHalf {
     }
 
     var isEmpty: Bool { packets.isEmpty && collected == nil }
-    /// The progress of the oldest incomplete write; nil when no write waits.
+    /// The progress of the oldest incomplete write, or `nil` if no write is queued.
     var progress: OperationProgress? {
         guard let write = packets.front else { return nil }
         return OperationProgress(tag: write.pointee.completion.tag, bytesDone: write.pointee.handedOn, total: write.pointee.count)
     }
 
-    /// How far the writes have come: the same as before when no byte has left since.
+    /// The progress of the writes as a position, which changes only when bytes are handed on or a write
+    /// completes.
     struct Position: Equatable, Sendable {
         fileprivate let operation: UInt32
         fileprivate let byteCount: Int
@@ -63,8 +64,8 @@ final class WriteHalf {
         Position(operation: packets.number, byteCount: packets.front?.pointee.handedOn ?? 0)
     }
 
-    /// False, and nothing has changed, when more bytes would wait than an `Int` counts: files need no memory,
-    /// and may be of any size.
+    /// Returns `false`, without changing anything, if the number of waiting bytes would overflow an `Int`.
+    /// This is possible because files use no memory and may have any size.
     @discardableResult
     func append(_ packet: consuming WritePacket) -> Bool {
         let (sum, isTooMuch) = waitingByteCount.addingReportingOverflow(packet.count)
@@ -77,16 +78,16 @@ final class WriteHalf {
         return true
     }
 
-    /// Adds a write to an empty queue whose bytes are handed on already, but wait in the channel.
+    /// Adds a write to an empty queue. Its bytes have already been handed on but are still buffered in the
+    /// channel.
     func appendHandedOn(_ completion: Completion<Void>) {
         append(WritePacket(data: Data(), timeout: -1, completion: completion, isBegun: true))
         handedOnCount += 1
     }
 
-    /// Copies the bytes of a write that counts as complete. They follow what is queued, once
-    /// `packCollected()` is called.
+    /// Copies the bytes of a write that is treated as complete. `packCollected()` appends them to the queue.
     ///
-    /// - Parameter timeout: The seconds that they may wait from then on; negative: no limit.
+    /// - Parameter timeout: How many seconds the bytes may then wait, or a negative value for no limit.
     func collect(_ bytes: UnsafeRawBufferPointer, timeout: Double) {
         let writes = collected ?? CollectedWrites()
         collected = writes
@@ -94,7 +95,7 @@ final class WriteHalf {
         allWaiting += bytes.count
     }
 
-    /// Makes what was collected one write of the queue.
+    /// Appends the collected bytes to the queue as one write.
     func packCollected() {
         if let writes = collected.take() { packets.append(writes.makePacket()) }
     }
@@ -104,7 +105,7 @@ final class WriteHalf {
         packets.appendStartTLS()
     }
 
-    /// Gives up the oldest write and returns its completion; nil when no write waits.
+    /// Gives up the oldest write and returns its completion, or `nil` if no write is queued.
     func drop() -> Completion<Void>? {
         packCollected()
         handedOnCount = 0
@@ -113,7 +114,7 @@ final class WriteHalf {
         return packets.drop()?.completion
     }
 
-    /// Removes the write of `waiter`, or detaches it when some of its bytes are on their way.
+    /// Removes the write of `waiter`, or detaches it if some of its bytes have already been sent.
     func cancel(_ waiter: AnyObject) -> Cancellation<Void> {
         guard let (index, write) = packets.find(waiter) else { return .tooLate }
         let completion = write.pointee.completion
@@ -127,21 +128,21 @@ final class WriteHalf {
         return .removed(completion)
     }
 
-    /// The file that is to be handed on next, and how much of it; nil when bytes are next, or nothing.
+    /// The file to hand on next, with the position and the remaining length. `nil` if bytes are next or no
+    /// write is queued.
     var nextFile: (region: FileRegion, position: Int, remaining: Int)? {
         guard let write = packets.packet(at: handedOnCount), let region = write.pointee.file else { return nil }
         return (region, write.pointee.handedOn, write.pointee.remaining)
     }
 
-    /// Gives `body` the bytes to hand on next: of one packet, or of as many small ones together as fit into
-    /// `limit` bytes up to the next marker or file. Nothing is delayed: only what is queued already is put
-    /// together.
+    /// Calls `body` with the bytes to hand on next. Small packets are combined up to `limit` bytes, stopping
+    /// at the next marker or file. Only writes that are already queued are combined, so this adds no delay.
     ///
-    /// For the TLS engine, which copies them anyway.
+    /// For the TLS engine, which copies the bytes anyway.
     ///
-    /// - Parameter alone: The most bytes of a packet that goes alone.
-    /// - Returns: false when there are none.
-    // `body` returns nothing: a generic result would have each call look types up at run time.
+    /// - Parameter alone: The maximum number of bytes if a single packet is passed.
+    /// - Returns: `false` if nothing can be handed on.
+    // `body` returns `Void`, because with a generic result each call would look up types at run time.
     func withNextBytes(
         limit: Int, alone: Int, _ body: (UnsafeRawBufferPointer) -> Void
     ) -> Bool {
@@ -161,10 +162,11 @@ final class WriteHalf {
         return true
     }
 
-    /// Gives `body` the bytes to hand on next, at most `limit`, up to the next marker or file: each write
-    /// where it lies, and the first run of small ones put together. The rest is for the next call.
+    /// Calls `body` with the bytes to hand on next, at most `limit`, stopping at the next marker or file.
+    /// Writes are passed in place, except that the first run of small writes is combined. The rest is left
+    /// for the next call.
     ///
-    /// - Returns: false, without having called `body`, when there are none.
+    /// - Returns: `false`, without calling `body`, if nothing can be handed on.
     func withNextParts(limit: Int, _ body: (UnsafeBufferPointer<iovec>) -> Void) -> Bool {
         guard limit > 0, let next = packets.packet(at: handedOnCount), next.pointee.file == nil else { return false }
         if packets.packet(at: handedOnCount + 1) == nil {
@@ -179,8 +181,8 @@ final class WriteHalf {
         return true
     }
 
-    /// Notes that the first `count` of the bytes that `withNextBytes` or `withNextParts` gave, or of the next
-    /// file, were taken.
+    /// Records that the first `count` bytes passed by `withNextBytes` or `withNextParts`, or of the next
+    /// file, have been taken.
     func handOn(_ count: Int) {
         allWaiting -= count
         var left = count
@@ -196,15 +198,15 @@ final class WriteHalf {
         }
     }
 
-    /// The bytes of the packet at the front that were handed on since the last call, and its tag; nil when
-    /// there are none, or when the write is not a delegate's.
+    /// Returns the number of bytes of the packet at the front that were handed on since the last call, and
+    /// its tag. Returns `nil` if there is no progress, or if the write does not belong to a delegate.
     func takeProgress() -> (count: Int, tag: Int)? {
         guard let write = packets.front, let count = write.pointee.takeProgress() else { return nil }
         guard case .delegate(let tag) = write.pointee.completion else { return nil }
         return (count, tag)
     }
 
-    /// Removes the oldest packet when all its bytes were handed on, and returns its completion.
+    /// Removes the oldest packet if all its bytes have been handed on, and returns its completion.
     func removeHandedOn() -> Completion<Void>? {
         guard handedOnCount > 0, let completion = packets.front?.pointee.completion else { return nil }
         packets.removeFront()
@@ -212,34 +214,32 @@ final class WriteHalf {
         return completion
     }
 
-    // MARK: - How full
+    // MARK: - Fill level
 
-    /// The bytes that wait, once, when they have reached `mark`.
     func takeHighWater(_ mark: Int?) -> Int? { highWater.takeHigh(waitingByteCount, mark) }
 
-    /// The bytes that wait, once, when they are down to half of `mark`.
     func takeLowWater(_ mark: Int?) -> Int? { highWater.takeLow(waitingByteCount, mark) }
 
-    /// True when `count` more bytes would be too many. Bytes that can be sent do not count, nor do files, and
-    /// one write alone is never too much.
+    /// Whether `count` more bytes would exceed `limit`. Files are not counted, and a write is always allowed
+    /// if no bytes are waiting in memory.
     func wouldExceed(_ limit: Int, with count: Int) -> Bool {
         waitingMemoryByteCount > 0 && count > limit - waitingMemoryByteCount - overhead
     }
 
-    /// The memory of the packets themselves. The first packets do not count, so that a small limit can be
-    /// chosen by the size of the data.
+    /// The memory used by the packets themselves. The first packets are not counted, so that a small limit
+    /// can be chosen by the size of the data.
     private var overhead: Int { max(0, packets.count - Self.uncountedPackets) * MemoryLayout<WritePacket>.stride }
 
     static let uncountedPackets = 1024
 
-    /// True when fewer bytes than `mark` would wait with the bytes of `packet`: its task need not wait for
-    /// them. For a file it does: what is not sent yet can still be changed.
+    /// Whether the task that writes `packet` can continue without waiting, because fewer than `mark` bytes
+    /// would be waiting. Never for a file, because its unsent bytes can still change.
     func isBelow(_ mark: Int?, with packet: borrowing WritePacket) -> Bool {
         guard let mark, !packet.isFile else { return false }
         return waitingMemoryByteCount < mark && packet.count < mark - waitingMemoryByteCount
     }
 
-    /// A waiter for the high-water mark, if fewer bytes wait now; nil when there are no more.
+    /// Returns the next task waiting for the high-water mark, if fewer bytes are waiting now, or `nil`.
     func takeWaiter(below mark: Int?) -> (any OperationWaiter<Void>)? {
         guard hasWaiters, let mark, waitingMemoryByteCount < mark else { return nil }
         let index = packets.firstIndex { !$0.pointee.isFile && $0.pointee.completion.isWaiters }
@@ -250,7 +250,6 @@ final class WriteHalf {
 
     // MARK: - Time
 
-    /// The oldest write, when it has taken too long, once.
     func takeLate(at now: Deadline) -> LateOperation? {
         let progress = progress
         return packets.takeLate(at: now, progress)
@@ -258,14 +257,15 @@ final class WriteHalf {
 
     // MARK: - Parts
 
-    /// The most parts that are given at a time: with writes of 4 KiB they make up 256.
+    /// The maximum number of parts per call. With writes of 4 KiB, this is 256 KiB.
     private static var partLimit: Int { 64 }
-    /// To copy less than this costs no more than a part of its own.
+    /// Copying fewer bytes than this costs no more than passing them as a separate part.
     private static var smallLimit: Int { 4096 }
-    /// The most bytes that are put together: no more than a block holds, which therefore never moves.
+    /// The maximum number of bytes to combine: the size of one block, so the scratch buffer never has to
+    /// grow.
     private static var gatherLimit: Int { 64 * 1024 }
 
-    /// Adds the writes from `offset` on to the `count` parts that there are, and then calls `body`.
+    /// Adds the writes starting at `offset` after the `count` existing parts, and then calls `body`.
     private func addPart(
         at offset: Int, to room: UnsafeMutableBufferPointer<iovec>, _ count: Int, limit: Int, mayGather: Bool,
         _ body: (UnsafeBufferPointer<iovec>) -> Void
@@ -277,8 +277,8 @@ final class WriteHalf {
             let scratch = PreBuffer()
             let end = gather(from: offset, into: scratch, limit: min(limit, Self.gatherLimit))
             room[count] = iovec(scratch.readableBytes)
-            // More small ones are for the next call: what is put together is sent while it is in the
-            // processor's cache.
+            // Further small writes are left for the next call, because the combined bytes should be sent
+            // while they are still in the processor's cache.
             let left = smallWrite(at: end) == nil ? limit - scratch.count : 0
             addPart(at: end, to: room, count + 1, limit: left, mayGather: false, body)
             scratch.reset()
@@ -297,7 +297,7 @@ final class WriteHalf {
         return write
     }
 
-    /// Appends small writes, each as a whole; returns the position of the first that was left out.
+    /// Appends small writes, each as a whole. Returns the position of the first write that was not appended.
     private func gather(from offset: Int, into scratch: PreBuffer, limit: Int) -> Int {
         var offset = offset
         while let write = smallWrite(at: offset), scratch.count + write.pointee.remaining <= limit {
@@ -308,10 +308,10 @@ final class WriteHalf {
     }
 }
 
-/// Writes that are to leave together. An object of its own, since an idle connection has none.
+/// Writes to be coalesced. A separate object, because an idle connection does not need it.
 private final class CollectedWrites {
     private let buffer = PreBuffer()
-    /// The shortest of their times.
+    /// The shortest timeout of all collected writes.
     @exclusivity(unchecked) private var timeout = -1.0
 
     func append(_ bytes: UnsafeRawBufferPointer, timeout: Double) {
@@ -331,7 +331,7 @@ extension iovec {
 }
 
 extension WritePacket {
-    /// False for a file. A method of the packet would be called with a copy of it.
+    /// Returns `false` for a file. Static, because a method would be called on a copy of the packet.
     fileprivate static func withRemainingBytes(
         of packet: UnsafeMutablePointer<WritePacket>, limit: Int, _ body: (UnsafeRawBufferPointer) -> Void
     ) -> Bool {

@@ -1,23 +1,21 @@
 internal import FoundationEssentials
 internal import SocketCore
 
-/// One queued write (`GCDAsyncWritePacket`): what it sends, and how many bytes of that have been handed on.
+/// A queued write (`GCDAsyncWritePacket`): its data, and how many bytes have been handed on.
 struct WritePacket: WaitingPacket, Sendable {
-    /// The bytes to send; none when it is a file that is sent.
+    /// The bytes to send. Empty if the write sends a file.
     let bytes: Data
     let file: FileRegion?
     let timeout: Double
-    /// Answered when the write ends.
     private(set) var completion: Completion<Void>
-    /// How many bytes the write has to send.
     let count: Int
-    /// Bytes handed to the kernel, or to the TLS engine.
+    /// The number of bytes handed to the kernel or to the TLS engine.
     private(set) var handedOn = 0
     private var reported = 0
-    /// Bytes before these were written directly.
+    /// Whether earlier bytes of this write were sent directly.
     private let continues: Bool
 
-    /// - Parameter isBegun: The bytes are the rest of a write whose beginning was written directly.
+    /// - Parameter isBegun: Whether `data` is the rest of a write with a first part that was sent directly.
     init(
         data: consuming Data, timeout: Double, completion: consuming Completion<Void>, isBegun: Bool = false
     ) {
@@ -42,15 +40,15 @@ struct WritePacket: WaitingPacket, Sendable {
 
     var remaining: Int { count - handedOn }
 
-    /// The peer may get a part of it.
+    /// Whether the peer may receive part of the write.
     var isBegun: Bool { continues || handedOn > 0 }
 
-    /// The write goes on, and its answer was given.
+    /// Marks the result as already delivered. The write continues.
     mutating func detach() {
         completion = .answered
     }
 
-    /// The waiter, which is to be answered now: the write goes on without one.
+    /// Returns the waiter, which the caller must resume now. The write continues without a waiter.
     mutating func takeWaiter() -> (any OperationWaiter<Void>)? {
         guard case .waiter(let waiter) = completion else { return nil }
         detach()
