@@ -1,8 +1,8 @@
 #ifndef CLINUX_H
 #define CLINUX_H
 
-// The system calls and constants of Linux that the Glibc module does not export to Swift. Nothing is compiled
-// here.
+// Linux system calls and constants that the Glibc module does not export to Swift. This module has no
+// compiled code.
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -32,10 +32,11 @@
 #include <time.h>
 #include <unistd.h>
 
-// After <time.h>, whose `struct timespec` it needs.
+// Must follow <time.h>, because it needs `struct timespec`.
 #include <linux/errqueue.h>
 
-// glibc declares these only under _GNU_SOURCE, which a module imported earlier may not have defined.
+// glibc declares these only under _GNU_SOURCE, which may not have been defined for a module imported
+// earlier.
 extern int accept4(int, struct sockaddr *, socklen_t *, int);
 extern void *memmem(const void *, size_t, const void *, size_t);
 extern int sched_getaffinity(pid_t, size_t, cpu_set_t *);
@@ -46,14 +47,12 @@ struct CLinux_message {
     unsigned int length;
 };
 
-/// `recvmmsg`, with `struct CLinux_message`.
 extern int CLinux_recvmmsg(int, struct CLinux_message *, unsigned int, int, struct timespec *) __asm__("recvmmsg");
-/// `sendmmsg`, with `struct CLinux_message`.
 extern int CLinux_sendmmsg(int, struct CLinux_message *, unsigned int, int) __asm__("sendmmsg");
 
-/// The number of processors that this process may run on, which `taskset` or a container may restrict. The
-/// kernel rejects a set smaller than its own with EINVAL. Its set may have room for 8,192 processors, so the
-/// set here grows until it is large enough.
+/// Returns the number of processors that this process may run on, which `taskset` or a container may
+/// restrict. The kernel rejects a set smaller than its own with EINVAL. The kernel's set may have room for
+/// 8,192 processors, so the set is enlarged until it is sufficient.
 static inline int CLinux_usable_processors(void) {
     int count = 0;
     for (size_t size = sizeof(cpu_set_t); size <= 1 << 16 && count == 0; size *= 2) {
@@ -65,16 +64,16 @@ static inline int CLinux_usable_processors(void) {
     return count > 0 ? count : 1;
 }
 
-/// `malloc_trim`, which only glibc has: returns the free memory of all arenas to the system, not only that at
-/// their ends.
+/// Returns the free memory of all arenas to the system, not only the memory at their ends. `malloc_trim`
+/// exists only in glibc.
 static inline void CLinux_give_free_memory_back(void) {
 #ifdef __GLIBC__
     malloc_trim(0);
 #endif
 }
 
-/// `sendfile` without the SIGPIPE of a closed connection, because `sendfile` has no `MSG_NOSIGNAL`. The
-/// result, `EPIPE` included, is what `sendfile` returns.
+/// Calls `sendfile` and suppresses the SIGPIPE of a closed connection, because `sendfile` has no
+/// `MSG_NOSIGNAL`. Returns the result of `sendfile`, including failures with `EPIPE`.
 static inline ssize_t CLinux_sendfile_without_signal(int socket, int file, off_t *offset, size_t count) {
     sigset_t pipe_signal, before, pending;
     sigemptyset(&pipe_signal);
@@ -84,7 +83,8 @@ static inline ssize_t CLinux_sendfile_without_signal(int socket, int file, off_t
     pthread_sigmask(SIG_BLOCK, &pipe_signal, &before);
     ssize_t sent = sendfile(socket, file, offset, count);
     int error = errno;
-    // A call that sends some pages and then meets the closed end raises the signal too, and returns a count.
+    // A call that sends some pages before it finds the connection closed also raises the signal, although it
+    // returns a count.
     if (sent < 0 || (size_t)sent < count) {
         struct timespec at_once = {0, 0};
         while (sigtimedwait(&pipe_signal, NULL, &at_once) < 0 && errno == EINTR) {}
@@ -94,14 +94,14 @@ static inline ssize_t CLinux_sendfile_without_signal(int socket, int file, off_t
     return sent;
 }
 
-/// `futex`, which glibc does not declare: sleeps while `word` has the value `expected`.
+/// Sleeps while `word` has the value `expected`. glibc does not declare `futex`.
 static inline void CLinux_futex_wait(void *word, uint32_t expected) {
     int error = errno;
     syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, NULL, NULL, 0);
     errno = error;
 }
 
-/// `futex`: wakes one thread that sleeps on `word`.
+/// Wakes one thread that sleeps on `word`.
 static inline void CLinux_futex_wake(void *word) {
     int error = errno;
     syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);

@@ -1,5 +1,5 @@
 package import Logging
 package import SocketBuffers
 
-/// The logger of event loops, and of all sockets that have none of their own; tests replace it.
+/// The logger of event loops and of sockets without their own logger. Tests replace it.
 package let socketLog = Locked(Logger(label: "AsyncSockets"))

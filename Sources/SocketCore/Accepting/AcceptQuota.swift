@@ -1,20 +1,23 @@
 // Rules of the quota:
-//  1. A connection counts from before `accept4` until its descriptor is closed, in all the hands that it goes
-//     through: its permit goes with the descriptor, whose end returns it.
-//  2. A listener without a permit stops accepting, and connections wait in the kernel's backlog. Only a
-//     returned permit or a higher limit wakes it; an event of the kernel costs one look at the quota.
-//  3. Lowering the limit closes nothing.
-//  4. With `aheadLimit`, at most so many accepted connections wait to be taken: see `noteTaken(_:)`.
+//  1. A connection holds a permit from before `accept4` until its descriptor is closed or relinquished. The
+//     permit is attached to the descriptor and returned with it, whichever object owns the descriptor.
+//  2. A listener that gets no permit stops accepting, and connections stay in the kernel's backlog. It
+//     resumes when permits are available again, after a permit was returned, connections were taken, or a
+//     limit was raised. A kernel event only makes it check the quota once more.
+//  3. Lowering the limit closes no connections.
+//  4. `aheadLimit` bounds the number of accepted connections that have not been taken yet (see
+//     `noteTaken(_:)`).
 
 internal import SocketBuffers
 
-/// How many accepted connections a socket may have open at a time, on all its listening descriptors together.
+/// A limit on the accepted connections that a socket may have open at a time, across all its listening
+/// descriptors.
 package final class AcceptQuota: Sendable {
     private struct State {
         var limit: Int?
         var aheadLimit: Int?
         var open = 0
-        /// Accepted, and not taken yet. Counted without a limit too.
+        /// The number of accepted connections that have not been taken yet. Counted even without a limit.
         var ahead = 0
         var waiting: Set<LoopRegistration> = []
         var refusals = 0
@@ -30,18 +33,19 @@ package final class AcceptQuota: Sendable {
     private let loop: EventLoop
 
     /// - Parameters:
-    ///   - limit: nil: no limit.
-    ///   - aheadLimit: The most connections that may wait to be taken; nil: no limit, and nothing calls
-    ///     `noteTaken(_:)`.
+    ///   - limit: The maximum number of open connections, or `nil` for no limit.
+    ///   - aheadLimit: The maximum number of connections that may be queued before they are taken. With
+    ///     `nil` there is no limit, and `noteTaken(_:)` is not called.
     ///   - loop: The loop of the listeners.
     package init(limit: Int? = nil, aheadLimit: Int? = nil, loop: EventLoop) {
         state = Locked(State(limit: limit, aheadLimit: aheadLimit))
         self.loop = loop
     }
 
-    /// A permit for one more connection. Without one, `waiter` gets a turn on the loop when there is one.
+    /// Takes a permit for one more connection. If no permit is available, returns `nil` and schedules a turn
+    /// for `waiter` on the loop when a permit becomes available.
     ///
-    /// - Parameter beginWait: Called when there is no permit, unless `waiter` waits already.
+    /// - Parameter beginWait: Called if no permit is available, unless `waiter` is already queued.
     func takePermit(for waiter: LoopRegistration, beginWait: () -> Void = {}) -> AcceptPermit? {
         let (isTaken, isNew) = state.withLock { state in
             guard state.hasRoom else {
@@ -60,7 +64,7 @@ package final class AcceptQuota: Sendable {
         wake { $0.open -= 1 }
     }
 
-    /// There was no connection to accept.
+    /// Called if no connection was accepted.
     fileprivate func returnUnusedPermit() {
         wake { state in
             state.open -= 1
@@ -68,12 +72,13 @@ package final class AcceptQuota: Sendable {
         }
     }
 
-    /// Accepted connections have found someone to serve them.
+    /// Records that `count` queued connections were taken by the server or discarded.
     package func noteTaken(_ count: Int) {
         wake { $0.ahead -= count }
     }
 
-    /// Takes effect with the next connection. A listener that waits goes on if there is room now.
+    /// Changes the limit for future connections. Listeners that are out of permits resume if the new limit
+    /// allows it.
     package func setLimit(_ limit: Int?) {
         wake { $0.limit = limit }
     }
@@ -88,11 +93,10 @@ package final class AcceptQuota: Sendable {
         for waiter in woken { loop.resume(waiter) }
     }
 
-    /// How many connections are open.
     package var openCount: Int { state.withLock { $0.open } }
 
-    /// How often a listener got no permit. It grows by at most one for each connection that comes, and for
-    /// each that ends.
+    /// How often a listener was refused a permit. This grows by at most one for each new connection and for
+    /// each connection that closes.
     package var refusalCount: Int { state.withLock { $0.refusals } }
 }
 
@@ -100,8 +104,8 @@ extension AcceptQuota: DescriptorObserver {
     func descriptorDidClose() { returnPermit() }
 }
 
-/// The permission to accept one more connection. Its end returns it to the quota, unless it was handed over
-/// to a descriptor.
+/// Permission to accept one more connection. When destroyed, it is returned to the quota unless it was
+/// handed over to a descriptor.
 struct AcceptPermit: ~Copyable {
     private var quota: AcceptQuota?
 
@@ -111,7 +115,7 @@ struct AcceptPermit: ~Copyable {
 
     deinit { quota?.returnUnusedPermit() }
 
-    /// From here on the end of `descriptor` returns the permit.
+    /// Attaches the permit to `descriptor`, which returns it on close.
     consuming func handOver(to descriptor: SocketDescriptor) {
         descriptor.observer = quota.take()
     }

@@ -1,28 +1,28 @@
 // Rules of a listener:
-//  1. It calls `accept4` until EAGAIN, at most `batchLimit` times in a turn on the loop and for no longer
-//     than `batchSeconds`, with what the receiver does; then others have their turns.
-//  2. An error of one connection (such as ECONNABORTED, accept(2)) skips that connection. After `batchLimit`
-//     such errors in a row the acceptor pauses, as it does in a shortage.
-//  3. When descriptors or memory run out (EMFILE, ENFILE, ENOBUFS, ENOMEM), and after an unexpected error, it
-//     pauses by the rules of `FailingCall`, so that the loop does not spin. During a pause connections wait
-//     in the kernel's backlog, and new connections do not shorten it. The acceptor closes if retrying cannot
-//     help, or if the error has been repeated too often.
-//  4. It accepts a connection only with a permit of the quota. Without one it waits until the quota gives it
-//     a turn.
-//  5. The state is behind a lock. System calls are made with the lock held, and calls of the receiver on the
-//     loop without.
-//  6. After `close` it accepts nothing more, even if `start` comes later. The receiver learns of it once, on
-//     the loop; after `discard` it learns of nothing.
-//  7. Its end closes its descriptor and calls no shutdown(2), which would end an inherited socket for the
-//     others that have it.
+//  1. In each turn on the loop, it calls `accept4` until EAGAIN, but at most `batchLimit` times and for at
+//     most `batchSeconds`, including the time spent in the receiver. Then other handlers run.
+//  2. An error that concerns a single connection (such as ECONNABORTED, accept(2)) skips that connection.
+//     After `batchLimit` such errors in a row the acceptor pauses as in a shortage.
+//  3. If descriptors or memory run out (EMFILE, ENFILE, ENOBUFS, ENOMEM), and after an unexpected error, it
+//     pauses by the rules of `FailingCall`, so that the loop does not spin. During a pause, connections stay
+//     in the kernel's backlog, and new connections do not shorten the pause. The acceptor closes if retrying
+//     cannot help, or if the error was repeated too often.
+//  4. It accepts a connection only with a permit from the quota. If no permit is available, it pauses until
+//     the quota schedules a turn.
+//  5. The state is protected by a lock. System calls are made while holding the lock. The receiver is called
+//     on the loop, without the lock.
+//  6. After `close` it accepts no more connections, even if `start` is called later. The receiver is
+//     notified once, on the loop. After `discard` the receiver is not notified.
+//  7. It closes its descriptor without calling shutdown(2), which would also stop other processes from
+//     listening on an inherited socket.
 
 internal import CLinux
 internal import Glibc
 internal import SocketBuffers
 
-/// A listening socket, which hands every accepted connection to its receiver.
+/// A listening socket that passes every accepted connection to its receiver.
 package final class Acceptor: EventHandler, Sendable {
-    /// The receiver of the connections; called on the loop.
+    /// The callbacks of an acceptor, called on the loop.
     package struct Receiver: Sendable {
         let accepted: @Sendable (SocketDescriptor, SocketAddress) -> Void
         let paused: @Sendable (SystemError, Double) -> Void
@@ -54,14 +54,14 @@ package final class Acceptor: EventHandler, Sendable {
     }
 
     private enum Phase {
-        /// Listening; nothing is accepted yet.
+        /// Listening, but not accepting yet.
         case bound
         case accepting
-        /// accept4(2) has failed. It is retried at the deadline.
+        /// accept4(2) failed and will be retried at the deadline.
         case pausing
-        /// The descriptor is closed, and the receiver does not know yet.
+        /// The descriptor is closed, but the receiver has not been notified.
         case closed
-        /// The receiver knows.
+        /// The descriptor is closed, and the receiver needs no more notifications.
         case retired
     }
 
@@ -69,12 +69,12 @@ package final class Acceptor: EventHandler, Sendable {
         var phase = Phase.bound
         var failing = FailingCall()
         var skippedCount = 0
-        /// Why accepting has failed permanently.
+        /// The permanent error, if accepting failed.
         var failure: SystemError?
         var registration: LoopRegistration?
     }
 
-    /// The address it listens on, with the port that the kernel chose when zero was asked for.
+    /// The address of the listener, with the port that the kernel chose if port 0 was requested.
     package let localAddress: SocketAddress
 
     private let loop: EventLoop
@@ -88,12 +88,12 @@ package final class Acceptor: EventHandler, Sendable {
     private static let batchSeconds = 0.001
     private static let backlog: CInt = 1024
 
-    /// Binds and listens; `start()` begins to accept. The loop keeps the acceptor alive until `close()` or
-    /// `discard()`.
+    /// Binds and listens. Accepting starts with `start()`. The loop keeps the acceptor alive until `close()`
+    /// or `discard()`.
     ///
     /// - Parameters:
     ///   - options: Set before the descriptor is bound.
-    ///   - quota: How many connections may be open; nil: no limit.
+    ///   - quota: Limits the open connections; `nil` means no limit.
     package convenience init(
         on address: SocketAddress, options: SocketOptionSet = SocketOptionSet(), quota: AcceptQuota? = nil, loop: EventLoop,
         receiver: Receiver
@@ -105,16 +105,17 @@ package final class Acceptor: EventHandler, Sendable {
         try self.init(listening: descriptor, file, quota, loop, receiver)
     }
 
-    /// Accepts from a socket that listens already; `start()` begins. Others may have descriptors of it too:
-    /// `close()` and `discard()` close ours alone, and remove no file.
+    /// Uses a socket that is already listening. Accepting starts with `start()`.
     ///
-    /// The address, the backlog and `IPV6_V6ONLY` are what they are, and so is each option that has to be set
-    /// before binding.
+    /// Other processes may share the socket, so `close()` and `discard()` close only this descriptor and do
+    /// not remove a socket file. The address, the backlog, `IPV6_V6ONLY` and all options that must be set
+    /// before binding remain unchanged.
     ///
     /// - Parameters:
-    ///   - descriptor: Checked with `SocketDescriptor.checkListening`. It is closed when this throws.
-    ///   - options: Those that take effect on a bound socket are set. The others with descriptors of the
-    ///     socket get them too.
+    ///   - descriptor: Checked with `SocketDescriptor.checkListening`. It is closed if this initializer
+    ///     throws.
+    ///   - options: Only options that take effect on a bound socket are set. They also apply to the other
+    ///     processes that share the socket.
     package convenience init(
         adopting descriptor: SocketDescriptor, options: SocketOptionSet = SocketOptionSet(), quota: AcceptQuota? = nil,
         loop: EventLoop, receiver: Receiver
@@ -145,7 +146,6 @@ package final class Acceptor: EventHandler, Sendable {
         }
     }
 
-    /// Begins to accept.
     package func start() {
         change { state in
             guard case .bound = state.phase else { return false }
@@ -154,13 +154,13 @@ package final class Acceptor: EventHandler, Sendable {
         }
     }
 
-    /// Stops listening at once; the receiver learns of it on the loop. The kernel resets the connections that
-    /// were not accepted, unless others have descriptors of the socket.
+    /// Stops listening immediately and notifies the receiver on the loop. The kernel resets connections that
+    /// were not accepted, unless other processes share the socket.
     package func close() {
         change { shut(&$0, for: .closed) }
     }
 
-    /// Stops listening at once; the receiver learns nothing.
+    /// Stops listening immediately, without notifying the receiver.
     package func discard() {
         let registration = state.withLock { state in
             _ = shut(&state, for: .retired)
@@ -169,8 +169,8 @@ package final class Acceptor: EventHandler, Sendable {
         if let registration { loop.deregister(registration) }
     }
 
-    /// Nil when the descriptor is closed. `body` runs with the lock held: it makes a system call, and nothing
-    /// else.
+    /// Calls `body` with the descriptor, or returns `nil` if the descriptor is closed. `body` runs while
+    /// holding the lock and must only make a system call.
     package func withDescriptor<Result, Failure: Error>(
         _ body: (SocketDescriptor) throws(Failure) -> Result
     ) throws(Failure) -> Result? {
@@ -182,13 +182,13 @@ package final class Acceptor: EventHandler, Sendable {
         }
     }
 
-    /// Changes the state, and asks for a turn on the loop if `body` says so.
+    /// Changes the state and requests a turn on the loop if `body` returns `true`.
     private func change(_ body: (inout State) -> Bool) {
         let registration = state.withLock { state in body(&state) ? state.registration : nil }
         if let registration { loop.resume(registration) }
     }
 
-    /// False when it is closed already.
+    /// Returns `false` if the acceptor is already closed.
     private func shut(_ state: inout State, for phase: Phase) -> Bool {
         switch state.phase {
         case .closed, .retired: return false
@@ -224,7 +224,7 @@ package final class Acceptor: EventHandler, Sendable {
         loop.resume(registration)
     }
 
-    /// False when there is nothing more to accept now.
+    /// Returns `false` if the queue of connections is empty.
     private func acceptOne(with permit: consuming AcceptPermit, _ registration: LoopRegistration) -> Bool {
         let answer = state.withLock { state -> SocketDescriptor.AcceptAnswer in
             guard case .accepting = state.phase else { return .none }
@@ -254,7 +254,7 @@ package final class Acceptor: EventHandler, Sendable {
         }
     }
 
-    /// Returns false after too many failed connections in a row.
+    /// Returns `false` after too many failed connections in a row.
     private func skip(after error: SystemError, _ registration: LoopRegistration) -> Bool {
         let mayGoOn = state.withLock { state in
             state.skippedCount += 1
@@ -311,7 +311,7 @@ extension SocketDescriptor {
     enum AcceptAnswer {
         case accepted(SocketDescriptor, from: SocketAddress)
         case none
-        /// An error of one connection.
+        /// An error that concerns a single connection.
         case skipped(SystemError)
         case exhausted(SystemError)
         /// An error that may be temporary.
@@ -319,7 +319,7 @@ extension SocketDescriptor {
         /// An error that is certain to repeat.
         case failed(SystemError)
 
-        /// The meaning of an error of accept4 (accept(2)).
+        /// Classifies an error of accept4 (accept(2)).
         init(failure errno: CInt) {
             let error = SystemError("accept4", errno: errno)
             self =
@@ -334,7 +334,7 @@ extension SocketDescriptor {
                 }
         }
 
-        /// Whether accept4 succeeded, even if no connection was waiting.
+        /// Whether accept4 succeeded, even if no connection was pending.
         var isSuccess: Bool {
             switch self {
             case .accepted, .none: true
@@ -345,7 +345,7 @@ extension SocketDescriptor {
 
     fileprivate func listen(on address: SocketAddress, options: SocketOptionSet, backlog: CInt) throws(SystemError) {
         if options.value(of: .reuseAddress) == nil { setFlag(level: SOL_SOCKET, option: SO_REUSEADDR) }
-        // Otherwise an IPv6 listener takes the IPv4 port of the same number too.
+        // Without this option, an IPv6 listener would also occupy the same port for IPv4.
         if address.family == .ipv6 { setFlag(level: CInt(IPPROTO_IPV6), option: IPV6_V6ONLY) }
         guard address.withSockaddr({ bind(rawValue, $0, $1) }) == 0 else { throw SystemError("bind") }
         guard Glibc.listen(rawValue, backlog) == 0 else { throw SystemError("listen") }
@@ -355,7 +355,8 @@ extension SocketDescriptor {
         let flags = CInt(SOCK_NONBLOCK.rawValue | SOCK_CLOEXEC.rawValue)
         var storage = sockaddr_storage()
         var length = socklen_t(MemoryLayout<sockaddr_storage>.size)
-        // Asked for here, since a peer that resets the connection has no address later.
+        // accept4 must return the peer's address, because getpeername fails after the peer resets the
+        // connection.
         let connection = withUnsafeMutablePointer(to: &storage) { pointer in
             pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { address in
                 retryingOnInterrupt { accept4(rawValue, address, &length, flags) }

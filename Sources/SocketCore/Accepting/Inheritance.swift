@@ -1,25 +1,25 @@
 package import Glibc
 internal import SocketBuffers
 
-/// All descriptors that a process inherits, as its environment announces them (sd_listen_fds(3)).
+/// The descriptors that a process inherits, as announced in its environment (sd_listen_fds(3)).
 package final class Inheritance: Sendable {
     static let processVariable = "LISTEN_PID"
     static let countVariable = "LISTEN_FDS"
     static let namesVariable = "LISTEN_FDNAMES"
-    /// The first one (`SD_LISTEN_FDS_START`).
+    /// The number of the first descriptor (`SD_LISTEN_FDS_START`).
     package static let firstNumber: CInt = 3
 
-    /// The descriptors that have not been claimed.
     private let unclaimed: Locked<[InheritedDescriptor]>
     private let names: [String]
 
-    /// Takes over all of them.
+    /// Takes over all inherited descriptors.
     ///
-    /// There are none without `LISTEN_PID` and `LISTEN_FDS`, and none when these are meant for another
-    /// process.
+    /// The list is empty if `LISTEN_PID` or `LISTEN_FDS` is missing, or if `LISTEN_PID` is the number of
+    /// another process.
     ///
-    /// - Parameter firstNumber: A test has descriptors of its own at 3.
-    /// - Throws: `.malformedEnvironment` or `.missingDescriptor`; then all descriptors stay as they are.
+    /// - Parameter firstNumber: Tests use a different number, because descriptor 3 is already in use.
+    /// - Throws: `.malformedEnvironment` or `.missingDescriptor`, in which case all descriptors remain
+    ///   unchanged.
     package init(
         environment: [String: String], processID: pid_t, firstNumber: CInt = Inheritance.firstNumber
     ) throws(InheritanceError) {
@@ -28,7 +28,7 @@ package final class Inheritance: Sendable {
         unclaimed = Locked(names.enumerated().map { InheritedDescriptor(firstNumber + CInt($0), name: $1) })
     }
 
-    /// - Parameter name: nil: all.
+    /// - Parameter name: Restricts the claim to descriptors with this name, or `nil` to claim all.
     /// - Throws: `.alreadyClaimed`.
     package func claim(named name: String?) throws(InheritanceError) -> [InheritedDescriptor] {
         let claimed = unclaimed.withLock { unclaimed in
@@ -47,7 +47,6 @@ package final class Inheritance: Sendable {
 
     // MARK: - The environment
 
-    /// One name for each descriptor.
     private static func names(
         in environment: [String: String], processID: pid_t, firstNumber: CInt
     ) throws(InheritanceError) -> [String] {
@@ -59,7 +58,7 @@ package final class Inheritance: Sendable {
         guard let count = number(announced), count <= CInt.max - firstNumber else {
             throw malformed("\(countVariable) should be the number of descriptors, and is \(quote(announced))")
         }
-        // Before anything is made for them: the number may be any.
+        // Checked before allocating memory, because the environment can announce any number.
         for number in firstNumber..<firstNumber + count where fcntl(number, F_GETFD) < 0 {
             throw InheritanceError(
                 .missingDescriptor, "\(countVariable) announces descriptors \(firstNumber) and up, and \(number) is not open")
@@ -78,7 +77,7 @@ package final class Inheritance: Sendable {
     /// systemd's limit (`FDNAME_MAX`).
     private static let longestName = 255
 
-    /// Digits, and nothing else.
+    /// Accepts only digits, without a sign.
     private static func number(_ text: String) -> CInt? {
         guard text.utf8.allSatisfy((UInt8(ascii: "0")...UInt8(ascii: "9")).contains) else { return nil }
         return CInt(text)
@@ -92,21 +91,22 @@ package final class Inheritance: Sendable {
 }
 
 extension InheritedDescriptor {
-    /// Takes all that have not been claimed yet, in the manager's order.
+    /// Claims all descriptors that have not been claimed yet, in the service manager's order.
     ///
-    /// - Returns: None when this process was started without any.
-    /// - Throws: What `claim(named:)` throws.
+    /// - Returns: The descriptors. Empty if this process was started without any.
+    /// - Throws: The errors of `claim(named:)`.
     public static func claimAll() throws(InheritanceError) -> [InheritedDescriptor] {
         try ofProcess.get().claim(named: nil)
     }
 
-    /// Takes all of one name.
+    /// Claims all descriptors with a name.
     ///
-    /// - Parameter name: As the manager's configuration has it: `FileDescriptorName=` of systemd.socket(5),
-    ///   or else the name of the socket's unit, such as `web.socket`.
-    /// - Returns: None when no descriptor has that name, or when this process was started without any.
-    /// - Throws: `.malformedEnvironment`; `.missingDescriptor`; `.alreadyClaimed` when there were some, and
-    ///   all have been claimed.
+    /// - Parameter name: The name in the service manager's configuration: `FileDescriptorName=` of
+    ///   systemd.socket(5), which defaults to the name of the socket unit, such as `web.socket`.
+    /// - Returns: The descriptors. Empty if no descriptor has this name, or if this process was started
+    ///   without any.
+    /// - Throws: `.malformedEnvironment`; `.missingDescriptor`; `.alreadyClaimed` if all descriptors with
+    ///   this name have already been claimed.
     public static func claim(named name: String) throws(InheritanceError) -> [InheritedDescriptor] {
         try ofProcess.get().claim(named: name)
     }

@@ -1,32 +1,32 @@
 // Rules of inherited descriptors (sd_listen_fds(3)):
-//  1. The environment is read once in a process. If anything in it is wrong, nothing is taken.
-//  2. All are made close-on-exec at once, claimed or not. Each is claimed once; a claimed one has one owner,
-//     which closes it.
-//  3. The socket behind a descriptor belongs to the service manager too: closing ours leaves its copy alone,
-//     and shutdown(2) would not. Nothing here calls it.
-//  4. The environment is not changed, since other threads may read it. Children do not take it for theirs:
-//     `LISTEN_PID` is not their number.
+//  1. The environment is read once per process. If any part is invalid, no descriptors are taken.
+//  2. All descriptors are made close-on-exec immediately, whether or not they are claimed. Each descriptor
+//     can be claimed once. A claimed descriptor has one owner, which closes it.
+//  3. The socket behind a descriptor is shared with the service manager. Closing our descriptor does not
+//     affect the manager's copy, but shutdown(2) would, so it is never called here.
+//  4. The environment is not changed, because other threads may be reading it. Child processes ignore the
+//     variables, because `LISTEN_PID` does not match their process ID.
 
 internal import CLinux
 internal import Glibc
 internal import SocketBuffers
 
-/// A descriptor that a service manager, such as systemd, has opened and handed to this process: mostly a
+/// A descriptor that a service manager such as systemd opened and passed to this process, typically a
 /// listening socket (socket activation, sd_listen_fds(3)).
 ///
-/// Its end closes it, unless it has been handed on. The manager keeps its own copy, and a socket goes on
-/// listening there.
+/// The descriptor is closed when this object is released, unless it was handed over. The service manager
+/// keeps its own copy, so a listening socket continues to listen.
 public final class InheritedDescriptor: Sendable {
-    /// The name that the manager gave it (`FileDescriptorName=` of systemd.socket(5)); `unknown` when it gave
-    /// none to any. Several may have one name.
+    /// The name that the service manager gave the descriptor (`FileDescriptorName=` of systemd.socket(5)),
+    /// or `unknown` if the manager passed no names. Several descriptors may have the same name.
     public let name: String
 
-    /// Its number; nil when it has been handed on.
+    /// `nil` if the descriptor was handed over.
     private let number: Locked<CInt?>
 
-    /// Takes over an open descriptor, and makes it close-on-exec.
+    /// Takes over an open descriptor and makes it close-on-exec.
     package init(_ number: CInt, name: String) {
-        // This does not fail for an open descriptor (fcntl(2)).
+        // Cannot fail for an open descriptor (fcntl(2)).
         _ = fcntl(number, F_SETFD, FD_CLOEXEC)
         self.name = name
         self.number = Locked(number)
@@ -34,18 +34,18 @@ public final class InheritedDescriptor: Sendable {
 
     deinit { if let number = relinquish() { close(number) } }
 
-    /// Hands the descriptor on: it is yours, and you close it. It is close-on-exec and non-blocking.
+    /// Hands over the descriptor to the caller, who must close it. It is close-on-exec and non-blocking.
     ///
-    /// Use it for what this library has no sockets for, such as datagrams. Do not call shutdown(2) on a
-    /// listening socket: it would end the manager's copy too.
+    /// Use this for descriptors that this library does not support. Do not call shutdown(2) on a listening
+    /// socket, because this would also shut down the manager's copy.
     ///
-    /// - Returns: Its number; nil when it has been handed on before.
+    /// - Returns: The descriptor, or `nil` if it was already handed over.
     public func relinquish() -> Int32? {
         number.withLock { $0.take() }
     }
 
-    /// The address that its socket is bound to; nil when it is not a socket, has no address, or has been
-    /// handed on.
+    /// The address that the socket is bound to. `nil` if the descriptor is not a socket, has no address, or
+    /// was handed over.
     public var localAddress: SocketAddress? {
         number.withLock { number in
             guard let number else { return nil }
@@ -55,19 +55,19 @@ public final class InheritedDescriptor: Sendable {
         }
     }
 
-    /// Hands on a listening socket.
+    /// Hands over a listening socket.
     ///
-    /// - Throws: EBADF when it has been handed on before, and what `checkListening` throws; then it stays
-    ///   here.
+    /// - Throws: EBADF if the descriptor was already handed over, and the errors of `checkListening`, after
+    ///   which the descriptor stays here.
     package func takeListener() throws(SystemError) -> SocketDescriptor {
         SocketDescriptor(
             takingOver: try take("accept4") { (number) throws(SystemError) in try SocketDescriptor.checkListening(number) })
     }
 
-    /// Hands on a UDP socket.
+    /// Hands over a UDP socket.
     ///
-    /// - Throws: EBADF when it has been handed on before, and what `DatagramDescriptor.check` throws; then it
-    ///   stays here.
+    /// - Throws: EBADF if the descriptor was already handed over, and the errors of
+    ///   `DatagramDescriptor.check`, after which the descriptor stays here.
     package func takeDatagramSocket(
         setting options: SocketOptionSet = SocketOptionSet()
     ) throws(SystemError) -> DatagramDescriptor {
@@ -77,7 +77,7 @@ public final class InheritedDescriptor: Sendable {
             })
     }
 
-    /// - Parameter call: The call that needs the descriptor, for the error.
+    /// - Parameter call: The system call named in an error.
     private func take(_ call: String, check: (CInt) throws(SystemError) -> Void) throws(SystemError) -> CInt {
         try number.withLock { (number) throws(SystemError) in
             guard let current = number else { throw fault(SystemError(call, errno: EBADF), "it has been handed on already") }
@@ -91,7 +91,8 @@ public final class InheritedDescriptor: Sendable {
         }
     }
 
-    /// On a claimed one only: the manager and other processes may share the file.
+    /// Called only for a claimed descriptor, because the flag is shared with the manager and other
+    /// processes.
     func setNonBlocking() {
         number.withLock { number in
             guard let number else { return }
@@ -104,9 +105,9 @@ public final class InheritedDescriptor: Sendable {
     }
 }
 
-/// Why the descriptors that a service manager has handed to this process cannot be used.
+/// The reason why descriptors passed by a service manager cannot be used.
 public struct InheritanceError: Error, Sendable, Hashable, CustomStringConvertible {
-    /// The kind of the failure. New kinds may be added: a switch needs a `default`.
+    /// The kind of failure. New kinds may be added, so a switch needs a `default`.
     public struct Code: Sendable, Hashable, CustomStringConvertible {
         /// The name of the constant.
         public let description: String
@@ -115,26 +116,26 @@ public struct InheritanceError: Error, Sendable, Hashable, CustomStringConvertib
             description = name
         }
 
-        /// A variable of the environment is not what sd_listen_fds(3) says; the program that started this
-        /// process is to blame.
+        /// An environment variable does not conform to sd_listen_fds(3). This is the fault of the program
+        /// that started this process.
         public static let malformedEnvironment = Code("malformedEnvironment")
-        /// A descriptor that the environment announces is not open.
+        /// A descriptor announced in the environment is not open.
         public static let missingDescriptor = Code("missingDescriptor")
-        /// This process has claimed the descriptors already; its own code is to blame.
+        /// This process has already claimed the descriptors. This is a programming error.
         public static let alreadyClaimed = Code("alreadyClaimed")
     }
 
-    /// The kind of the failure.
+    /// The kind of failure.
     public let code: Code
-    /// One sentence that says what failed.
+    /// A one-sentence description of the failure.
     public let message: String
 
-    /// An error as this library throws it: for tests of code that handles errors.
+    /// Creates an error like those thrown by this library, for testing error handling.
     public init(_ code: Code, _ message: String) {
         self.code = code
         self.message = message
     }
 
-    /// The message and the code.
+    /// The message followed by the code.
     public var description: String { "\(message) [\(code)]" }
 }

@@ -1,20 +1,20 @@
-// Rules of the file of a Unix-domain listener:
-//  1. A listener removes only a dead socket to make room: one to which connecting fails with ECONNREFUSED.
-//     Anything else stays, and the error says what it is.
-//  2. Between `bind` and `listen` a new socket looks dead too. So a listener holds an advisory lock (`flock`)
-//     on the directory from looking to listening, and checks before removing that the file is still the one
-//     it looked at.
-//  3. It waits for the lock for a short time only. Without the lock, because another process keeps it or the
-//     directory cannot be read, it goes on as any other server does.
-//  4. The file is removed before the descriptor of the listener is closed, so that no other process can take
-//     it for dead and replace it; and only if it is still the listener's: same device, same inode.
+// Rules for the file of a Unix-domain listener:
+//  1. To free its path, a listener removes only a dead socket, meaning that connecting fails with
+//     ECONNREFUSED. Any other file is kept, and the error describes it.
+//  2. Between `bind` and `listen`, a new socket also looks dead. A listener therefore holds an advisory lock
+//     (`flock`) on the directory from the first check until it listens. Before removing a file, it verifies
+//     that the file is still the one it checked.
+//  3. It tries to get the lock only for a short time. If another process keeps the lock or the directory
+//     cannot be read, it continues without the lock, as other servers do.
+//  4. The file is removed before the listener's descriptor is closed, so that no other process can consider
+//     the socket dead and replace the file. The file is removed only if it is still the listener's file,
+//     with the same device and inode.
 
 internal import CLinux
 internal import Glibc
 
-/// The file that a Unix-domain listener makes, and removes at its end.
+/// The file that a Unix-domain listener creates, and removes when it closes.
 final class UnixSocketFile: Sendable {
-    /// Which file a path leads to.
     private struct Identity: Hashable {
         let device: dev_t
         let inode: ino_t
@@ -28,14 +28,14 @@ final class UnixSocketFile: Sendable {
         self.identity = identity
     }
 
-    /// Removes the file, unless another one has taken its path.
+    /// Removes the file, unless another file has replaced it.
     func remove() {
         guard Self.look(at: path).map(Self.identity) == identity else { return }
         unlink(path)
     }
 
-    /// Removes a dead socket at `address`, and has `listen` bind to it and listen; nil when the address has
-    /// no file.
+    /// Removes a dead socket at `address` and calls `listen` to bind and listen. Returns `nil` if the
+    /// address has no file.
     static func make(
         for address: SocketAddress, _ listen: () throws(SystemError) -> Void
     ) throws(SystemError) -> UnixSocketFile? {
@@ -43,7 +43,7 @@ final class UnixSocketFile: Sendable {
             try listen()
             return nil
         }
-        // Absolute, since the working directory may have changed when the file is removed.
+        // Absolute, because the working directory may have changed by the time the file is removed.
         let path = absolute(name)
         return try whileHoldingLock(onDirectoryOf: path) { () throws(SystemError) in
             try clear(path, address)
@@ -56,7 +56,7 @@ final class UnixSocketFile: Sendable {
 
     /// Removes a dead socket.
     ///
-    /// - Parameter expectSilence: Throws when the socket is in use. A test changes the file in it.
+    /// - Parameter expectSilence: Throws if the socket is in use. Tests replace the file during this call.
     static func clear(
         _ path: [CChar], _ address: SocketAddress,
         expectSilence: ([CChar], SocketAddress) throws(SystemError) -> Void = UnixSocketFile.expectSilence
@@ -64,14 +64,14 @@ final class UnixSocketFile: Sendable {
         guard let file = look(at: path) else { return }
         guard file.st_mode & S_IFMT == S_IFSOCK else { throw occupied(path, by: "\(kind(of: file)) exists at this path") }
         try expectSilence(path, address)
-        // Another process may have made a new file there.
+        // Another process may have created a new file in the meantime.
         guard look(at: path).map(identity) == identity(file) else {
             throw occupied(path, by: "another socket has just appeared at this path")
         }
         guard unlink(path) == 0 || errno == ENOENT else { throw SystemError("unlink") }
     }
 
-    /// Throws unless connecting to the socket is refused.
+    /// Throws unless the socket refuses connections.
     static func expectSilence(at path: [CChar], _ address: SocketAddress) throws(SystemError) {
         switch try SocketDescriptor(streamOf: .unix).connect(to: address) {
         case .failed(let error) where error.errno == ECONNREFUSED || error.errno == ENOENT: return
@@ -106,8 +106,8 @@ final class UnixSocketFile: Sendable {
 
     // MARK: - The path
 
-    /// The path with a zero at its end; nil for an address without one: of another family, abstract or
-    /// unnamed.
+    /// Returns the path with a terminating zero. Returns `nil` for an abstract or unnamed address and for
+    /// other families.
     private static func pathBytes(of address: SocketAddress) -> [CChar]? {
         guard let name = address.sunPath?.prefix(while: { $0 != 0 }), !name.isEmpty else { return nil }
         return name.map { CChar(bitPattern: $0) } + [0]
@@ -141,6 +141,7 @@ final class UnixSocketFile: Sendable {
         return try body()
     }
 
-    /// Seconds. Others hold the lock for some ten microseconds, but a busy machine may not let them run.
+    /// Seconds. Other processes hold the lock for about ten microseconds, but a busy machine may not
+    /// schedule them.
     private static let lockTimeout = 0.25
 }

@@ -1,12 +1,12 @@
 internal import Glibc
 
-/// The bytes of a `sockaddr_in6`, or the first ones of another `sockaddr`, as numbers.
+/// The bytes of a `sockaddr_in6`, or the first bytes of any other `sockaddr`, stored as integers.
 struct AddressHead: Hashable, Sendable {
     private var words: (UInt64, UInt64, UInt64, UInt32) = (0, 0, 0, 0)
 
     init() {}
 
-    /// A whole `sockaddr_in` or `sockaddr_in6`; nil for anything else.
+    /// Reads a complete `sockaddr_in` or `sockaddr_in6`. Returns `nil` for anything else.
     init?(internet bytes: UnsafeRawBufferPointer) {
         switch bytes.count {
         case MemoryLayout<sockaddr_in>.size:
@@ -27,10 +27,10 @@ struct AddressHead: Hashable, Sendable {
 
     static var size: Int { MemoryLayout<sockaddr_in6>.size }
 
-    /// The first field of each `sockaddr`.
+    /// The first field of every `sockaddr`.
     var family: CInt { CInt(UInt16(truncatingIfNeeded: words.0.littleEndian)) }
 
-    /// The second field of a `sockaddr_in` and a `sockaddr_in6`.
+    /// The second field of `sockaddr_in` and `sockaddr_in6`.
     var port: UInt16 { UInt16(bigEndian: UInt16(truncatingIfNeeded: words.0.littleEndian >> 16)) }
 
     func withBytes<Result>(_ body: (UnsafeRawBufferPointer) -> Result) -> Result {
@@ -55,7 +55,7 @@ struct AddressHead: Hashable, Sendable {
 
     func hash(into hasher: inout Hasher) {
         hasher.combine(words.0)
-        // An IPv4 address has no more.
+        // All bytes of an IPv4 address are in the first word.
         guard family != AF_INET else { return }
         hasher.combine(words.1)
         hasher.combine(words.2)

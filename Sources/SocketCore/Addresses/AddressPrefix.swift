@@ -1,14 +1,14 @@
-/// All addresses that begin with the same bits, such as `192.0.2.0/24` (RFC 4632, section 3.1; RFC 4291,
-/// section 2.3).
+/// An address range in CIDR notation, such as `192.0.2.0/24` (RFC 4632, section 3.1; RFC 4291, section 2.3).
 package struct AddressPrefix: Sendable, Hashable, CustomStringConvertible {
     private let bytes: [UInt8]
     private let bitCount: Int
     package let description: String
 
-    /// An address literal, which stands for itself alone, or one with a number of bits behind a slash.
+    /// Parses an address literal with an optional prefix length after a slash. Without a prefix length, the
+    /// range contains only that address.
     ///
-    /// Nil for everything else, for a zone, and for bits that are set behind the prefix: `10.0.0.1/8` is more
-    /// likely a mistake than what it says.
+    /// Returns `nil` for any other text, for an address with a zone, and if bits after the prefix are set:
+    /// `10.0.0.1/8` is probably a mistake.
     package init?(_ text: String) {
         let parts = text.split(separator: "/", maxSplits: 1, omittingEmptySubsequences: false)
         guard let literal = parts.first, !literal.utf8.contains(UInt8(ascii: "%")),
@@ -25,13 +25,12 @@ package struct AddressPrefix: Sendable, Hashable, CustomStringConvertible {
         guard Self.first(bitCount, of: bytes) == bytes else { return nil }
     }
 
-    /// One to three digits.
     private static func number(_ text: Substring) -> Int? {
         guard (1...3).contains(text.utf8.count), text.utf8.allSatisfy({ (0x30...0x39).contains($0) }) else { return nil }
         return Int(text)
     }
 
-    /// The bytes with all bits behind the first ones cleared.
+    /// Clears all bits after the first `bitCount`.
     private static func first(_ bitCount: Int, of bytes: [UInt8]) -> [UInt8] {
         bytes.enumerated().map { index, byte in
             let bits = min(max(bitCount - index * 8, 0), 8)
@@ -39,14 +38,14 @@ package struct AddressPrefix: Sendable, Hashable, CustomStringConvertible {
         }
     }
 
-    /// True for an address that begins with the prefix. An IPv4 address that a socket of IPv6 has accepted
-    /// (`::ffff:192.0.2.1`, RFC 4291, section 2.5.5.2) counts as one of IPv4.
+    /// Whether an address is in the range. An IPv4-mapped IPv6 address (`::ffff:192.0.2.1`, RFC 4291,
+    /// section 2.5.5.2), as reported by an IPv6 socket that accepted an IPv4 connection, is treated as IPv4.
     package func contains(_ address: SocketAddress) -> Bool {
         var host = address.hostBytes
         if bytes.count == 4, host.count == 16, host.starts(with: Self.mappedBeginning) { host.removeFirst(12) }
         return host.count == bytes.count && Self.first(bitCount, of: host) == bytes
     }
 
-    /// The first bytes of an IPv4 address in the form of IPv6.
+    /// The first 12 bytes of an IPv4-mapped IPv6 address.
     static let mappedBeginning = [UInt8](repeating: 0, count: 10) + [0xFF, 0xFF]
 }

@@ -1,21 +1,20 @@
-// Rules of a host's text, wherever one is taken: connecting, resolving, proxies, and the targets of proxies.
-//  1. It has 1 to 255 bytes without a zero: C would take the bytes before the zero for the whole.
-//  2. With a colon or a bracket it is an IPv6 address, in brackets or not, or it is refused.
-//  3. If its last part is a number it is an IPv4 address in four decimal numbers, or it is refused, with a
-//     dot at the end or without. The shorthands and other bases of inet_aton(3) (`127.1`, `2130706433`,
-//     `0x7f.0.0.1`, `0177.0.0.1`) are refused: a filter may read them differently from the code that
-//     connects. No name is lost, since no top-level domain is a number (RFC 3696, section 2).
-//  4. Everything else is a name. The resolver knows whether there is such a host.
+// Rules for host names and addresses, used for connecting, resolving, proxies, and the targets of proxies:
+//  1. A host has 1 to 255 bytes, without a zero byte. C code would ignore everything after the zero.
+//  2. A host with a colon or a bracket must be an IPv6 address, with or without brackets.
+//  3. A host whose last label is a number must be an IPv4 address in dotted decimal notation, even with a
+//     trailing dot. The short forms and other bases of inet_aton(3) (`127.1`, `2130706433`, `0x7f.0.0.1`,
+//     `0177.0.0.1`) are rejected, because a filter may interpret them differently from the code that
+//     connects. This excludes no real name, because no top-level domain is a number (RFC 3696, section 2).
+//  4. Everything else is a name. Only the resolver can determine whether the host exists.
 
-/// The meaning of a text that names a host.
 package enum HostText: Hashable, Sendable {
     case address(SocketAddress)
     case name(String)
 
     /// - Parameters:
-    ///   - text: A name, an IPv4 address in four decimal numbers, or an IPv6 address, which may be in
+    ///   - text: A name, an IPv4 address in dotted decimal notation, or an IPv6 address with or without
     ///     brackets.
-    ///   - port: The port that an address gets.
+    ///   - port: The port for the result if `text` is an address.
     package init(_ text: String, port: UInt16) throws(HostError) {
         guard (1...Self.longest).contains(text.utf8.count) else {
             throw HostError("a host must have 1 to \(Self.longest) bytes, and this one has \(text.utf8.count)")
@@ -36,8 +35,8 @@ package enum HostText: Hashable, Sendable {
         }
     }
 
-    /// The longest domain name, and the longest in a SOCKS request (RFC 1035, section 2.3.4; RFC 1928,
-    /// section 5).
+    /// The maximum length of a domain name, and of a name in a SOCKS request (RFC 1035, section 2.3.4; RFC
+    /// 1928, section 5).
     private static let longest = 255
     private static let ofIPv6Only = Array(":[]".utf8)
 
@@ -49,7 +48,7 @@ package enum HostText: Hashable, Sendable {
         return String(decoding: bytes.dropFirst().dropLast(), as: UTF8.self)
     }
 
-    /// True when strtoul(3), which inet_aton calls, could read the last part as a number.
+    /// Whether strtoul(3), which inet_aton uses, could parse the last label as a number.
     private static func endsInNumber(_ text: String) -> Bool {
         guard let last = text.utf8.split(separator: UInt8(ascii: ".")).last, let first = last.first, isDigit(first) else {
             return false
@@ -67,9 +66,8 @@ package enum HostText: Hashable, Sendable {
     }
 }
 
-/// Why a text names no host.
 package struct HostError: Error, Hashable, Sendable {
-    /// One sentence, without its capital.
+    /// One sentence that starts with a lowercase letter.
     package let message: String
 
     init(_ message: String) {

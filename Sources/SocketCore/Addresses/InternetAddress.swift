@@ -1,23 +1,23 @@
 internal import Glibc
 
-/// An address of IP with a port, without references: a copy is a copy of 32 bytes.
+/// An IP address with a port, in 32 bytes without references.
 ///
-/// A `SocketAddress` may have the path of a Unix-domain socket, whose references each copy counts. The way of
-/// a datagram copies its addresses some twenty times.
+/// `SocketAddress` can hold the path of a Unix-domain socket, so each copy updates a reference count. The
+/// addresses of a datagram are copied about twenty times while it is sent or received.
 package struct InternetAddress: Hashable, Sendable {
-    // Numbers: other modules do not see the types of C, and would copy what has them by functions that they
-    // look up at run time.
+    // Stored as integers, not C structs. Other modules cannot see the C types, so they would copy a value
+    // with C structs through functions that they look up at run time.
     private let head: AddressHead
-    /// 0: not an address of IP.
+    /// Zero if this is not an IP address.
     private let length: UInt32
 
-    /// An address of another family is replaced by one that the kernel refuses.
+    /// An address of any other family becomes an address that the kernel rejects.
     package init(_ address: SocketAddress) {
         let isWhole = address.family.isInternet && address.length <= AddressHead.size
         (head, length) = isWhole ? (address.head, address.length) : (AddressHead(), 0)
     }
 
-    /// A `sockaddr_in` or `sockaddr_in6` of the kernel; nil for anything else.
+    /// Reads a `sockaddr_in` or `sockaddr_in6` that the kernel wrote. Returns `nil` for anything else.
     init?(_ bytes: UnsafeRawBufferPointer) {
         guard let head = AddressHead(internet: bytes) else { return nil }
         (self.head, length) = (head, UInt32(truncatingIfNeeded: bytes.count))
@@ -34,17 +34,17 @@ package struct InternetAddress: Hashable, Sendable {
     package var isIPv4: Bool { head.family == AF_INET }
     package var port: UInt16 { head.port }
 
-    /// Calls `body` with the 4 bytes of an IPv4 address or the 16 of an IPv6 address.
+    /// Calls `body` with the 4 bytes of an IPv4 address or the 16 bytes of an IPv6 address.
     func withHostBytes<Result>(_ body: (UnsafeRawBufferPointer) -> Result) -> Result {
         head.withBytes { bytes in body(UnsafeRawBufferPointer(rebasing: isIPv4 ? bytes[4..<8] : bytes[8..<24])) }
     }
 
-    /// The same host.
+    /// Whether both addresses have the same host, regardless of the port.
     package func hasHost(of other: InternetAddress) -> Bool { head.hasHost(of: other.head) }
 
-    /// Copies it to `room`, which has space for a `sockaddr_in6`.
+    /// Copies the address to `room`, which must have space for a `sockaddr_in6`.
     ///
-    /// - Returns: Its length.
+    /// - Returns: The length of the address.
     func copy(to room: UnsafeMutableRawPointer) -> UInt32 {
         head.copy(to: room)
         return length

@@ -1,26 +1,24 @@
-// Rules of an interface's name:
-//  1. It is `name`, `address`, `name:port`, `address:port` or `:port`. An IPv6 address may have brackets, and
-//     must have them before a port.
-//  2. With two colons or more outside brackets it is an IPv6 address. The number of an alias, such as
-//     `eth0:1`, reads as a port.
-//  3. A name that the kernel knows comes first; then addresses, as `SocketAddress(literal:)` reads them,
-//     `localhost` and `loopback`.
+// Rules for the text that names an interface:
+//  1. The forms are `name`, `address`, `name:port`, `address:port` and `:port`. Brackets around an IPv6
+//     address are required if a port follows, and optional otherwise.
+//  2. Text with two or more colons outside brackets is an IPv6 address. In an alias such as `eth0:1`, the
+//     number is interpreted as a port.
+//  3. The name of an existing interface takes precedence. Any other name must be an address that
+//     `SocketAddress(literal:port:)` accepts, `localhost` or `loopback`.
 
 internal import CLinux
 internal import Glibc
 
-/// One of this machine's network interfaces or addresses, as the user of a socket names it, with a local
-/// port.
+/// A network interface or address of this machine, as named by the user of a socket, with a local port.
 package struct LocalInterface: Hashable, Sendable {
     /// The addresses to bind to, IPv4 before IPv6, each with the port.
     package let addresses: [SocketAddress]
-    /// The text that it was made from.
     package let text: String
-    /// The kernel's number of the interface, which is the scope of link-local addresses on it; 0 when no
-    /// interface is named.
+    /// The kernel's index of the interface, which is the scope of link-local addresses on that interface.
+    /// Zero if the text does not name an interface.
     package let index: UInt32
 
-    /// Looks the interface up in the kernel's list.
+    /// Looks up the interface in the kernel's list.
     package init(_ text: String) throws(InterfaceError) {
         guard text.utf8.count <= Self.longest else {
             throw InterfaceError(
@@ -45,20 +43,22 @@ package struct LocalInterface: Hashable, Sendable {
         guard !addresses.isEmpty else { throw InterfaceError("the interface \(text) has no address") }
     }
 
-    /// The source of a connection to `destination`; nil when the interface has no address of that family.
+    /// Returns the source address for a connection to `destination`, or `nil` if the interface has no
+    /// address of that family.
     ///
-    /// A link-local destination has a link-local source and any other a global one, if there are both.
+    /// Prefers a link-local source for a link-local destination, and a global source for any other.
     package func source(for destination: SocketAddress) -> SocketAddress? {
         let candidates = addresses.filter { $0.family == destination.family }
         return candidates.first { $0.isLinkLocal == destination.isLinkLocal } ?? candidates.first
     }
 
-    /// `destination`; a link-local one without a scope gets this interface's (RFC 4007, section 6).
+    /// Returns `destination`. If `destination` is link-local and has no scope, it is given the scope of this
+    /// interface (RFC 4007, section 6).
     package func withScope(_ destination: SocketAddress) -> SocketAddress {
         destination.withScope(ifMissing: index)
     }
 
-    /// An IPv6 address with a zone in brackets, and a port.
+    /// The maximum length of the text: an IPv6 address with a zone, in brackets, and a port.
     private static let longest = "[]:65535".utf8.count + SocketAddress.longestLiteral
 
     private static func literals(_ hosts: [String], _ port: UInt16) -> [SocketAddress] {
@@ -71,10 +71,9 @@ package struct LocalInterface: Hashable, Sendable {
     }
 }
 
-/// Why a text names no interface that can be used.
 package struct InterfaceError: Error, Hashable, Sendable {
     package let message: String
-    /// The system call that failed, if the text is not to blame.
+    /// The system call that failed, or `nil` if the text was invalid.
     package let cause: SystemError?
 
     init(_ message: String) {
@@ -82,14 +81,13 @@ package struct InterfaceError: Error, Hashable, Sendable {
         cause = nil
     }
 
-    /// The kernel gave no list of its interfaces.
     init(_ cause: SystemError) {
         message = "the list of interfaces cannot be read: \(cause)"
         self.cause = cause
     }
 }
 
-// MARK: - Reading the text
+// MARK: - Parsing
 
 extension LocalInterface {
     private static func split(_ text: String) throws(InterfaceError) -> (name: String, port: UInt16) {
@@ -122,7 +120,7 @@ extension LocalInterface {
     private struct Entry {
         let name: String
         let index: UInt32
-        /// Nil for an interface without an address, and for an address of another family than IP.
+        /// `nil` if the interface has no address, or an address that is not IPv4 or IPv6.
         let address: SocketAddress?
     }
 
@@ -138,16 +136,16 @@ extension LocalInterface {
         return entries
     }
 
-    /// The kernel's number of an interface; 0 for one that is gone by now.
+    /// Returns the kernel's index of an interface, or 0 if the interface no longer exists.
     private static func index(of name: String) throws(InterfaceError) -> UInt32 {
         let index = if_nametoindex(name)
-        // The call opens a socket (if_nametoindex(3)). If that fails, a link-local address must not lose its
-        // scope in silence.
+        // The call opens a socket (if_nametoindex(3)). If that fails, a link-local address must not silently
+        // lose its scope.
         guard index != 0 || errno == ENODEV || errno == ENXIO else { throw InterfaceError(SystemError("if_nametoindex")) }
         return index
     }
 
-    /// `ifa_addr` is null for an interface without any address, such as a tunnel (getifaddrs(3)).
+    /// `ifa_addr` is null for an interface without an address, such as a tunnel (getifaddrs(3)).
     private static func address(of entry: ifaddrs) -> SocketAddress? {
         guard let address = entry.ifa_addr else { return nil }
         let length: Int
@@ -163,14 +161,14 @@ extension LocalInterface {
 // MARK: - Interfaces and addresses
 
 extension SocketAddress {
-    /// True for an IPv6 address of `fe80::/10`, which names a host only together with an interface (RFC 4291,
-    /// section 2.5.6).
+    /// Whether this is an IPv6 address in `fe80::/10`, which identifies a host only together with an
+    /// interface (RFC 4291, section 2.5.6).
     fileprivate var isLinkLocal: Bool {
         guard let bytes = ipv6Bytes else { return false }
         return bytes[0] == 0xfe && bytes[1] & 0xc0 == 0x80
     }
 
-    /// The same address; a link-local one without a scope gets `scope`.
+    /// Adds `scope` to a link-local address without a scope. Returns any other address unchanged.
     fileprivate func withScope(ifMissing scope: UInt32) -> SocketAddress {
         guard isLinkLocal else { return self }
         var address = self
@@ -181,7 +179,7 @@ extension SocketAddress {
         return address
     }
 
-    /// True for the same IP address, whatever the port and the scope.
+    /// Whether both have the same IP address, regardless of port and scope.
     fileprivate func isSameHost(as other: SocketAddress) -> Bool {
         switch (family, other.family) {
         case (.ipv4, .ipv4): ipv4Bytes == other.ipv4Bytes

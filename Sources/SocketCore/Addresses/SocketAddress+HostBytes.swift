@@ -1,12 +1,13 @@
 internal import CLinux
 internal import Glibc
 
-// The bytes of a host in network byte order, as protocols have them.
+// The bytes of a host in network byte order, as used in protocols.
 extension SocketAddress {
-    /// The 4 bytes of an IPv4 address or the 16 of an IPv6 address, without its zone; none for another.
+    /// The 4 bytes of an IPv4 address or the 16 bytes of an IPv6 address, without the zone. Empty for any
+    /// other family.
     package var hostBytes: [UInt8] { withHostBytes { Array($0) } }
 
-    /// Calls `body` with `hostBytes`, which are not copied to an array.
+    /// Calls `body` with the bytes of `hostBytes`, without allocating an array.
     func withHostBytes<Result>(_ body: (UnsafeRawBufferPointer) -> Result) -> Result {
         head.withBytes { bytes in
             switch family {
@@ -17,13 +18,13 @@ extension SocketAddress {
         }
     }
 
-    /// The kernel's number of the interface of an IPv6 address that needs one; 0 for others.
+    /// The interface index (scope ID) of an IPv6 address that needs one, or 0.
     var scope: UInt32 {
         guard family == .ipv6 else { return 0 }
         return head.withBytes { $0.load(fromByteOffset: 24, as: UInt32.self) }
     }
 
-    /// Nil for another number of bytes than 4.
+    /// Returns `nil` unless `bytes` has 4 elements.
     init?(ipv4Bytes bytes: [UInt8], port: UInt16) {
         var address = sockaddr_in()
         address.sin_family = sa_family_t(AF_INET)
@@ -34,7 +35,7 @@ extension SocketAddress {
         self = made
     }
 
-    /// Nil for another number of bytes than 16.
+    /// Returns `nil` unless `bytes` has 16 elements.
     init?(ipv6Bytes bytes: [UInt8], port: UInt16) {
         var address = sockaddr_in6()
         address.sin6_family = sa_family_t(AF_INET6)

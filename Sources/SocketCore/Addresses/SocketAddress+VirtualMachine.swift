@@ -1,17 +1,18 @@
 internal import CLinux
 internal import Glibc
 
-// Addresses between a virtual machine and its host (vsock(7)): a context identifier for the machine, and a
-// port of 32 bits.
+// Addresses for communication between a virtual machine and its host (vsock(7)): a context identifier (CID)
+// for the machine, and a 32-bit port.
 extension SocketAddress {
-    /// A port of a machine: 0 for the hypervisor, 1 for this machine itself, 2 for the host, more for guests.
+    /// Creates the address of a port on a virtual machine or its host.
     ///
-    /// The kernel decides what can be reached: without the transport that it takes, connecting and listening
-    /// fail with `.connectFailed` or `.system` and an `errno` such as `EADDRNOTAVAIL`.
+    /// CID 0 is the hypervisor, 1 is this machine, 2 is the host, and higher numbers are guests. Which
+    /// machines are reachable depends on the kernel: without the required transport, connecting and
+    /// listening fail with `.connectFailed` or `.system` and an `errno` such as `EADDRNOTAVAIL`.
     ///
     /// - Parameters:
-    ///   - port: The port; `anyVirtualMachinePort` lets the kernel choose one for a listener.
-    ///   - contextID: The machine's CID; nil: any, for a listener.
+    ///   - port: The port. For a listener, `anyVirtualMachinePort` lets the kernel choose a port.
+    ///   - contextID: The CID of the machine. For a listener, `nil` means any.
     public init(virtualMachinePort port: UInt32, contextID: UInt32?) {
         var storage = sockaddr_storage()
         var address = sockaddr_vm()
@@ -23,16 +24,16 @@ extension SocketAddress {
         self.storage = storage
     }
 
-    /// Lets the kernel choose a port (`VMADDR_PORT_ANY`).
+    /// The port number that lets the kernel choose a port (`VMADDR_PORT_ANY`).
     public static let anyVirtualMachinePort = UInt32.max
 
-    /// This machine itself (`VMADDR_CID_LOCAL`), if the kernel has the loopback transport.
+    /// The CID of this machine (`VMADDR_CID_LOCAL`), which requires the kernel's loopback transport.
     public static let localContextID: UInt32 = 1
 
-    /// The machine's context identifier; nil for an address of another family.
+    /// The context identifier (CID) of the machine. `nil` for any other family.
     public var contextID: UInt32? { virtualMachine?.svm_cid }
 
-    /// The port of a machine; nil for an address of another family.
+    /// The port on the machine. `nil` for any other family.
     public var virtualMachinePort: UInt32? { virtualMachine?.svm_port }
 
     private var virtualMachine: sockaddr_vm? {

@@ -2,15 +2,16 @@ internal import CLinux
 public import FoundationEssentials
 internal import Glibc
 
-/// The address of one end of a socket: IPv4, IPv6, Unix-domain, or of a virtual machine.
+/// The address of one end of a socket: IPv4, IPv6, Unix-domain, or virtual machine (vsock).
 ///
-/// It holds the kernel's `sockaddr`, and resolves nothing. The `host`, `port` and `family` of
-/// `SocketAddress(data:)` take the place of the class methods of `GCDAsyncSocket` for an address in a `Data`.
+/// It stores the kernel's `sockaddr` and never performs a name lookup. To read an address from a `Data`, use
+/// `SocketAddress(data:)` and its `host`, `port` and `family`, which replace the class methods of
+/// `GCDAsyncSocket`.
 public struct SocketAddress: Sendable {
-    // Each connection keeps two addresses, and most fit into the head: a `sockaddr_storage` has 128 bytes.
+    // Each connection stores two addresses, and most fit in the head. A `sockaddr_storage` has 128 bytes.
     private(set) var head = AddressHead()
     var length: UInt32
-    /// The bytes behind `head`: most of a Unix-domain path.
+    /// The bytes after `head`, which hold most of a Unix-domain path.
     private var tail: [UInt8]?
 
     var storage: sockaddr_storage {
@@ -34,31 +35,32 @@ public struct SocketAddress: Sendable {
         (self.head, self.length) = (head, length)
     }
 
-    /// Which kind of address this is.
+    /// The address family.
     public enum Family: Sendable, Hashable {
-        /// `AF_INET`.
+        /// IPv4 (`AF_INET`).
         case ipv4
-        /// `AF_INET6`.
+        /// IPv6 (`AF_INET6`).
         case ipv6
-        /// `AF_UNIX`.
+        /// A Unix-domain socket (`AF_UNIX`).
         case unix
-        /// `AF_VSOCK`: between a virtual machine and its host.
+        /// A socket between a virtual machine and its host (`AF_VSOCK`).
         case virtualMachine
     }
 
-    /// The address in `data`, a `sockaddr_in`, `sockaddr_in6`, `sockaddr_un` or `sockaddr_vm` in memory
-    /// order; nil for anything else, and for too few bytes.
+    /// Creates an address from a `sockaddr_in`, `sockaddr_in6`, `sockaddr_un` or `sockaddr_vm` as laid out
+    /// in memory.
+    ///
+    /// Returns `nil` for any other family, and if `data` is too short or longer than a `sockaddr_storage`.
     public init?(data: Data) {
         guard let address = data.withUnsafeBytes({ SocketAddress($0) }) else { return nil }
         self = address
     }
 
-    /// The address that the kernel wrote into `storage`.
     init?(storage: UnsafePointer<sockaddr_storage>, length: socklen_t) {
         self.init(UnsafeRawBufferPointer(start: storage, count: min(Int(length), MemoryLayout<sockaddr_storage>.size)))
     }
 
-    /// A `sockaddr` in memory; nil for another family, and for too few bytes.
+    /// Reads a `sockaddr`. Returns `nil` for an unsupported family or an invalid length.
     init?(_ bytes: UnsafeRawBufferPointer) {
         let family = MemoryLayout<sa_family_t>.size
         guard bytes.count >= family, bytes.count <= MemoryLayout<sockaddr_storage>.size else { return nil }
@@ -78,12 +80,13 @@ public struct SocketAddress: Sendable {
         if bytes.count > AddressHead.size { tail = Array(bytes.dropFirst(AddressHead.size)) }
     }
 
-    /// An address literal: four decimal numbers (`192.0.2.1`), or IPv6 (`2001:db8::1`), which may have a zone
-    /// (`fe80::1%eth0`, RFC 4007, section 11).
+    /// Parses an address literal: IPv4 in dotted decimal notation (`192.0.2.1`), or IPv6 (`2001:db8::1`)
+    /// with an optional zone (`fe80::1%eth0`, RFC 4007, section 11).
     ///
-    /// Nil for everything else: a name, brackets, a zone that is empty or names an interface that does not
-    /// exist, a text with a zero byte, and the shorthands and other bases of inet_aton(3), such as `127.1`,
-    /// `2130706433`, `0x7f.0.0.1` and `0177.0.0.1`, which programs read differently.
+    /// Returns `nil` for everything else: a name, brackets, a zone that is empty or names an interface that
+    /// does not exist, and text with a zero byte. The short forms and other bases of inet_aton(3), such as
+    /// `127.1`, `2130706433`, `0x7f.0.0.1` and `0177.0.0.1`, are also rejected, because programs interpret
+    /// them differently.
     public init?(literal: String, port: UInt16) {
         guard literal.utf8.count <= Self.longestLiteral, !literal.utf8.contains(0) else { return nil }
         let zone = literal.utf8.firstIndex(of: UInt8(ascii: "%")).map { literal.utf8[$0...].dropFirst() }
@@ -95,11 +98,11 @@ public struct SocketAddress: Sendable {
         }
     }
 
-    /// The longest IPv6 address has 45 bytes, a zone begins with `%`, and the longest name of an interface
-    /// has 15 (`IF_NAMESIZE`).
+    /// An IPv6 address has at most 45 bytes, followed by `%` and an interface name of at most 15 bytes
+    /// (`IF_NAMESIZE`).
     static let longestLiteral = 45 + 1 + 15
 
-    /// inet_pton(3) knows no shorthands.
+    /// Uses inet_pton(3), which does not accept short forms.
     private init?(ipv4Literal literal: String, _ port: UInt16) {
         var address = sockaddr_in()
         address.sin_family = sa_family_t(AF_INET)
@@ -109,7 +112,7 @@ public struct SocketAddress: Sendable {
         self = parsed
     }
 
-    /// getaddrinfo(3) knows zones.
+    /// Uses getaddrinfo(3), which supports zones.
     private init?(ipv6Literal literal: String, _ port: UInt16) {
         var hints = addrinfo()
         hints.ai_family = AF_INET6
@@ -126,7 +129,7 @@ public struct SocketAddress: Sendable {
         self.init(UnsafeRawBufferPointer(start: address, count: Int(addrinfo.ai_addrlen)))
     }
 
-    /// Which kind of address this is.
+    /// The address family.
     public var family: Family {
         switch head.family {
         case AF_INET: .ipv4
@@ -136,7 +139,8 @@ public struct SocketAddress: Sendable {
         }
     }
 
-    /// The host in numbers, such as `127.0.0.1` or `fe80::1%eth0`; nil for a Unix-domain address.
+    /// The numeric host, such as `127.0.0.1` or `fe80::1%eth0`. `nil` if this is not an IPv4 or IPv6
+    /// address.
     public var host: String? {
         guard family.isInternet else { return nil }
         var text = [CChar](repeating: 0, count: Int(NI_MAXHOST))
@@ -147,12 +151,11 @@ public struct SocketAddress: Sendable {
         return String(decoding: text.prefix { $0 != 0 }.map(UInt8.init(bitPattern:)), as: UTF8.self)
     }
 
-    /// The port; nil for a Unix-domain address.
+    /// The port. `nil` if this is not an IPv4 or IPv6 address.
     public var port: UInt16? {
         family.isInternet ? head.port : nil
     }
 
-    /// The same host with another port.
     package func withPort(_ port: UInt16) -> SocketAddress {
         var address = self
         withUnsafeMutableBytes(of: &address.storage) { bytes in
@@ -181,7 +184,7 @@ public struct SocketAddress: Sendable {
 }
 
 extension SocketAddress: Hashable {
-    /// Two addresses are equal when their `sockaddr` bytes are.
+    /// Whether the `sockaddr` bytes of two addresses are equal.
     public static func == (left: SocketAddress, right: SocketAddress) -> Bool {
         guard left.length == right.length, left.head == right.head else { return false }
         return left.tail == nil && right.tail == nil || left.tail == right.tail
@@ -195,10 +198,11 @@ extension SocketAddress: Hashable {
 }
 
 extension SocketAddress: CustomStringConvertible {
-    /// `127.0.0.1:25`, `[::1]:25`, `unix:/run/service` for a path, `unix:@service` for an abstract name and
-    /// `unix:` for a socket without either.
+    /// The address as text: `127.0.0.1:25`, `[::1]:25`, `vsock:2:1024`, `unix:/run/service` for a path,
+    /// `unix:@service` for an abstract name, and `unix:` for an unnamed socket.
     ///
-    /// Control characters in a path or name, which the peer may have chosen, become question marks.
+    /// Control characters in a path or name, which the peer may have chosen, are replaced with question
+    /// marks.
     public var description: String {
         if let contextID, let virtualMachinePort { return "vsock:\(contextID):\(virtualMachinePort)" }
         guard let host, let port else { return "unix:" + Self.printable(unixPath ?? abstractName.map { "@" + $0 } ?? "") }
@@ -213,7 +217,6 @@ extension SocketAddress: CustomStringConvertible {
 }
 
 extension SocketAddress.Family {
-    /// IPv4 or IPv6.
     package var isInternet: Bool {
         switch self {
         case .ipv4, .ipv6: true
@@ -222,7 +225,7 @@ extension SocketAddress.Family {
     }
 }
 
-/// The versions of IP that a socket may use.
+/// The IP versions that a socket may use.
 package struct AddressFamilies: OptionSet, Hashable, Sendable {
     package let rawValue: UInt8
 
@@ -234,7 +237,8 @@ package struct AddressFamilies: OptionSet, Hashable, Sendable {
     package static let ipv6 = AddressFamilies(rawValue: 1 << 1)
     package static let both: AddressFamilies = [.ipv4, .ipv6]
 
-    /// True for an address that a socket may use: of one of the families, or no IP address.
+    /// Whether a socket may use an address of this family. Families other than IPv4 and IPv6 are always
+    /// allowed.
     package func allows(_ family: SocketAddress.Family) -> Bool {
         switch family {
         case .ipv4: contains(.ipv4)

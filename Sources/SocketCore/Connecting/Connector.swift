@@ -1,34 +1,33 @@
 // Rules of connecting:
-//  1. `HappyEyeballs` decides. Only the connector opens, binds and connects sockets.
-//  2. Each attempt owns a descriptor and a registration on the loop. It loses both when it fails, is
+//  1. `HappyEyeballs` makes the decisions. Only the connector opens, binds and connects sockets.
+//  2. Each attempt owns a descriptor and a registration on the loop. It gives up both when it fails, is
 //     cancelled, or wins.
-//  3. The winner's descriptor is handed out unwatched, and the connector holds nothing more.
-//  4. A TCP socket whose two ends have one address has connected to itself: that counts as refused (RFC 9293,
-//     section 3.5, simultaneous open).
-//  5. A Unix-domain listener with a full backlog fails with EAGAIN, and no event says that it has room again
-//     (connect(2)): the connector tries again, in growing intervals.
+//  3. The winner's descriptor is returned unwatched, and the connector keeps no reference to it.
+//  4. A TCP socket with the same local and remote address has connected to itself (RFC 9293, section 3.5,
+//     simultaneous open). This is treated as a refused connection.
+//  5. Connecting to a Unix-domain listener with a full backlog fails with EAGAIN, and no event reports when
+//     there is room again (connect(2)). The connector retries at increasing intervals.
 
 internal import Glibc
 
-/// The attempts to connect to one host.
+/// The connection attempts to one host.
 ///
 /// Confined to the turn of the connection that owns it.
 package final class Connector {
-    /// Something that has happened. An array has the steps in their order.
+    /// A result of one or more attempts. Arrays contain steps in chronological order.
     package enum Step {
         case trying(SocketAddress)
         case failed(SocketAddress, SystemError)
         /// Includes the peer's address, because the kernel forgets it when the peer resets the connection.
         case connected(SocketDescriptor, peer: SocketAddress)
-        /// All attempts have failed.
         case exhausted([(address: SocketAddress, error: SystemError)])
     }
 
     private struct Attempt {
         let descriptor: SocketDescriptor
-        /// Set once the attempt has succeeded.
+        /// Set when the attempt succeeds.
         var peer: SocketAddress?
-        /// Nil when the kernel connected at once.
+        /// `nil` if the kernel connected immediately.
         let registration: LoopRegistration?
     }
 
@@ -43,9 +42,9 @@ package final class Connector {
     private var retry: Retry?
 
     /// - Parameters:
-    ///   - delay: Seconds between the beginnings of one attempt and the next.
+    ///   - delay: Seconds between the starts of consecutive attempts.
     ///   - options: Set before each descriptor is bound or connected.
-    ///   - deliver: Called on the loop with what `handle` takes.
+    ///   - deliver: Called on the loop with the arguments for `handle(_:of:)`.
     package init(
         routes: [Route], delay: Double, options: SocketOptionSet = SocketOptionSet(), loop: EventLoop,
         deliver: @escaping @Sendable (_ number: Int, _ events: LoopEvents) -> Void
@@ -58,14 +57,14 @@ package final class Connector {
         race = HappyEyeballs(attemptCount: routes.count)
     }
 
-    /// When `expire(at:)` has something to do.
+    /// When `expire(at:)` must be called.
     package var deadline: Deadline? { [delayEnd, retry?.time].compactMap { $0 }.min() }
 
     package func begin() -> [Step] {
         advance(.began)
     }
 
-    /// The loop has events for an attempt. An unknown number belongs to an attempt that has ended.
+    /// Handles the loop's events for an attempt. The number is unknown if the attempt has already finished.
     package func handle(_ events: LoopEvents, of number: Int) -> [Step] {
         guard let attempt = attempts[number], let outcome = attempt.descriptor.connectOutcome(events) else { return [] }
         return advance(note(outcome, of: number))
@@ -84,17 +83,16 @@ package final class Connector {
         return steps
     }
 
-    /// Ends every attempt.
     package func cancel() {
         for number in attempts.keys { drop(number) }
         delayEnd = nil
         retry = nil
     }
 
-    // MARK: - Acting
+    // MARK: - Actions
 
-    /// Performs what the race decides about an event, and about the events that this brings. Each attempt
-    /// begins and fails at most once.
+    /// Passes an event to the race and performs the resulting actions, including those for events that the
+    /// actions cause. The loop terminates because each attempt starts and fails at most once.
     private func advance(_ event: HappyEyeballs.Event) -> [Step] {
         var steps: [Step] = []
         var events = [event]
@@ -125,7 +123,7 @@ package final class Connector {
         }
     }
 
-    /// Begins an attempt; returns its outcome if that is known at once.
+    /// Starts an attempt. Returns the outcome if it is known immediately.
     private func start(_ number: Int, after previous: Retry?) -> HappyEyeballs.Event? {
         let route = routes[number]
         do throws(SystemError) {
@@ -136,7 +134,8 @@ package final class Connector {
                 attempts[number] = Attempt(descriptor: descriptor, registration: nil)
                 return descriptor.connectOutcome([.writable, .hangup]).map { note($0, of: number) }
             case .inProgress:
-                // Watched only now: a socket that has not begun to connect has a hangup.
+                // Must not be watched earlier: epoll reports a hangup for a socket that has not started to
+                // connect.
                 attempts[number] = Attempt(descriptor: descriptor, registration: try watch(descriptor, number))
                 return nil
             case .failed(let error) where error.errno == EAGAIN && route.destination.family == .unix:
@@ -174,7 +173,7 @@ package final class Connector {
         release(number)?.close()
     }
 
-    /// Takes an attempt off the loop, and returns its descriptor.
+    /// Removes an attempt from the loop and returns its descriptor.
     private func release(_ number: Int) -> SocketDescriptor? {
         if retry?.number == number { retry = nil }
         guard let attempt = attempts.removeValue(forKey: number) else { return nil }
@@ -186,7 +185,7 @@ package final class Connector {
     }
 }
 
-/// When to try again after a full backlog.
+/// A scheduled retry after a full backlog.
 private struct Retry {
     let number: Int
     let time: Deadline
@@ -200,7 +199,6 @@ private struct Retry {
     }
 }
 
-/// Carries the events of one attempt to the owner of the connector.
 private final class AttemptHandler: EventHandler {
     private let number: Int
     private let deliver: @Sendable (Int, LoopEvents) -> Void
@@ -215,18 +213,17 @@ private final class AttemptHandler: EventHandler {
     }
 }
 
-/// How an attempt to connect ended.
 private enum ConnectOutcome {
     case connected(to: SocketAddress)
     case failed(SystemError)
 }
 
 extension SocketDescriptor {
-    /// Binds the source of the connection; call it before `connect`.
+    /// Binds the source address. Must be called before `connect`.
     ///
-    /// With port 0 the kernel chooses one when it knows the destination, so that many connections can share a
-    /// port (`IP_BIND_ADDRESS_NO_PORT`, ip(7)). Any other port may be in use by a connection to another host,
-    /// or by one that is over.
+    /// With port 0, the kernel chooses a port when it knows the destination, so that many connections can
+    /// share a port (`IP_BIND_ADDRESS_NO_PORT`, ip(7)). Any other port may already be in use by a connection
+    /// to a different host, or by a connection in `TIME_WAIT`.
     fileprivate func useSource(_ source: SocketAddress) throws(SystemError) {
         if source.port == 0 {
             setFlag(level: CInt(IPPROTO_IP), option: IP_BIND_ADDRESS_NO_PORT)
@@ -236,7 +233,7 @@ extension SocketDescriptor {
         guard source.withSockaddr({ Glibc.bind(rawValue, $0, $1) }) == 0 else { throw SystemError("bind") }
     }
 
-    /// Nil while the attempt is under way.
+    /// Returns `nil` while the attempt is in progress.
     fileprivate func connectOutcome(_ events: LoopEvents) -> ConnectOutcome? {
         guard !events.isDisjoint(with: [.writable, .hangup]) else { return nil }
         if let error = takeError(of: "connect") { return .failed(error) }

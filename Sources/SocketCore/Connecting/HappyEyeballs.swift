@@ -1,17 +1,18 @@
-// Rules of the race to a host (RFC 8305, "Happy Eyeballs", sections 4 and 5):
-//  1. Attempts begin one after the other, in the order of the addresses: the preferred family first, then the
-//     families in turn.
-//  2. The next one begins when the delay has passed since the last one began, or at once when one fails.
-//  3. At most `limit` of them are under way at a time.
-//  4. The first to connect wins: the others are cancelled, and no more begin.
-//  5. The race is lost when the last one has failed. Every failure is known then.
-//  6. An event of an attempt that has ended, or after the race, changes nothing.
+// Rules of the connection race (RFC 8305, "Happy Eyeballs", sections 4 and 5):
+//  1. Attempts start in address order: an address of the preferred family first, then alternating between
+//     families.
+//  2. The next attempt starts when the delay since the last start has passed, or immediately when an attempt
+//     fails.
+//  3. At most `limit` attempts are in progress at a time.
+//  4. The first attempt to connect wins. The remaining attempts are cancelled and no more are started.
+//  5. The race is lost when the last attempt has failed. By then every failure is known.
+//  6. Events are ignored if their attempt has finished or the race has been decided.
 
-/// Decides which address of a host to try, when, and which connection to keep.
+/// Decides which addresses of a host to try, when to try them, and which connection to keep.
 ///
-/// A plain value; the `Connector` acts. An attempt is named by its position in the order.
+/// A plain value without side effects; `Connector` performs the actions. Attempts are identified by their
+/// position in the order.
 package struct HappyEyeballs: Sendable {
-    /// An event of the attempts.
     package enum Event: Sendable {
         case began
         case delayPassed
@@ -19,28 +20,26 @@ package struct HappyEyeballs: Sendable {
         case connected(Int)
     }
 
-    /// An action of the connector.
     package enum Action: Hashable, Sendable {
         case start(Int)
-        /// Ends an attempt that is under way.
         case cancel(Int)
-        /// Begins the delay again.
+        /// Restarts the delay.
         case armDelay
         case disarmDelay
-        /// This attempt wins.
+        /// Keeps the connection of this attempt.
         case win(Int)
-        /// The race is lost.
+        /// Reports that all attempts have failed.
         case giveUp
     }
 
-    /// Why attempts have failed, in the order of their failures.
+    /// The errors of failed attempts, in the order in which they failed.
     package private(set) var failures: [(number: Int, error: SystemError)] = []
     private var untried: Range<Int>
     private var underWay: Set<Int> = []
     private var isOver = false
 
-    /// The most attempts at a time. A stranger's name server chooses the addresses of a host, and each
-    /// attempt holds a descriptor.
+    /// The maximum number of concurrent attempts. The host's addresses come from a name server that may not
+    /// be trusted, and each attempt uses a descriptor.
     package static let limit = 8
 
     package init(attemptCount: Int) {
@@ -73,8 +72,8 @@ package struct HappyEyeballs: Sendable {
         return [.start(number), untried.isEmpty ? .disarmDelay : .armDelay]
     }
 
-    /// Rule 1. Each family keeps its order, which comes from the system's resolver (RFC 6724). Of equal
-    /// addresses the first one stays.
+    /// Orders addresses by rule 1. Each family keeps the order of the system's resolver (RFC 6724).
+    /// Duplicates are removed.
     package static func order(_ addresses: [SocketAddress], preferring preferred: SocketAddress.Family) -> [SocketAddress] {
         var known: Set<SocketAddress> = []
         let distinct = addresses.filter { known.insert($0).inserted }

@@ -1,18 +1,17 @@
 // Rules of the resolver:
-//  1. `getaddrinfo` blocks and cannot be cancelled. So it never runs on an event loop, on a global queue or
-//     on a concurrent queue, which uses the threads of a global one: on Linux the tasks of Swift share them,
-//     and there are only as many as processors.
-//  2. Each serial queue, a lane, does one lookup at a time. When no lane is free the others wait, first come,
-//     first served.
-//  3. A lookup that is cancelled while it waits never begins, and its completion is never called. A lookup
-//     that has begun ends by itself.
+//  1. `getaddrinfo` blocks and cannot be cancelled. It must not run on an event loop, on a global queue, or
+//     on a concurrent queue, which uses the threads of a global queue. On Linux, Swift tasks share these
+//     threads, and there is only one per processor.
+//  2. Each serial queue (a lane) performs one lookup at a time. When all lanes are busy, lookups are queued
+//     in FIFO order.
+//  3. A lookup that is cancelled while queued never starts, and its completion is never called. A lookup
+//     that has started always runs to completion.
 
 internal import CLinux
 internal import Dispatch
 internal import Glibc
 internal import SocketBuffers
 
-/// Which addresses of a host are wanted.
 package struct HostQuery: Hashable, Sendable {
     package let host: String
     package let port: UInt16
@@ -24,9 +23,9 @@ package struct HostQuery: Hashable, Sendable {
         self.families = families
     }
 
-    /// The addresses that are known without a lookup: of a literal, of `localhost`, and of the names below it
-    /// (RFC 6761, section 6.3); nil for other names. A text that is not a host has none, since the system's
-    /// resolver could take it for one.
+    /// The addresses of a literal, of `localhost` and `loopback`, and of names in the domain `localhost`
+    /// (RFC 6761, section 6.3), which need no lookup. `nil` for any other name. Empty if the text is not a
+    /// valid host, because the system's resolver might still accept it.
     fileprivate var knownAddresses: [SocketAddress]? {
         do throws(HostError) {
             if case .address(let address) = try HostText(host, port: port) { return [address] }
@@ -39,47 +38,45 @@ package struct HostQuery: Hashable, Sendable {
     }
 }
 
-/// Why a host name has no usable address.
 package struct ResolveError: Error, Hashable, Sendable {
     package let query: HostQuery
-    /// `EAI_…` of getaddrinfo(3).
+    /// An `EAI_…` code of getaddrinfo(3).
     package let code: CInt
-    /// The `errno` that goes with `EAI_SYSTEM`; nil for other codes.
+    /// The `errno` for `EAI_SYSTEM`; `nil` for any other code.
     package let errno: CInt?
     package var reason: String {
         errno.map { "\(String(cString: gai_strerror(code))): \(String(cString: strerror($0)))" }
             ?? String(cString: gai_strerror(code))
     }
 
-    /// - Parameter errno: Kept with `EAI_SYSTEM` only.
+    /// - Parameter errno: Stored only for `EAI_SYSTEM`.
     package init(_ query: HostQuery, code: CInt, errno: CInt = 0) {
         self.query = query
         self.code = code
         self.errno = code == EAI_SYSTEM ? errno : nil
     }
 
-    /// True when the resolver says that there is no such address; false when it could not find out.
+    /// Whether the resolver reported that no such address exists. `false` if the lookup itself failed.
     package var isAnswer: Bool {
         [EAI_NONAME, Self.noData, Self.addressFamily].contains(code)
     }
 
-    // `EAI_NODATA` and `EAI_ADDRFAMILY`, which glibc declares under _GNU_SOURCE only.
+    // `EAI_NODATA` and `EAI_ADDRFAMILY`, which glibc declares only under _GNU_SOURCE.
     private static let noData: CInt = -5
     private static let addressFamily: CInt = -9
 }
 
-/// Turns host names into addresses, on a few threads of its own.
+/// Resolves host names on a small number of dedicated threads.
 package final class Resolver: Sendable {
     package typealias Answer = Result<[SocketAddress], ResolveError>
     package typealias Completion = @Sendable (Answer) -> Void
 
-    /// Asks the system.
     package static let system = Resolver(concurrency: 8, lookUp: askSystem)
 
     private let lookUp: @Sendable (HostQuery) -> Answer
     private let backlog: Locked<Backlog>
 
-    /// The lookups that wait, by their tickets, which grow by one.
+    /// The queued lookups by ticket. Tickets are consecutive numbers.
     private struct Backlog {
         var freeLanes: [DispatchQueue]
         var waiting: [UInt64: @Sendable () -> Void] = [:]
@@ -95,25 +92,28 @@ package final class Resolver: Sendable {
         }
     }
 
-    /// A lookup that may still wait.
+    /// A lookup that may not have started yet.
     package struct Lookup: Sendable {
         fileprivate let resolver: Resolver
         fileprivate let ticket: UInt64
 
-        /// Has the lookup not begin. False when it has begun: its completion has been called, or will be.
+        /// Cancels the lookup if it is still queued. Returns `false` if it has started, in which case its
+        /// completion has been or will be called.
         @discardableResult package func cancel() -> Bool {
             resolver.backlog.withLock { $0.waiting.removeValue(forKey: ticket) } != nil
         }
     }
 
-    /// - Parameter lookUp: Finds the addresses; it may block.
+    /// - Parameter lookUp: Finds the addresses. May block.
     package init(concurrency: Int, lookUp: @escaping @Sendable (HostQuery) -> Answer) {
         self.lookUp = lookUp
         backlog = Locked(Backlog(freeLanes: (0..<concurrency).map { DispatchQueue(label: "AsyncSockets.Resolver.\($0)") }))
     }
 
-    /// Resolves a name or an address literal. If no lookup is needed it calls `completion` at once, and
-    /// returns nil; otherwise a thread of the resolver calls it.
+    /// Resolves a name or an address literal.
+    ///
+    /// If no lookup is needed, calls `completion` immediately and returns `nil`. Otherwise `completion` is
+    /// called on a thread of the resolver.
     package func resolve(_ query: HostQuery, completion: @escaping Completion) -> Lookup? {
         if let known = query.knownAddresses {
             completion(known.isEmpty ? .failure(ResolveError(query, code: EAI_NONAME)) : .success(known))
@@ -144,8 +144,9 @@ package final class Resolver: Sendable {
 // MARK: - The system's resolver
 
 extension Resolver {
-    /// `AI_ADDRCONFIG` spares a machine with one IP version the lookup of the other, but overlooks addresses
-    /// that are only on the loopback interface: a name without an answer is looked up again without it.
+    /// Looks up with `AI_ADDRCONFIG` first, which avoids a query for an IP version that this machine does
+    /// not use. The flag ignores addresses on the loopback interface, so if no address is found the lookup
+    /// is repeated without it.
     private static func askSystem(_ query: HostQuery) -> Answer {
         let answer = askSystem(query, flags: AI_ADDRCONFIG)
         guard case .failure(let error) = answer, error.isAnswer else { return answer }

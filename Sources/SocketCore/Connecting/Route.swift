@@ -1,17 +1,15 @@
-/// One way to a host: its destination and its source.
 package struct Route: Hashable, Sendable {
     package let destination: SocketAddress
-    /// Nil: the kernel chooses.
+    /// `nil` if the kernel chooses the source.
     package let source: SocketAddress?
 }
 
-/// Which routes the user of a socket allows, and in which order they are tried.
 package struct RoutePolicy: Sendable {
     package var families: AddressFamilies
     package var preferredFamily: SocketAddress.Family
-    /// The source of connections; nil: the kernel chooses.
+    /// The source of connections, or `nil` if the kernel chooses.
     package var interface: LocalInterface?
-    /// Seconds between the beginnings of one attempt and the next.
+    /// Seconds between the starts of consecutive attempts.
     package var attemptDelay: Double
 
     package init(
@@ -24,7 +22,7 @@ package struct RoutePolicy: Sendable {
         self.attemptDelay = attemptDelay
     }
 
-    /// The routes to `addresses`, at least one, in the order in which they are tried.
+    /// Returns the routes to `addresses`, in the order in which to try them. The result is never empty.
     package func routes(to addresses: [SocketAddress]) throws(NoRoute) -> [Route] {
         let enabled = addresses.filter { families.allows($0.family) }
         guard !enabled.isEmpty else { throw .familyDisabled(addresses) }
@@ -39,9 +37,8 @@ package struct RoutePolicy: Sendable {
     }
 }
 
-/// Why none of a host's addresses may be used.
 package enum NoRoute: Error, Sendable {
-    /// All are of disabled families.
+    /// All addresses belong to disabled families.
     case familyDisabled([SocketAddress])
     /// The interface has no address of the host's families.
     case notFromInterface(String, [SocketAddress])

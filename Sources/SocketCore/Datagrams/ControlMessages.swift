@@ -1,10 +1,10 @@
 internal import CLinux
 internal import Glibc
 
-// The control messages of a datagram (cmsg(3)): a header with length, level and type, then the data, then
-// bytes that align the next header.
+// Control messages (cmsg(3)) consist of a header with length, level and type, followed by the data and
+// padding that aligns the next header.
 
-/// Reads control messages one after the other. It trusts no length.
+/// Parses control messages in order, checking every length.
 struct ControlMessageReader {
     private var rest: UnsafeRawBufferPointer
 
@@ -13,7 +13,7 @@ struct ControlMessageReader {
         let type: CInt
         let data: UnsafeRawBufferPointer
 
-        /// The value at an offset of the data; nil when the data is shorter.
+        /// Returns the value at an offset of the data, or `nil` if the data is too short.
         func value<Value: BitwiseCopyable>(at offset: Int = 0, as type: Value.Type = Value.self) -> Value? {
             guard data.count >= offset + MemoryLayout<Value>.size else { return nil }
             return data.loadUnaligned(fromByteOffset: offset, as: type)
@@ -36,10 +36,8 @@ struct ControlMessageReader {
     }
 }
 
-/// Writes control messages one after the other.
 struct ControlMessageWriter {
     private let room: UnsafeMutableRawBufferPointer
-    /// The bytes written.
     private(set) var count = 0
 
     init(_ room: UnsafeMutableRawBufferPointer) {
@@ -51,12 +49,13 @@ struct ControlMessageWriter {
         return (length + step - 1) & ~(step - 1)
     }
 
-    /// The room that data of `size` bytes takes (`CMSG_SPACE`).
+    /// The space that `size` bytes of data occupy, including the header and padding (`CMSG_SPACE`).
     static func space(for size: Int) -> Int {
         MemoryLayout<cmsghdr>.size + aligned(size)
     }
 
-    /// Appends a message with `size` zero bytes and returns them; nil when they do not fit.
+    /// Appends a message with `size` zero bytes and returns those bytes, or `nil` if the message does not
+    /// fit.
     mutating func append(_ level: CInt, _ type: CInt, size: Int) -> UnsafeMutableRawBufferPointer? {
         let space = Self.space(for: size)
         guard room.count - count >= space else { return nil }
@@ -72,14 +71,14 @@ struct ControlMessageWriter {
     }
 }
 
-// MARK: - Where a datagram leaves from
+// MARK: - Source of an outgoing datagram
 
-/// The local address and the interface from which a datagram leaves, such as the reply to one that came
-/// there.
+/// The local address and interface used to send a datagram. A reply, for example, is sent from the address
+/// at which the request arrived.
 package struct DatagramSource: Hashable, Sendable {
-    /// Nil: the kernel chooses.
+    /// `nil` lets the kernel choose.
     package let address: InternetAddress?
-    /// 0: the kernel chooses.
+    /// 0 lets the kernel choose.
     package let interfaceIndex: UInt32
 
     package init(address: InternetAddress?, interfaceIndex: UInt32 = 0) {
@@ -87,15 +86,15 @@ package struct DatagramSource: Hashable, Sendable {
         self.interfaceIndex = interfaceIndex
     }
 
-    /// The room that `write(to:on:)` takes: an `in6_pktinfo` is larger than an `in_pktinfo`.
+    /// The space that `write(to:on:)` needs. It covers `in6_pktinfo`, which is larger than `in_pktinfo`.
     static var space: Int { ControlMessageWriter.space(for: ipv6Size) }
 
-    // `struct in_pktinfo` has the interface, `ipi_spec_dst` and `ipi_addr`; `struct in6_pktinfo` the address
-    // and the interface (ip(7), ipv6(7)).
+    // `struct in_pktinfo` contains the interface, `ipi_spec_dst` and `ipi_addr`. `struct in6_pktinfo`
+    // contains the address and the interface (ip(7), ipv6(7)).
     private static var ipv4Size: Int { 12 }
     private static var ipv6Size: Int { 20 }
 
-    /// A socket that has both versions of IP takes an IPv4 address in the form of IPv6.
+    /// Writes the packet information. A dual-stack socket takes an IPv4 address in IPv4-mapped form.
     func write(to writer: inout ControlMessageWriter, on families: DatagramDescriptor.Families) {
         if families == .ipv4 {
             guard let data = writer.append(CInt(IPPROTO_IP), IP_PKTINFO, size: Self.ipv4Size) else { return }

@@ -1,41 +1,43 @@
 internal import CLinux
 internal import Glibc
 
-/// How a datagram arrived: where, when, and in which condition.
+/// Metadata about a received datagram: its destination, interface, size, ECN mark and arrival time.
 public struct DatagramArrival: Sendable, Hashable {
-    /// The mark that a router puts on a packet in place of dropping it (ECN; RFC 3168, section 5).
+    /// An ECN mark, which lets a router signal congestion without dropping the packet (RFC 3168, section 5).
     public enum Congestion: UInt8, Sendable, Hashable {
-        /// The sender does not take part: routers drop its packets.
+        /// The sender does not support ECN, so routers drop its packets when congested.
         case notCapable = 0
-        /// `ECT(1)`: the sender takes part, mostly in L4S (RFC 9331).
+        /// `ECT(1)`: the sender supports ECN. Used mostly by L4S (RFC 9331).
         case capable1 = 1
-        /// `ECT(0)`: the sender takes part.
+        /// `ECT(0)`: the sender supports ECN.
         case capable0 = 2
-        /// `CE`: a queue on the way was filling.
+        /// `CE`: a router on the path was congested.
         case experienced = 3
     }
 
-    /// The address that the datagram was sent to, with the local port: one of this machine's, or a multicast
-    /// group or broadcast address. Nil when the kernel does not tell.
+    /// The destination address of the datagram, with the local port. It is an address of this machine, a
+    /// multicast group or a broadcast address. `nil` if the kernel did not report it.
     public var localAddress: SocketAddress? { local?.socketAddress }
     package let local: InternetAddress?
-    /// The kernel's number of the interface that it came in by; 0 when the kernel does not tell.
+    /// The kernel's index of the interface on which the datagram arrived, or 0 if the kernel did not report
+    /// it.
     public let interfaceIndex: UInt32
-    /// The bytes that it had on the network.
+    /// The size of the datagram on the network in bytes, including any bytes lost to truncation.
     public let fullSize: Int
-    /// Whether the end of it did not fit the receive buffer, and is lost.
+    /// Whether the datagram was larger than the receive buffer, so that its last bytes were lost.
     public let isTruncated: Bool
-    /// The mark that routers have put on it.
+    /// The datagram's ECN mark.
     public let congestion: Congestion
-    /// When the kernel got it, on the system's clock: the time since 1970, without leap seconds. Nil unless
-    /// time stamps were asked for.
+    /// When the kernel received the datagram, by the system clock: the time since 1970, without leap
+    /// seconds. `nil` unless timestamps were requested.
     public let timeSince1970: Duration?
-    /// From where a reply leaves, so that it comes from the address that its receiver has sent to. To a
-    /// multicast or broadcast datagram the kernel's choice for that interface replies. Nil: the kernel
-    /// chooses.
+    /// The source of a reply, so that the peer receives it from the address it sent to. For a multicast or
+    /// broadcast datagram, the kernel chooses an address for the arrival interface. `nil` lets the kernel
+    /// choose.
     package let replySource: DatagramSource?
 
-    /// The name of the interface, such as `eth0`; nil when it is gone, or was not told.
+    /// The name of the arrival interface, such as `eth0`. `nil` if the interface no longer exists or the
+    /// kernel did not report it.
     public var interfaceName: String? {
         var name = [CChar](repeating: 0, count: Int(IF_NAMESIZE))
         guard interfaceIndex != 0, if_indextoname(interfaceIndex, &name) != nil else { return nil }
@@ -53,21 +55,20 @@ public struct DatagramArrival: Sendable, Hashable {
     }
 }
 
-/// The facts in the control messages of one received message.
+/// Metadata from the control messages of one received message.
 struct ArrivalFacts {
     private(set) var localAddress: InternetAddress?
     private(set) var interfaceIndex: UInt32 = 0
     private(set) var congestion = DatagramArrival.Congestion.notCapable
     private(set) var timeSince1970: Duration?
     private(set) var replySource: DatagramSource?
-    /// The kernel's count of dropped datagrams when this one arrived; the kernel leaves out zero.
+    /// The kernel's count of dropped datagrams when this datagram arrived. The kernel omits a count of zero.
     private(set) var droppedCount: UInt32?
-    /// The size of each datagram but the last, when the message holds several.
+    /// The size of each datagram except the last, if the message contains several datagrams.
     private(set) var segmentSize: Int?
 
     init() {}
 
-    /// - Parameter port: The local port.
     init(_ control: UnsafeRawBufferPointer, port: UInt16) {
         var reader = ControlMessageReader(control)
         while let message = reader.next() {
@@ -85,17 +86,17 @@ struct ArrivalFacts {
         }
     }
 
-    /// The interface, the address that replies leave from, and the destination in the header.
+    /// Reads the interface, the source address for replies, and the destination.
     ///
-    /// A socket that has both versions of IP gets this beside the message of IPv6, which has the destination
-    /// in the same form as the sender, but not the address for replies.
+    /// A dual-stack socket receives this message in addition to the IPv6 one. The IPv6 message gives the
+    /// destination in the same form as the sender address, but not the source address for replies.
     private mutating func readIPv4(_ message: ControlMessageReader.Message, _ port: UInt16) {
         guard let index: UInt32 = message.value(), let source: in_addr = message.value(at: 4),
             let destination: in_addr = message.value(at: 8)
         else { return }
         interfaceIndex = index
         if localAddress == nil { localAddress = InternetAddress(destination, port: port) }
-        // The route back may take another interface.
+        // The reply source has no interface because the return route may use a different one.
         replySource = source.s_addr == 0 ? nil : DatagramSource(address: InternetAddress(source, port: 0))
     }
 
@@ -127,12 +128,12 @@ struct ArrivalFacts {
 private enum IPv6Kind {
     case mapped
     case multicast
-    /// A group of this link or machine (RFC 4291, section 2.7).
+    /// A group with interface-local or link-local scope (RFC 4291, section 2.7).
     case linkMulticast
     case linkLocal
     case other
 
-    /// - Parameter bytes: 16 of them.
+    /// - Parameter bytes: The 16 bytes of the address.
     init(_ bytes: UnsafeRawBufferPointer) {
         switch (bytes[0], bytes[1]) {
         case (0xff, let second): self = [1, 2].contains(second & 0x0f) ? .linkMulticast : .multicast
@@ -141,7 +142,8 @@ private enum IPv6Kind {
         }
     }
 
-    /// True for an address that names a host or group only together with an interface (RFC 4007, section 6).
+    /// Whether the address identifies a host or group only in combination with an interface (RFC 4007,
+    /// section 6).
     var needsScope: Bool {
         switch self {
         case .linkMulticast, .linkLocal: true
@@ -151,7 +153,7 @@ private enum IPv6Kind {
 }
 
 extension InternetAddress {
-    /// - Parameter host: 16 bytes.
+    /// - Parameter host: The 16 bytes of the address.
     fileprivate init?(ipv6 host: UnsafeRawBufferPointer, _ port: UInt16, scope: UInt32) {
         var address = sockaddr_in6()
         address.sin6_family = sa_family_t(AF_INET6)

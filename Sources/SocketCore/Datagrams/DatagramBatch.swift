@@ -2,13 +2,13 @@ internal import CLinux
 internal import Glibc
 internal import SocketBuffers
 
-/// A datagram that is to be sent.
+/// A datagram to send.
 package struct OutgoingDatagram {
-    /// Valid during the call that sends it.
+    /// Valid only during the call that sends the datagram.
     package let bytes: UnsafeRawBufferPointer
-    /// Nil: the peer of a connected socket.
+    /// `nil` for the peer of a connected socket.
     package let destination: InternetAddress?
-    /// Nil: the kernel chooses.
+    /// `nil` lets the kernel choose.
     package let source: DatagramSource?
 
     package init(_ bytes: UnsafeRawBufferPointer, to destination: InternetAddress?, from source: DatagramSource? = nil) {
@@ -17,31 +17,31 @@ package struct OutgoingDatagram {
         self.source = source
     }
 
-    /// The most bytes that a datagram carries: a packet of IPv4 has 65,535 bytes with the headers of IP and
-    /// UDP (RFC 791, RFC 768), and in one of IPv6 the first header does not count (RFC 8200, section 3).
-    /// Jumbograms (RFC 2675) are left out.
+    /// Returns the largest payload of a datagram in bytes. An IPv4 packet has at most 65,535 bytes
+    /// including the IP and UDP headers (RFC 791, RFC 768). The length of an IPv6 packet excludes the IPv6
+    /// header (RFC 8200, section 3). Jumbograms (RFC 2675) are not supported.
     ///
-    /// - Parameter destination: Nil: unknown, and the limit is as for IPv4.
+    /// - Parameter destination: If `nil`, the IPv4 limit applies.
     package static func largestSize(to destination: InternetAddress?) -> Int {
         guard let destination, destination.isIPv6 else { return 65_535 - 20 - 8 }
         let isIPv4 = destination.withHostBytes { $0.starts(with: AddressPrefix.mappedBeginning) }
         return isIPv4 ? 65_535 - 20 - 8 : 65_535 - 8
     }
 
-    /// The error of a datagram with more bytes than `largestSize(to:)`; nil for another.
+    /// Returns an error if `size` is larger than `largestSize(to:)`, otherwise `nil`.
     package static func sizeError(of size: Int, to destination: InternetAddress?) -> SystemError? {
-        // The smallest limit, before the address is looked at.
+        // 65,507 is the smaller limit, so most calls return without examining the address.
         guard size > 65_507, case let limit = largestSize(to: destination), size > limit else { return nil }
         let target = destination.map { "\($0.socketAddress): " } ?? ""
         return SystemError(
             "sendmmsg", errno: EMSGSIZE, detail: "\(target)a datagram has at most \(limit) bytes, and this one has \(size)")
     }
 
-    /// Sends it by itself. False: `errno` says why not.
+    /// Sends the datagram with its own system call. On `false`, `errno` contains the error.
     func send(through descriptor: DatagramDescriptor) -> Bool {
         let flags = CInt(MSG_DONTWAIT | MSG_NOSIGNAL)
         let sent = withUnsafeTemporaryAllocation(byteCount: Self.headerSize, alignment: 16) { room in
-            // The kernel reads them only.
+            // The kernel only reads the bytes.
             var part = iovec(iov_base: UnsafeMutableRawPointer(mutating: bytes.baseAddress), iov_len: bytes.count)
             return withUnsafeMutablePointer(to: &part) { part in
                 var header = msghdr()
@@ -54,7 +54,7 @@ package struct OutgoingDatagram {
         return sent >= 0
     }
 
-    /// A `sockaddr_in6`, and the packet information.
+    /// A `sockaddr_in6` and the packet information.
     private static var headerSize: Int { 32 + DatagramSource.space }
 
     private func address(
@@ -72,14 +72,14 @@ package struct OutgoingDatagram {
         header.msg_controllen = writer.count
     }
 
-    /// True when one send can hold both.
+    /// Whether one send can carry both datagrams.
     fileprivate func goes(with other: OutgoingDatagram) -> Bool {
         destination == other.destination && source == other.source
     }
 }
 
-/// Datagrams in the form that sendmmsg(2) takes: messages, each with one datagram or with a run of equal size
-/// that the kernel cuts up (UDP GSO).
+/// Datagrams in the form that sendmmsg(2) expects. Each message contains one datagram, or a run of equally
+/// sized datagrams that the kernel splits (UDP GSO).
 struct DatagramBatch {
     private let messages: UnsafeMutablePointer<CLinux_message>
     private let parts: UnsafeMutablePointer<iovec>
@@ -90,12 +90,13 @@ struct DatagramBatch {
 
     private static let messageLimit = 64
     private static let partLimit = 1024
-    /// Every kernel with UDP GSO cuts one send into so many (`UDP_MAX_SEGMENTS`; newer ones allow 128).
+    /// The number of segments per send that every kernel with UDP GSO supports (`UDP_MAX_SEGMENTS`). Newer
+    /// kernels allow 128.
     static let segmentLimit = 64
     private static let nameSize = 32
     private static let controlSize =
         DatagramSource.space + ControlMessageWriter.space(for: MemoryLayout<UInt16>.size)
-    /// The bytes that it needs for its headers: less than a block.
+    /// The bytes needed for the headers, which always fit into a block of the pool.
     static let size =
         messageLimit * (MemoryLayout<CLinux_message>.stride + nameSize + controlSize) + partLimit * MemoryLayout<iovec>.stride
 
@@ -107,26 +108,26 @@ struct DatagramBatch {
         controls = names + Self.messageLimit * Self.nameSize
     }
 
-    /// Sends the messages. The result is the kernel's: how many messages were sent, or -1 and `errno` for the
-    /// first.
+    /// Sends the messages. Returns the kernel's result: the number of messages sent, or -1 with the error
+    /// of the first message in `errno`.
     func send(through descriptor: DatagramDescriptor) -> Int {
         let flags = CInt(MSG_DONTWAIT | MSG_NOSIGNAL)
         return Int(
             retryingOnInterrupt { CLinux_sendmmsg(descriptor.socket.rawValue, messages, UInt32(messageCount), flags) })
     }
 
-    /// How many datagrams the first messages hold.
     func datagramCount(inFirst count: Int) -> Int {
         (0..<count).reduce(0) { $0 + messages[$1].header.msg_iovlen }
     }
 
-    /// The size of the datagrams in the first message, but the last.
+    /// The size of each datagram in the first message except the last.
     var firstSize: Int { partCount > 0 ? parts[0].iov_len : 0 }
 
-    /// Appends one message with the first datagrams.
+    /// Appends one message containing one or more of the first datagrams.
     ///
-    /// - Parameter largestSegment: The size of datagrams up to which runs may go into one send; 0: none.
-    /// - Returns: How many it has taken; 0 when another message does not fit.
+    /// - Parameter largestSegment: The largest datagram size for which a run may share one send. 0 disables
+    ///   runs.
+    /// - Returns: The number of datagrams appended, or 0 if the batch has no room for another message.
     mutating func append(
         _ datagrams: UnsafeBufferPointer<OutgoingDatagram>.SubSequence, on families: DatagramDescriptor.Families,
         largestSegment: Int
@@ -138,7 +139,7 @@ struct DatagramBatch {
         header.msg_iov = parts + partCount
         header.msg_iovlen = run
         for datagram in datagrams.prefix(run) {
-            // The kernel reads them only.
+            // The kernel only reads the bytes.
             let start = UnsafeMutableRawPointer(mutating: datagram.bytes.baseAddress)
             (parts + partCount).initialize(to: iovec(iov_base: start, iov_len: datagram.bytes.count))
             partCount += 1
@@ -149,7 +150,8 @@ struct DatagramBatch {
         return run
     }
 
-    /// How many of the first datagrams go into one send: all of one size but the last, which may be smaller.
+    /// Returns how many of the first datagrams can share one send. All must have the same size, except that
+    /// the last may be smaller.
     private static func run(at datagrams: UnsafeBufferPointer<OutgoingDatagram>.SubSequence) -> Int {
         guard let first = datagrams.first, !first.bytes.isEmpty else { return 1 }
         var (count, total) = (1, first.bytes.count)

@@ -1,7 +1,7 @@
 internal import CLinux
 internal import Glibc
 
-/// The extra services of the kernel for a UDP socket that receives.
+/// Optional kernel features for receiving on a UDP socket.
 package struct DatagramReception: OptionSet, Hashable, Sendable {
     package let rawValue: UInt8
 
@@ -9,18 +9,18 @@ package struct DatagramReception: OptionSet, Hashable, Sendable {
         self.rawValue = rawValue
     }
 
-    /// Each datagram has the time at which the kernel got it (`SO_TIMESTAMPNS`).
+    /// Timestamps: the kernel reports when it received each datagram (`SO_TIMESTAMPNS`).
     package static let timestamps = DatagramReception(rawValue: 1 << 0)
-    /// The kernel may hand over several datagrams of one sender in one piece (`UDP_GRO`, udp(7));
-    /// `DatagramReceiver` takes them apart.
+    /// Coalescing: the kernel may deliver several datagrams of one sender as one buffer (`UDP_GRO`,
+    /// udp(7)), which `DatagramReceiver` splits again.
     package static let coalescing = DatagramReception(rawValue: 1 << 1)
 }
 
 extension DatagramDescriptor {
-    /// Asks the kernel for the facts of each datagram: the address and interface that it came to, ECN, and
-    /// the count of dropped ones; and for an error queue, which names the peers. Call it before binding.
+    /// Enables the metadata of received datagrams (local address and interface, ECN, drop count) and the
+    /// error queue, which identifies the peers. Call this before binding the socket.
     ///
-    /// - Returns: Those of `wanted` that the kernel has.
+    /// - Returns: The features of `wanted` that the kernel supports.
     package func prepareReception(_ wanted: DatagramReception = []) throws(SystemError) -> DatagramReception {
         for fact: SocketOption<Bool> in [.receivesPacketInfo, .receivesTrafficClass, .receivesDropCount, .receivesErrors] {
             try setIfKnown(fact, to: true)
@@ -31,8 +31,8 @@ extension DatagramDescriptor {
         return answer
     }
 
-    /// Whether it has UDP GRO, so that a piece may hold several datagrams; nil when the kernel does not tell,
-    /// as before Linux 6.2.
+    /// Whether UDP GRO is enabled, so that one buffer may contain several datagrams. `nil` if the kernel
+    /// cannot report it (before Linux 6.2).
     package var coalesces: Bool? {
         do throws(SystemError) {
             return try socket.value(of: .coalescesDatagrams)
@@ -41,18 +41,18 @@ extension DatagramDescriptor {
         }
     }
 
-    /// The same as `prepareReception(_:)` for a socket that others have made. The kernel knows these options
-    /// of each UDP socket.
+    /// Does the same as `prepareReception(_:)` for a socket that this library did not create. The kernel
+    /// supports these options on every UDP socket.
     package func prepareAdopted(_ wanted: DatagramReception) {
         do throws(SystemError) {
             _ = try prepareReception(wanted)
         } catch {
-            // It receives with fewer facts.
+            // Datagrams are then received with less metadata.
         }
     }
 
-    /// True when the kernel cuts a large send into datagrams (`UDP_SEGMENT`, udp(7)). One that does not know
-    /// the option would send them as one.
+    /// Whether the kernel can split a large send into datagrams (`UDP_SEGMENT`, udp(7)). A kernel that does
+    /// not know the option would send one large datagram.
     package var canSegment: Bool {
         do throws(SystemError) {
             _ = try socket.value(of: .segmentSize)
@@ -62,16 +62,16 @@ extension DatagramDescriptor {
         }
     }
 
-    /// The largest IP packet that the path to the peer of a connected socket carries, as far as the kernel
+    /// The largest IP packet that fits the path to the peer of a connected socket, as far as the kernel
     /// knows.
     ///
-    /// - Throws: ENOTCONN when it is not connected.
+    /// - Throws: ENOTCONN if the socket is not connected.
     package var pathMTU: Int {
         get throws(SystemError) { try socket.value(of: .pathMTU) }
     }
 
-    /// How many received datagrams the kernel has dropped because the receive buffer was full or the checksum
-    /// was wrong. It wraps around; nil when the kernel does not tell.
+    /// How many received datagrams the kernel dropped because the receive buffer was full or the checksum
+    /// was wrong. The count wraps around. `nil` if the kernel does not report it.
     package var droppedCount: UInt32? {
         // `SK_MEMINFO_VARS` and `SK_MEMINFO_DROPS` of linux/sock_diag.h.
         var facts = [UInt32](repeating: 0, count: 9)

@@ -1,21 +1,20 @@
 // Rules of the error queue:
-//  1. An event announces errors (EPOLLERR), and goes on to announce them until the queue and `SO_ERROR` are
-//     both empty. `takeErrors(atMost:)` empties both, and says whether it is done.
-//  2. It takes a limited number at a time: a peer decides how many errors there are.
-//  3. The kernel tells each error twice, as `SO_ERROR` and in the queue; here it counts once. A full queue
-//     leaves `SO_ERROR` alone, which does not name the peer.
+//  1. EPOLLERR reports errors, and it is reported again until the queue and `SO_ERROR` are both empty.
+//     `takeErrors(atMost:)` drains both and returns whether they are empty.
+//  2. It takes a limited number of errors per call, because a peer controls how many errors there are.
+//  3. The kernel reports each error twice, through `SO_ERROR` and in the queue. Here each error is counted
+//     once. If the queue is full, only `SO_ERROR` has the error, without the peer.
 
 internal import CLinux
 internal import Glibc
 
-/// An error that a datagram has met after it was sent.
+/// An asynchronous error caused by a datagram that was sent earlier.
 package struct DatagramError: Error, Hashable, Sendable {
-    /// Where the error comes from.
     package enum Origin: Hashable, Sendable {
-        /// This machine, such as for a datagram that is larger than the path carries. The send that met it
-        /// has failed too.
+        /// This machine, for example because a datagram is too large for the path. The send itself failed
+        /// too.
         case local
-        /// A router or the peer's machine, by ICMP (RFC 792; RFC 4443).
+        /// A router or the peer's machine, reported by ICMP (RFC 792; RFC 4443).
         case network(type: UInt8, code: UInt8)
         /// The kernel has lost the details.
         case unknown
@@ -23,14 +22,14 @@ package struct DatagramError: Error, Hashable, Sendable {
 
     package let errno: CInt
     package let origin: Origin
-    /// Where the datagram was sent to; nil when the kernel has lost the details.
+    /// The destination of the datagram, or `nil` if the kernel has lost the details.
     package let destination: SocketAddress?
     /// The sender of the ICMP message.
     package let reporter: SocketAddress?
-    /// For EMSGSIZE: the largest packet that the path carries.
+    /// For EMSGSIZE, the largest packet that fits the path.
     package let pathMTU: Int?
 
-    /// The same as an error of a call, about the destination.
+    /// The error in the form of a failed system call, with the destination.
     package var systemError: SystemError {
         let error = SystemError("sendmmsg", errno: errno)
         return destination.map { error.about($0) } ?? error
@@ -38,9 +37,10 @@ package struct DatagramError: Error, Hashable, Sendable {
 }
 
 extension DatagramDescriptor {
-    /// Takes the errors that datagrams have met.
+    /// Takes pending errors of sent datagrams.
     ///
-    /// - Returns: `isDrained`: there are none left, and an event announces the next. Otherwise call it again.
+    /// - Returns: The errors. If `isDrained` is `true`, the queue is empty and an event reports the next
+    ///   error. Otherwise, call this again.
     package func takeErrors(atMost limit: Int = 32) -> (errors: [DatagramError], isDrained: Bool) {
         let pending = socket.takeError(of: "sendmmsg")
         var errors: [DatagramError] = []
@@ -60,7 +60,7 @@ extension DatagramDescriptor {
 
     private enum QueueAnswer {
         case error(DatagramError)
-        /// Something else that uses the queue, such as a time stamp of sending.
+        /// Another message in the queue, such as a transmit timestamp.
         case other
         case none
     }
@@ -84,31 +84,31 @@ extension DatagramDescriptor {
         }
     }
 
-    /// An extended error with an address takes 64 bytes, and the facts of a received datagram may come too.
+    /// An extended error with an address takes 64 bytes. The metadata of a received datagram may be
+    /// included too.
     private static let controlSize = 512
 }
 
 extension DatagramError {
-    /// An error without details.
     fileprivate init(_ error: SystemError) {
         self.init(errno: error.errno, origin: .unknown, destination: nil, reporter: nil, pathMTU: nil)
     }
 
-    /// Nil when the control messages have no error of a datagram.
+    /// Returns `nil` if the control messages contain no datagram error.
     fileprivate init?(_ control: UnsafeRawBufferPointer, to destination: SocketAddress?) {
         var reader = ControlMessageReader(control)
         while let message = reader.next() {
             guard [CInt(IPPROTO_IP), CInt(IPPROTO_IPV6)].contains(message.level),
                 [IP_RECVERR, IPV6_RECVERR].contains(message.type)
             else { continue }
-            // `struct sock_extended_err`, whose union keeps Swift from copying it as a whole.
+            // `struct sock_extended_err` contains a union, so Swift cannot load it as a whole.
             guard let number: CInt = message.value(), let kind: (UInt8, UInt8, UInt8) = message.value(at: 4),
                 let fact: UInt32 = message.value(at: 8), let origin = Origin(kind), number != 0
             else { return nil }
             errno = number
             self.origin = origin
             self.destination = destination
-            // `SO_EE_OFFENDER`; `AF_UNSPEC` for a local error.
+            // `SO_EE_OFFENDER`, which is `AF_UNSPEC` for a local error.
             reporter = SocketAddress(
                 UnsafeRawBufferPointer(rebasing: message.data.dropFirst(MemoryLayout<sock_extended_err>.size)))
             pathMTU = number == EMSGSIZE && fact > 0 ? Int(fact) : nil
@@ -119,7 +119,7 @@ extension DatagramError {
 }
 
 extension DatagramError.Origin {
-    /// Nil for what is not an error: time stamps and completions of sending.
+    /// Returns `nil` for messages that are not errors: transmit timestamps and completions.
     fileprivate init?(_ error: (origin: UInt8, type: UInt8, code: UInt8)) {
         switch CInt(error.origin) {
         case SO_EE_ORIGIN_LOCAL: self = .local

@@ -1,31 +1,33 @@
-/// How many datagrams are taken, from each source and in all; others are dropped and counted.
+/// A limit on the rate of received datagrams, per source and in total. Datagrams over the limit are dropped
+/// and counted.
 ///
-/// The sender of a datagram can be forged. A server that answers each request with a larger reply can be used
-/// to flood others, who seem to have asked: a limit for each source bounds what one of them gets. A source is
-/// an IPv4 address or a `/64` of IPv6, since one host may have a whole `/64` to choose from (RFC 6177).
+/// The sender address of a datagram can be forged. If a server's replies are larger than the requests, an
+/// attacker can use it to flood a victim by forging the victim's address. A per-source limit bounds how
+/// many replies one victim receives. A source is an IPv4 address or an IPv6 `/64`, because a single host
+/// may be able to use any address in a whole `/64` (RFC 6177).
 ///
-/// Each limit is a number of datagrams for each second and a burst: so many may come at once after a pause.
-/// A datagram that is refused by one limit does not count toward the other.
+/// Each limit consists of a rate in datagrams per second and a burst, the number of datagrams accepted
+/// back-to-back after a pause. A datagram rejected by one limit does not use up the other.
 ///
-/// Memory is bounded by `trackedSources`, and a source is forgotten only when its whole burst is available
-/// again, so that forgetting it changes nothing. When more sources than that have sent lately, the new ones
-/// share some buckets with each other: they may be refused sooner, and the known ones notice nothing.
+/// `trackedSources` bounds the memory. A source is forgotten only when its full burst is available again,
+/// so forgetting the source has no effect on it. If more sources than that have sent recently, new sources
+/// share a few buckets and may be rejected earlier. Sources that are already tracked are not affected.
 public struct DatagramRateLimit: Sendable, Hashable {
-    /// So many datagrams for each second, with a burst.
+    /// A rate of datagrams with a permitted burst.
     public struct Rate: Sendable, Hashable {
-        /// The datagrams for each second, in the long run.
+        /// The sustained number of datagrams per second.
         public let perSecond: Double
-        /// How many may come at once.
+        /// The number of datagrams accepted back-to-back after a pause.
         public let burst: Int
 
-        /// A rate.
+        /// Creates a rate.
         ///
         /// - Parameters:
-        ///   - perSecond: 0.000001 to 1,000,000,000; another becomes the nearest. 0.1 is one datagram in ten
-        ///     seconds.
-        ///   - burst: At least 1; a smaller one becomes 1.
+        ///   - perSecond: From 0.000001 to 1,000,000,000; other values are clamped. For example, 0.1 means
+        ///     one datagram every ten seconds.
+        ///   - burst: At least 1; smaller values become 1.
         public init(perSecond: Double, burst: Int) {
-            // Not a number is less than nothing.
+            // A comparison with NaN is false, so NaN becomes the slowest rate.
             self.perSecond = perSecond >= Self.slowest ? min(perSecond, Self.fastest) : Self.slowest
             self.burst = max(burst, 1)
         }
@@ -34,16 +36,16 @@ public struct DatagramRateLimit: Sendable, Hashable {
         private static let fastest = 1_000_000_000.0
     }
 
-    /// For each source; nil: no limit.
+    /// The limit for each source, or `nil` for no limit.
     public var perSource: Rate?
-    /// For all sources together; nil: no limit.
+    /// The limit for all sources together, or `nil` for no limit.
     public var inAll: Rate?
-    /// How many sources are remembered at once. Each takes some 60 bytes while it is remembered.
+    /// The maximum number of sources tracked at the same time. Each uses about 60 bytes.
     public let trackedSources: Int
 
-    /// A limit, or none where a rate is nil.
+    /// Creates a limit. A rate of `nil` means no limit.
     ///
-    /// - Parameter trackedSources: 1 to 1,048,576; another becomes the nearest.
+    /// - Parameter trackedSources: From 1 to 1,048,576; other values are clamped.
     public init(perSource: Rate?, inAll: Rate? = nil, trackedSources: Int = 4096) {
         self.perSource = perSource
         self.inAll = inAll

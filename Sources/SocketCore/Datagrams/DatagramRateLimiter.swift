@@ -1,27 +1,27 @@
 // Rules of the limiter:
-//  1. A bucket is one point in time: when it will be full again (GCRA, ITU-T I.371). It admits a datagram
-//     unless the point would then lie more than the burst in the future.
-//  2. A datagram takes from both buckets, or from neither.
-//  3. A bucket that is full is as good as none. Only full ones are forgotten, so that no source gets more by
-//     making the limiter forget it, however many sources someone else invents.
-//  4. A hand goes round the remembered sources, a few for each new one: the work for one datagram is bounded.
-//  5. When no place is free, a new source uses one of a few shared buckets, chosen by a hash that a sender
-//     cannot predict. A source that gets a place takes the state of its shared bucket along.
+//  1. A bucket is a single point in time: when it will be full again (GCRA, ITU-T I.371). It admits a
+//     datagram unless that point would then be further in the future than the burst allows.
+//  2. A datagram takes from both buckets or from neither.
+//  3. A full bucket is equivalent to no bucket. Only full buckets are forgotten, so a source cannot send
+//     more by forging other sources until the limiter forgets it.
+//  4. A clock hand sweeps the tracked sources, a few for each new source, so the work per datagram is
+//     bounded.
+//  5. If every place is occupied, a new source uses one of a few shared buckets, chosen by a hash that a
+//     sender cannot predict. A source that later gets a place starts with the state of its shared bucket.
 
 internal import Glibc
 
-/// Says of each datagram whether a `DatagramRateLimit` admits it.
+/// Decides which datagrams a `DatagramRateLimit` admits.
 package struct DatagramRateLimiter: Sendable {
-    /// Why a datagram is not admitted.
     package enum Verdict: Hashable, Sendable {
         case admitted
-        /// Its source has sent too many.
+        /// The limit for its source is exceeded.
         case sourceRefused
-        /// All sources together have.
+        /// The limit for all sources together is exceeded.
         case allRefused
     }
 
-    /// How many datagrams were refused since the beginning, by either limit.
+    /// The total number of datagrams rejected by either limit.
     package private(set) var refusedCount: UInt64 = 0
 
     private let perSource: Pace?
@@ -35,10 +35,10 @@ package struct DatagramRateLimiter: Sendable {
         sources = SourceTable(limit: limit.trackedSources)
     }
 
-    /// How many sources are remembered: at most `trackedSources`.
+    /// The number of sources currently tracked, at most `trackedSources`.
     package var trackedCount: Int { sources.count }
 
-    /// - Parameter now: Not earlier than in the call before.
+    /// - Parameter now: Must not be earlier than in the previous call.
     package mutating func judge(_ sender: SocketAddress, at now: Deadline) -> Verdict {
         let source = perSource == nil ? nil : DatagramSourceKey(sender)
         let verdict = verdict(on: source, at: now)
@@ -58,15 +58,15 @@ package struct DatagramRateLimiter: Sendable {
     }
 }
 
-/// A rate in nanoseconds.
+/// A rate, converted to nanoseconds.
 private struct Pace: Sendable {
-    /// The time that one datagram takes.
+    /// The time between datagrams at the sustained rate.
     let interval: UInt64
-    /// The time that a burst takes.
+    /// The length of a full burst.
     let tolerance: UInt64
 
     init(_ rate: DatagramRateLimit.Rate) {
-        // A century is as good as never, and keeps the sums in range.
+        // A century is effectively never, and keeps the sums in range.
         let longest = 3_155_760_000.0 * 1_000_000_000
         interval = UInt64(max(1, min(1_000_000_000 / rate.perSecond, longest)))
         tolerance = UInt64(min(Double(interval) * Double(rate.burst), longest))
@@ -74,7 +74,7 @@ private struct Pace: Sendable {
 }
 
 private struct Bucket: Sendable {
-    /// When it is full again, in the nanoseconds of `Deadline`.
+    /// When the bucket is full again, in the nanoseconds of `Deadline`.
     private(set) var fullAt: UInt64 = 0
 
     func isFull(at now: Deadline) -> Bool { fullAt <= now.nanoseconds }
@@ -88,7 +88,7 @@ private struct Bucket: Sendable {
     }
 }
 
-/// One source: an IPv4 address, or the first 64 bits of an IPv6 address with its scope.
+/// A source: an IPv4 address, or the first 64 bits of an IPv6 address and its scope.
 package struct DatagramSourceKey: Hashable, Sendable {
     private let network: UInt64
     /// The scope of a link-local address, or `ofIPv4`.
@@ -96,7 +96,7 @@ package struct DatagramSourceKey: Hashable, Sendable {
 
     private static let ofIPv4 = UInt64.max
 
-    /// Senders of other families count as one.
+    /// All senders of other address families form one source.
     package init(_ address: SocketAddress) {
         let (network, isIPv6) = address.withHostBytes { host in
             let isIPv6 = host.count == 16 && !host.starts(with: AddressPrefix.mappedBeginning)
@@ -107,7 +107,6 @@ package struct DatagramSourceKey: Hashable, Sendable {
     }
 }
 
-/// The buckets of the sources that have sent lately.
 private struct SourceTable: Sendable {
     private let limit: Int
     private var places: [DatagramSourceKey: Int] = [:]
@@ -137,7 +136,7 @@ private struct SourceTable: Sendable {
         }
     }
 
-    /// Nil when all places are taken.
+    /// Returns `nil` if every place is occupied.
     private mutating func makePlace(for source: DatagramSourceKey, at now: Deadline) -> Int? {
         let entry = (source, shared[Self.share(of: source)])
         guard entries.count == limit else {
@@ -157,7 +156,7 @@ private struct SourceTable: Sendable {
         return nil
     }
 
-    /// The seed of Swift's hashes differs in each process.
+    /// Swift seeds its hashes differently in each process.
     private static func share(of source: DatagramSourceKey) -> Int {
         Int(UInt(bitPattern: source.hashValue) % UInt(sharedCount))
     }

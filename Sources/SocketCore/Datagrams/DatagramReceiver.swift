@@ -1,24 +1,25 @@
 // Rules of receiving:
-//  1. One call of recvmmsg(2) fills one block of a pool: first the headers, then a slot for each datagram.
-//     The block returns to the pool when the last datagram of the batch has been taken. With UDP GRO each
-//     slot must hold the largest piece; the kernel touches only the pages of a slot that it fills.
-//  2. Every datagram is handed out, also one of zero bytes. With UDP GRO one slot holds several.
-//  3. Fewer datagrams than were asked for mean that the kernel has no more: an event announces the next.
-//  4. An error that an earlier datagram has met (ECONNREFUSED, EHOSTUNREACH) is an answer, and the next call
-//     receives. The kernel has forgotten the error then, so this ends.
+//  1. Each recvmmsg(2) call fills one block of a pool: first the headers, then a slot for each datagram.
+//     The block returns to the pool when the last datagram of the batch has been taken. With UDP GRO, each
+//     slot must have room for the largest coalesced buffer. The kernel touches only the pages that it
+//     fills.
+//  2. Every datagram is delivered, including empty ones. With UDP GRO, one slot may contain several
+//     datagrams.
+//  3. If the kernel returns fewer datagrams than requested, it has no more. An event reports the next one.
+//  4. An error caused by an earlier datagram (ECONNREFUSED, EHOSTUNREACH) is returned as a result, and the
+//     next call receives again. The kernel reports such an error once, so the retries are bounded.
 //  5. Other errors are caused by this machine: a security module, a system call filter or an old kernel. A
 //     router can cause EACCES too (RFC 4443, section 3.1), but the kernel returns that error once. So
 //     `denialLimit` errors in a row count as one failure for `FailingCall`.
-//  6. Each call has room for about twice as many datagrams as the previous call returned, because each header
-//     takes time to prepare.
+//  6. Each call has room for about twice as many datagrams as the previous call returned, because each
+//     header takes time to prepare.
 
 internal import CLinux
 internal import Glibc
 internal import SocketBuffers
 
-/// A datagram in the block of its receiver.
 package struct ReceivedDatagram {
-    /// Valid until the next call of the receiver.
+    /// Valid until the next call on the receiver.
     package let bytes: UnsafeRawBufferPointer
     package let sender: InternetAddress
     package let arrival: DatagramArrival
@@ -30,29 +31,28 @@ package struct ReceivedDatagram {
 
 /// Receives datagrams in batches.
 package final class DatagramReceiver {
-    /// The kernel's answer to `receive`.
     package enum Answer {
-        /// Take them with `next()`. An event announces more, unless there may be more already.
+        /// Datagrams arrived: take them with `next()`. If `mayHaveMore` is `false`, an event reports
+        /// further datagrams.
         case received(mayHaveMore: Bool)
-        /// Nothing has arrived: an event says when to go on.
+        /// No datagram is available. An event reports the next one.
         case wouldBlock
-        /// An error that a datagram met that was sent earlier: receive again. `takeErrors(atMost:)` names the
-        /// peer.
+        /// An earlier outgoing datagram caused an error. Receive again. `takeErrors(atMost:)` identifies
+        /// the peer.
         case refused(SystemError)
-        /// The kernel has no memory. No event follows: try again after `SocketDescriptor.shortageSeconds`.
+        /// The kernel is out of memory. No event follows, so retry after `SocketDescriptor.shortageSeconds`.
         case exhausted
         /// The kernel refused to receive. No event follows, so retry after `pause` seconds.
         ///
         /// - Parameter isFirst: Whether the previous call succeeded or failed with a different error.
         case denied(SystemError, pause: Double, isFirst: Bool)
-        /// The descriptor does not receive datagrams, or the kernel has refused too often.
+        /// The descriptor cannot receive datagrams, or the kernel refused too often.
         case failed(SystemError)
     }
 
-    /// The meaning of an error of recvmmsg(2).
     enum Failure: Hashable {
         case wouldBlock, exhausted
-        /// An error of a datagram that was sent earlier (`icmp_err_convert` and `tab_unreach` of Linux).
+        /// An error caused by a datagram sent earlier (`icmp_err_convert` and `tab_unreach` in Linux).
         case ofEarlierDatagram
         case certain
         case denied
@@ -71,27 +71,28 @@ package final class DatagramReceiver {
         }
     }
 
-    /// The largest payload: a UDP datagram has 65,535 bytes with its header (RFC 768; RFC 8200, section 3).
+    /// The largest payload: a UDP datagram has at most 65,535 bytes including its header (RFC 768; RFC
+    /// 8200, section 3).
     package static let largestSize = 65_535 - 8
 
-    /// The bytes of a datagram that are kept; more of them are lost (`DatagramArrival.isTruncated`).
+    /// The largest payload that is kept. Further bytes are lost (`DatagramArrival.isTruncated`).
     package let maximumSize: Int
-    /// The most datagrams, or pieces with several, in one call.
+    /// The maximum number of messages per call. With UDP GRO, a message may contain several datagrams.
     package let batchLimit: Int
-    /// The port of `DatagramArrival.localAddress`.
+    /// The port to report in `DatagramArrival.localAddress`.
     @exclusivity(unchecked) package var localPort: UInt16 = 0
-    /// How many datagrams the kernel had dropped when the last one arrived that was taken, for lack of room
-    /// or a wrong checksum.
+    /// How many datagrams the kernel had dropped when the most recently taken datagram arrived, because the
+    /// receive buffer was full or a checksum was wrong.
     package var droppedCount: Int { drops.total }
 
     private let pool: BufferPool
     @exclusivity(unchecked) private var block: UnsafeMutableRawPointer?
-    /// The bytes from the beginning of a slot to the next.
+    /// The distance between the starts of two slots in bytes.
     private let stride: Int
     @exclusivity(unchecked) private var messages: UnsafeMutablePointer<CLinux_message>?
     @exclusivity(unchecked) private var count = 0
     @exclusivity(unchecked) private var index = 0
-    /// How far the current message has been handed out.
+    /// The position in the current message of the next datagram to return.
     @exclusivity(unchecked) private var offset = 0
     @exclusivity(unchecked) private var facts = ArrivalFacts()
     @exclusivity(unchecked) private var drops = WrappingCount()
@@ -103,23 +104,22 @@ package final class DatagramReceiver {
     private static let fewest = 4
     private static let most = 64
     private static let nameSize = 32
-    /// Room for the packet information of both versions of IP, two traffic classes, a time stamp, the drop
+    /// Room for the packet information of both IP versions, two traffic classes, a timestamp, the drop
     /// count and the segment size.
     private static let controlSize = [12, 20, 4, 4, 16, 4, 4].reduce(0) { $0 + ControlMessageWriter.space(for: $1) }
     private static let headerSize =
         MemoryLayout<CLinux_message>.stride + MemoryLayout<iovec>.stride + nameSize + controlSize
 
-    /// How many pieces one call receives with UDP GRO.
     private static let mostPieces = 32
-    /// Slots of 64 KiB exactly would all begin in the same sets of the processor's caches.
+    /// With a stride of exactly 64 KiB, all slots would start in the same processor cache sets.
     private static let pieceStride = largestSize / 64 * 64 + 64 * 5
     private static let pieces = BufferPool(spareLimit: 2, size: mostPieces * (headerSize + pieceStride))
 
     /// - Parameters:
-    ///   - maximumSize: 1 to `largestSize`; another becomes the nearest. With the largest, a batch is one
-    ///     datagram; with 2,048, it is some twenty-seven.
-    ///   - coalesces: The socket has UDP GRO: a slot has room for the largest piece, whatever `maximumSize`
-    ///     is, and a batch is up to thirty-two of them.
+    ///   - maximumSize: From 1 to `largestSize`; other values are clamped. A batch is one datagram at the
+    ///     largest size and about 27 datagrams at 2,048 bytes.
+    ///   - coalesces: Whether the socket has UDP GRO. Each slot then has room for the largest coalesced
+    ///     buffer, regardless of `maximumSize`, and a batch has up to 32 slots.
     package init(maximumSize: Int, coalesces: Bool = false) {
         self.maximumSize = coalesces ? Self.largestSize : max(1, min(maximumSize, Self.largestSize))
         pool = coalesces ? Self.pieces : .shared
@@ -132,10 +132,10 @@ package final class DatagramReceiver {
         release()
     }
 
-    /// True when all datagrams of the batch have been taken.
+    /// Whether all datagrams of the batch have been taken.
     package var isEmpty: Bool { index == count }
 
-    /// Receives the next batch, unless there are datagrams of the last one.
+    /// Receives the next batch, unless the previous one still contains datagrams.
     package func receive(from descriptor: DatagramDescriptor, atMost limit: Int = .max) -> Answer {
         guard isEmpty else { return .received(mayHaveMore: true) }
         let asked = max(1, min(limit, batchLimit, hope))
@@ -176,7 +176,7 @@ package final class DatagramReceiver {
         }
     }
 
-    /// The next datagram of the batch; nil after the last. It invalidates the one before.
+    /// Returns the next datagram of the batch, or `nil` after the last. Invalidates the previous datagram.
     package func next() -> ReceivedDatagram? {
         while let messages, index < count {
             let message = messages[index]
@@ -187,14 +187,13 @@ package final class DatagramReceiver {
             let arrival = DatagramArrival(
                 facts, fullSize: segment.fullSize, isTruncated: segment.bytes.count < segment.fullSize)
             step(over: segment.fullSize, of: Int(message.length))
-            // UDP has the sender always.
+            // The kernel always reports the sender of a UDP datagram.
             if let sender { return ReceivedDatagram(bytes: segment.bytes, sender: sender, arrival: arrival) }
         }
         release()
         return nil
     }
 
-    /// Drops what is left of the batch.
     package func discard() {
         release()
     }
@@ -230,7 +229,7 @@ package final class DatagramReceiver {
 
     // MARK: - The block
 
-    /// A block with the headers of `count` messages.
+    /// Returns a block with prepared headers for `count` messages.
     private func prepare(_ count: Int) -> UnsafeMutablePointer<CLinux_message> {
         let base = block ?? pool.take()
         block = base

@@ -1,67 +1,63 @@
 // Rules of sending:
-//  1. Datagrams leave in order. Each is sent, or fails with an error of its own, or waits; the report says
-//     which. A failure does not hold up the later ones.
-//  2. The kernel answers a send with an error that an earlier datagram has met, and does not send. So a
-//     datagram fails only with an error that it meets again. ECONNREFUSED comes from earlier ones always:
-//     only a peer that refuses each of many attempts fails a datagram. EMSGSIZE comes from earlier ones too,
-//     when a router, or one who forges its report, says that the path carries less. ICMP never has EINVAL
-//     and EIO.
-//  3. A run of equal size to one destination goes in one send if the kernel can cut it up. If that fails, the
-//     run is sent without; if this works, sends of that size are not tried again. EIO means a route that
-//     cannot do it, and ends it for this socket.
-//  4. A datagram that is too large for IP fails before anything of it is sent.
-//  5. One datagram alone goes by sendmsg(2), with its headers on the stack.
+//  1. Datagrams are sent in order. Each datagram is sent, fails with its own error, or stays pending, and
+//     the report says which. A failure does not delay later datagrams.
+//  2. The kernel may fail a send with the error of an earlier datagram, without sending. So a datagram
+//     fails only if the error repeats. ECONNREFUSED is always caused by earlier datagrams, so a datagram
+//     fails with it only after many refused attempts. EMSGSIZE can also be caused by earlier datagrams if a
+//     router, or an attacker who forges its message, reports a smaller path MTU. ICMP never causes EINVAL
+//     or EIO.
+//  3. A run of equally sized datagrams to one destination uses one send if the kernel can split it. If that
+//     fails, the datagrams are sent individually. If this succeeds, runs of that size are not tried again.
+//     EIO means that the route does not support segmentation, which disables runs for this socket.
+//  4. A datagram that is too large for IP fails before any part is sent.
+//  5. A single datagram is sent with sendmsg(2), with its headers on the stack.
 
 internal import CLinux
 internal import Glibc
 package import SocketBuffers
 
-/// The fate of datagrams, which are named by their position.
+/// The outcome of sending datagrams, which are identified by position.
 package struct DatagramSendReport {
-    /// Why the rest waits.
+    /// Why the remaining datagrams were not handled.
     package enum Rest: Hashable, Sendable {
-        /// All are handled.
         case none
-        /// The socket has no room: an event says when to go on.
+        /// The send buffer is full. An event reports when sending can continue.
         case wouldBlock
-        /// The kernel has no memory, or the device's queue is full. No event follows: try again after
+        /// The kernel is out of memory, or the device queue is full. No event follows, so retry after
         /// `SocketDescriptor.shortageSeconds`.
         case exhausted
     }
 
-    /// The first ones, which are sent or have failed.
+    /// The number of leading datagrams that were sent or failed.
     package fileprivate(set) var handledCount = 0
-    /// Those of the first ones that have failed, in order.
+    /// The failures among the handled datagrams, in order.
     package fileprivate(set) var failures: [(position: Int, error: SystemError)] = []
-    /// Errors that datagrams have met that were sent before this call.
+    /// Errors caused by datagrams that were sent before this call.
     package fileprivate(set) var earlierErrors: [SystemError] = []
     package fileprivate(set) var rest = Rest.none
 
-    /// - Parameter handledCount: 0 by default.
     package init(handledCount: Int = 0, failures: [(position: Int, error: SystemError)] = [], rest: Rest = .none) {
         (self.handledCount, self.failures, self.rest) = (handledCount, failures, rest)
     }
 }
 
-/// Sends datagrams in batches.
 package final class DatagramSender {
     private let descriptor: DatagramDescriptor
     private let buffer: PreBuffer
-    /// The size of datagrams up to which runs go into one send; 0: none.
+    /// The largest datagram size for which a run may share one send. 0 disables runs.
     @exclusivity(unchecked) package private(set) var largestSegment: Int
 
-    /// How often a datagram is tried that the kernel answers with ECONNREFUSED, and with another error.
+    /// How often a datagram is tried if the kernel returns ECONNREFUSED or another error, respectively.
     private static let attemptsAtRefusal = 8
     private static let attempts = 2
 
-    /// - Parameter segments: Whether runs may go into one send.
     package init(for descriptor: DatagramDescriptor, segments: Bool = true, pool: BufferPool = .shared) {
         self.descriptor = descriptor
         largestSegment = segments && descriptor.canSegment ? Int(UInt16.max) : 0
         buffer = PreBuffer(pool: pool)
     }
 
-    /// Sends as many as there is room for.
+    /// Sends as many datagrams as the kernel accepts.
     package func send(_ datagrams: UnsafeBufferPointer<OutgoingDatagram>) -> DatagramSendReport {
         defer { buffer.reset() }
         var progress = Progress()
@@ -78,7 +74,7 @@ package final class DatagramSender {
         return progress.report
     }
 
-    /// Sends one, if there is room for it.
+    /// Sends one datagram if the kernel accepts it.
     package func send(_ datagram: OutgoingDatagram) -> DatagramSendReport {
         if datagram.sizeError == nil, datagram.send(through: descriptor) { return DatagramSendReport(handledCount: 1) }
         return resend(datagram, after: SystemError("sendmsg"))
@@ -102,7 +98,7 @@ package final class DatagramSender {
     }
 
     private func sendBatch(of datagrams: UnsafeBufferPointer<OutgoingDatagram>.SubSequence, _ progress: inout Progress) {
-        // A block of the pool always has this room.
+        // A block of the pool always has enough room.
         guard let room = buffer.writableBytes(minimum: DatagramBatch.size).baseAddress else {
             return progress.report.rest = .exhausted
         }
@@ -117,7 +113,7 @@ package final class DatagramSender {
         }
     }
 
-    /// - Parameter plainCount: How many of the first datagrams go without runs.
+    /// - Parameter plainCount: How many of the first datagrams must not be combined into runs.
     private func batch(
         of datagrams: UnsafeBufferPointer<OutgoingDatagram>.SubSequence, in room: UnsafeMutableRawPointer, plainCount: Int
     ) -> DatagramBatch {
@@ -133,14 +129,14 @@ package final class DatagramSender {
     }
 
     private func noteSuccess(_ progress: inout Progress, _ count: Int) {
-        // Without a run it works, so the run was to blame.
+        // The datagram was sent without a run, so the run caused the error.
         if let suspect = progress.suspect { largestSegment = suspect.errno == EIO ? 0 : min(largestSegment, suspect.size - 1) }
         progress.succeed(count)
     }
 
     /// - Parameters:
-    ///   - run: How many datagrams the message had that has failed.
-    ///   - size: Of the first of them.
+    ///   - run: The number of datagrams in the failed message.
+    ///   - size: The size of the first datagram in that message.
     private func noteFailure(
         _ progress: inout Progress, _ error: SystemError, run: Int, of size: Int, _ destination: InternetAddress?
     ) {
@@ -156,7 +152,7 @@ package final class DatagramSender {
         }
     }
 
-    /// The error belongs to the first message.
+    /// Handles an error that was caused by the first message itself.
     private func noteOwnFailure(
         _ progress: inout Progress, _ error: SystemError, run: Int, of size: Int, _ destination: InternetAddress?
     ) {
@@ -168,15 +164,14 @@ package final class DatagramSender {
     }
 }
 
-/// How far one call of `send` has come.
 private struct Progress {
     var report = DatagramSendReport()
-    /// Attempts at the current datagram that have failed, and the errors of them.
+    /// The number of failed attempts to send the current datagram. `errors` contains their errors.
     private(set) var attempts = 0
     private var errors: [SystemError] = []
-    /// A run that has failed, and is now sent without.
+    /// A failed run, which is now being sent as individual datagrams.
     private(set) var suspect: (size: Int, errno: CInt)?
-    /// How many datagrams are sent without runs.
+    /// How many of the next datagrams must not be combined into runs.
     private(set) var plainCount = 0
 
     mutating func attempted(with error: SystemError) {
@@ -196,7 +191,7 @@ private struct Progress {
         handle(count)
     }
 
-    /// The datagram has met this error itself.
+    /// Records an error caused by the current datagram itself.
     mutating func fail(with error: SystemError) {
         report.earlierErrors += errors.filter { $0.errno != error.errno }
         report.failures.append((report.handledCount, error))

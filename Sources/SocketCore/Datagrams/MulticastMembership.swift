@@ -1,19 +1,18 @@
 internal import CLinux
 internal import Glibc
 
-/// The kernel's number of a network interface.
 package struct InterfaceIndex: Hashable, Sendable {
     package let number: UInt32
 
-    /// The kernel chooses an interface, by its routes.
+    /// Lets the kernel choose an interface by its routes.
     package static let any = InterfaceIndex(0)
 
     package init(_ number: UInt32) {
         self.number = number
     }
 
-    /// The interface of that name, which needs no address; or what `LocalInterface` makes of the text, such
-    /// as the interface with that address. The empty text means any.
+    /// Finds the interface with the given name, even if it has no address. Other text is interpreted by
+    /// `LocalInterface`, for example as an address of the interface. Empty text means any interface.
     package init(_ text: String) throws(InterfaceError) {
         let isName = !text.utf8.contains(0) && if_nametoindex(text) != 0
         number = isName ? if_nametoindex(text) : try LocalInterface(text).index
@@ -21,19 +20,19 @@ package struct InterfaceIndex: Hashable, Sendable {
     }
 }
 
-/// A multicast group that a socket joins on one interface, with all its senders or with one (RFC 3376, RFC
-/// 3810; RFC 4607).
+/// Membership in a multicast group on one interface, for all senders or for one sender (RFC 3376, RFC 3810;
+/// RFC 4607).
 package struct MulticastMembership: Hashable, Sendable {
     package let group: SocketAddress
-    /// Only datagrams of this sender are received. Several memberships of one group have one sender each.
+    /// The only sender to receive from. To receive from several senders, join the group once per sender.
     package let source: SocketAddress?
     package let interface: InterfaceIndex
 
-    /// - Parameter interface: With `.any`, the zone of the group's address counts (`ff02::fb%eth0`).
+    /// - Parameter interface: If `.any`, the zone of the group's address is used (`ff02::fb%eth0`).
     package init(of group: SocketAddress, from source: SocketAddress? = nil, on interface: InterfaceIndex = .any) {
         self.group = group
         self.source = source
-        // The kernel does not look at the zone.
+        // The kernel ignores the zone of the address.
         self.interface = interface == .any ? InterfaceIndex(group.scope) : interface
     }
 }
@@ -41,23 +40,24 @@ package struct MulticastMembership: Hashable, Sendable {
 extension DatagramDescriptor {
     /// Joins a group.
     ///
-    /// - Throws: EINVAL when the address is not a group's, or the source is of another family than the group;
-    ///   ENODEV when the kernel lacks that interface, or finds none for that group; EADDRINUSE when it has
-    ///   joined before; ENOBUFS when it is in too many groups (`net.ipv4.igmp_max_memberships`).
+    /// - Throws: EINVAL if the address is not a multicast address or the source has a different family;
+    ///   ENODEV if the interface does not exist or the group has no route; EADDRINUSE if the socket already
+    ///   joined the group; ENOBUFS if the socket is in too many groups (`net.ipv4.igmp_max_memberships`).
     package func join(_ membership: MulticastMembership) throws(SystemError) {
         try change(membership, any: MCAST_JOIN_GROUP, one: MCAST_JOIN_SOURCE_GROUP, "setsockopt(MCAST_JOIN_GROUP)")
     }
 
-    /// Leaves a group. It names the interface as `join` did.
+    /// Leaves a group. Name the interface in the same way as in `join`.
     ///
-    /// - Throws: EADDRNOTAVAIL when it has not joined it.
+    /// - Throws: EADDRNOTAVAIL if the socket has not joined the group.
     package func leave(_ membership: MulticastMembership) throws(SystemError) {
         try change(membership, any: MCAST_LEAVE_GROUP, one: MCAST_LEAVE_SOURCE_GROUP, "setsockopt(MCAST_LEAVE_GROUP)")
     }
 
-    /// Multicast datagrams leave by this interface; with `.any`, by the one of the route.
+    /// Sets the interface on which multicast datagrams are sent. With `.any`, the route determines the
+    /// interface.
     ///
-    /// - Throws: EADDRNOTAVAIL or ENODEV when the kernel lacks that interface.
+    /// - Throws: EADDRNOTAVAIL or ENODEV if the interface does not exist.
     package func setMulticastInterface(_ interface: InterfaceIndex) throws(SystemError) {
         if families != .ipv6 {
             var request = ip_mreqn()

@@ -4,31 +4,33 @@ internal import Glibc
 private let ipv4 = CInt(IPPROTO_IP)
 private let ipv6 = CInt(IPPROTO_IPV6)
 
-/// How the kernel treats a datagram that is larger than the path to its destination carries
-/// (`IP_MTU_DISCOVER`, ip(7); on IPv6 `IPV6_MTU_DISCOVER`, ipv6(7); RFC 1191, RFC 8201).
+/// How the kernel treats a datagram that is larger than the path MTU (`IP_MTU_DISCOVER`, ip(7); on IPv6
+/// `IPV6_MTU_DISCOVER`, ipv6(7); RFC 1191, RFC 8201).
 public enum PathMTUDiscovery: Int, Sendable, Hashable {
-    /// It is cut into fragments as it leaves, and routers may cut it again.
+    /// The kernel fragments the datagram to fit the interface, and routers may fragment it again.
     case never = 0
-    /// It is cut into fragments that fit what the kernel knows of the path. The system's default, usually.
+    /// The kernel fragments the datagram to fit the known path MTU. Usually the system default.
     case fragmenting = 1
-    /// Nothing is cut: a datagram that is too large for the path fails with `EMSGSIZE`.
+    /// The kernel never fragments. A datagram that is larger than the path MTU fails with `EMSGSIZE`.
     case always = 2
-    /// Nothing is cut, and the kernel ignores what it knows of the path: for programs that probe it.
+    /// The kernel never fragments and ignores the known path MTU. For programs that probe the path MTU
+    /// themselves.
     case probing = 3
 }
 
 extension SocketOption where Value == Bool {
-    /// Datagrams may be sent to a broadcast address, which fails with `EACCES` otherwise (`SO_BROADCAST`,
-    /// socket(7)). Off at first. IPv4 only.
+    /// Whether datagrams may be sent to a broadcast address (`SO_BROADCAST`, socket(7)). If off, such sends
+    /// fail with `EACCES`. Off by default. IPv4 only.
     public static var broadcast: SocketOption { .flag("SO_BROADCAST", SOL_SOCKET, SO_BROADCAST) }
 
-    /// A datagram to a multicast group also reaches the sockets of this machine that have joined the group
-    /// (`IP_MULTICAST_LOOP`, ip(7); on IPv6 `IPV6_MULTICAST_LOOP`, ipv6(7)). On at first. IP only.
+    /// Whether a datagram sent to a multicast group is also delivered to sockets on this machine that
+    /// joined the group (`IP_MULTICAST_LOOP`, ip(7); on IPv6 `IPV6_MULTICAST_LOOP`, ipv6(7)). On by
+    /// default. IP only.
     public static var multicastLoopback: SocketOption {
         .flag("IP_MULTICAST_LOOP", .byFamily(ipv4: Key(ipv4, IP_MULTICAST_LOOP), ipv6: Key(ipv6, IPV6_MULTICAST_LOOP)))
     }
 
-    // The facts of each datagram that a UDP socket asks for: `DatagramDescriptor.prepareReception(_:)`.
+    // Metadata that UDP sockets request for each datagram: see `DatagramDescriptor.prepareReception(_:)`.
 
     /// The local address and the interface.
     static var receivesPacketInfo: SocketOption {
@@ -40,12 +42,12 @@ extension SocketOption where Value == Bool {
         .flag("IP_RECVTOS", .byFamily(ipv4: Key(ipv4, IP_RECVTOS), ipv6: Key(ipv6, IPV6_RECVTCLASS)))
     }
 
-    /// Errors of datagrams that were sent, in a queue (`MSG_ERRQUEUE`).
+    /// Queues the errors of sent datagrams (`MSG_ERRQUEUE`).
     static var receivesErrors: SocketOption {
         .flag("IP_RECVERR", .byFamily(ipv4: Key(ipv4, IP_RECVERR), ipv6: Key(ipv6, IPV6_RECVERR)))
     }
 
-    /// Also the groups that other sockets of this machine have joined.
+    /// Also receives the groups that only other sockets on this machine have joined.
     static var hearsAllGroups: SocketOption {
         .flag("IP_MULTICAST_ALL", .byFamily(ipv4: Key(ipv4, IP_MULTICAST_ALL), ipv6: Key(ipv6, IPV6_MULTICAST_ALL)))
     }
@@ -57,26 +59,27 @@ extension SocketOption where Value == Bool {
 }
 
 extension SocketOption where Value == Int {
-    /// How many routers a multicast datagram may pass, 0 to 255 (`IP_MULTICAST_TTL`, ip(7); on IPv6
-    /// `IPV6_MULTICAST_HOPS`, ipv6(7)). 1, the first value, keeps it on its link. With 0 it does not leave
-    /// this machine, but only on an interface where a socket of this machine has joined the group. IP only.
+    /// The maximum number of routers that a multicast datagram may pass, from 0 to 255 (`IP_MULTICAST_TTL`,
+    /// ip(7); on IPv6 `IPV6_MULTICAST_HOPS`, ipv6(7)). The default of 1 keeps datagrams on the local link.
+    /// With 0, they stay on this machine, but only on interfaces where a local socket has joined the group.
+    /// IP only.
     public static var multicastTTL: SocketOption {
         .number("IP_MULTICAST_TTL", .byFamily(ipv4: Key(ipv4, IP_MULTICAST_TTL), ipv6: Key(ipv6, IPV6_MULTICAST_HOPS)))
     }
 
-    /// The largest IP packet that the path to the peer of a connected socket carries, as far as the kernel
-    /// knows (`IP_MTU`, ip(7)). It cannot be set.
+    /// The largest IP packet that fits the path to the peer of a connected socket, as far as the kernel
+    /// knows (`IP_MTU`, ip(7)). Read-only.
     static var pathMTU: SocketOption {
         .number("IP_MTU", .byFamily(ipv4: Key(ipv4, IP_MTU), ipv6: Key(ipv6, IPV6_MTU)))
     }
 
-    /// The size of the segments that a send is cut into (UDP GSO); 0: it is not cut.
+    /// The segment size into which the kernel splits a send (UDP GSO). 0 disables splitting.
     static var segmentSize: SocketOption { .number("UDP_SEGMENT", .one(Key(CInt(SOL_UDP), UDP_SEGMENT))) }
 }
 
 extension SocketOption where Value == PathMTUDiscovery {
-    /// How datagrams are treated that are larger than the path carries (`IP_MTU_DISCOVER`, ip(7); on IPv6
-    /// `IPV6_MTU_DISCOVER`, ipv6(7)). The first value is the system's (`net.ipv4.ip_no_pmtu_disc`). IP only.
+    /// How the kernel treats datagrams that are larger than the path MTU (`IP_MTU_DISCOVER`, ip(7); on IPv6
+    /// `IPV6_MTU_DISCOVER`, ipv6(7)). The system sets the default (`net.ipv4.ip_no_pmtu_disc`). IP only.
     public static var pathMTUDiscovery: SocketOption {
         let keys = Keys.byFamily(ipv4: Key(ipv4, IP_MTU_DISCOVER), ipv6: Key(ipv6, IPV6_MTU_DISCOVER))
         return SocketOption("IP_MTU_DISCOVER", keys) {

@@ -1,8 +1,8 @@
 // Rules for a system call that fails through no fault of the connection or datagram:
 //  1. If waiting cannot change the error (`SystemError.isCertainToRepeat`), the socket closes immediately.
 //  2. After any other error the call is retried after a pause, which starts at 50 ms and doubles up to a
-//     second. This includes EACCES and EPERM: they come from security modules and system call filters, whose
-//     policy may be replaced while the process runs.
+//     second. This includes EACCES and EPERM, because the policies of security modules and system call
+//     filters may change while the process runs.
 //  3. After 12 such failures in a row, about seven seconds, the socket closes with the error. A socket that
 //     kept retrying would look healthy, whereas service managers restart a program that fails.
 //  4. A shortage (EMFILE, ENOBUFS and similar errors) never closes the socket.
@@ -40,7 +40,7 @@ package struct FailingCall: Sendable {
         return .pause(seconds: seconds, isFirst: isFirst)
     }
 
-    /// Notes a success. The next failure counts as the first in a row.
+    /// Notes a success, which resets the number of failures and the pause.
     package mutating func succeed() {
         if error != nil { self = FailingCall() }
     }

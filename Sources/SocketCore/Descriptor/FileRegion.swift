@@ -3,7 +3,7 @@ internal import Glibc
 internal import SocketBuffers
 internal import Synchronization
 
-/// A part of an open file, to be sent. The file is closed with the last reference.
+/// A part of an open file, to be sent. The file is closed when the last reference is released.
 package final class FileRegion: Sendable {
     package let offset: Int
     package let length: Int
@@ -12,7 +12,7 @@ package final class FileRegion: Sendable {
 
     /// Opens a regular file.
     ///
-    /// - Parameter length: nil means to the end that the file has now.
+    /// - Parameter length: `nil` means up to the current end of the file.
     package init(path: String, offset: Int, length: Int?) throws(SystemError) {
         descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)
         guard descriptor >= 0 else { throw SystemError("open") }
@@ -31,7 +31,7 @@ package final class FileRegion: Sendable {
 
     deinit { close(descriptor) }
 
-    /// How many bytes the kernel, or the TLS engine, has taken.
+    /// The number of bytes accepted by the kernel or the TLS engine.
     package var handedOnCount: Int { handedOn.load(ordering: .relaxed) }
 
     package func noteHandedOn(_ count: Int) {
@@ -45,32 +45,32 @@ package final class FileRegion: Sendable {
         return Int(status.st_size)
     }
 
-    /// Reads into `room`, from `position` bytes after the beginning of the region.
+    /// Reads into `room`, starting at `position` bytes from the start of the region.
     ///
-    /// - Returns: the number of bytes; never zero, unless `room` is empty.
+    /// - Returns: The number of bytes, which is zero only if `room` is empty.
     package func read(at position: Int, into room: UnsafeMutableRawBufferPointer) throws(SystemError) -> Int {
         let count = retryingOnInterrupt { pread(descriptor, room.baseAddress, room.count, offset + position) }
         guard count >= 0 else { throw SystemError("pread") }
-        // The file has become shorter than the region.
+        // The file was truncated after the region was created.
         guard count > 0 || room.isEmpty else { throw SystemError("pread", errno: ENODATA) }
         return count
     }
 }
 
 extension SocketDescriptor {
-    /// Sends at most `count` bytes of a file, from `position` in the region on, without copying them into
-    /// this process (sendfile(2)).
+    /// Sends at most `count` bytes of a file, starting at `position` in the region, without copying them to
+    /// user space (sendfile(2)).
     package func send(_ file: FileRegion, at position: Int, count: Int) -> SendAnswer {
         var start = off_t(file.offset + position)
         let sent = retryingOnInterrupt { CLinux_sendfile_without_signal(rawValue, file.descriptor, &start, count) }
         if sent > 0 { return .bytes(sent) }
         if sent == 0 { return count == 0 ? .bytes(0) : .failed(.sendfile, errno: ENODATA) }
-        // Some file systems do not support sendfile(2), and a system call filter may refuse it.
+        // Some file systems do not support sendfile(2), and a system call filter may reject it.
         let isRefused = [EINVAL, ENOSYS, EOPNOTSUPP, EPERM, EACCES].contains(errno)
         return isRefused ? sendCopy(of: file, at: position, count: count) : SendAnswer(failureOf: .sendfile)
     }
 
-    /// Sends the bytes through a buffer in this process, at most a block at a time.
+    /// Sends the bytes through a buffer in user space, at most one block per call.
     private func sendCopy(of file: FileRegion, at position: Int, count: Int) -> SendAnswer {
         let block = PreBuffer()
         let room = UnsafeMutableRawBufferPointer(rebasing: block.writableBytes(minimum: 1).prefix(count))

@@ -1,15 +1,16 @@
 // Rules of a lingering close:
-//  1. It sends the rest of our bytes (`output`: of a record, an alert, a close_notify), and then the FIN.
-//  2. It discards what the peer still sends. Closing at once would answer that with a reset, and a reset
-//     makes the peer drop what it has not read yet.
-//  3. It ends when both sides are done, when the connection breaks, after its grace period (one second, or
-//     five with something to send), or after `byteLimit` bytes.
+//  1. It sends our remaining bytes (`output`: the rest of a record, an alert, a close_notify) and then the
+//     FIN.
+//  2. It discards data that the peer still sends. An immediate close would cause a reset, and a reset makes
+//     the peer drop data that it has not read yet.
+//  3. It finishes when both sides are done, when the connection breaks, after the grace period (one second,
+//     or five seconds with data to send), or after `byteLimit` bytes were received.
 
 internal import SocketBuffers
 
 /// Closes a connection slowly, so that a reset does not overtake our last bytes.
 package final class LingeringClose: EventHandler, @unchecked Sendable {
-    // Unchecked: after `begin` only the loop touches it.
+    // Unchecked: after `begin`, this object is used only on the loop.
     private let descriptor: SocketDescriptor
     private let loop: EventLoop
     private let output = PreBuffer()
@@ -21,7 +22,7 @@ package final class LingeringClose: EventHandler, @unchecked Sendable {
     private static let byteLimit = 1024 * 1024
     private static let gracePeriod = (discarding: 1.0, sending: 5.0)
 
-    /// Takes over a descriptor that has left the loop, and the bytes that it still has to send.
+    /// Takes over a descriptor that was removed from the loop, and the bytes that remain to be sent.
     package static func begin(with descriptor: SocketDescriptor, sending output: UnsafeRawBufferPointer?, on loop: EventLoop) {
         let closing = LingeringClose(descriptor, loop)
         if let output { closing.output.append(output) }
@@ -57,7 +58,7 @@ package final class LingeringClose: EventHandler, @unchecked Sendable {
             switch descriptor.send(output.readableBytes) {
             case .bytes(let count): output.consume(count)
             case .wouldBlock: return
-            // No event follows, and the rest is not worth a timer.
+            // No event follows, and a timer is not worthwhile for the remaining bytes.
             case .exhausted, .failed: output.reset()
             }
         }

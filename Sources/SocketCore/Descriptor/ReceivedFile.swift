@@ -2,19 +2,19 @@ package import FoundationEssentials
 internal import Glibc
 internal import Synchronization
 
-/// A file that is being received: it appears under its path once it is whole.
+/// A file being received. The file appears at its path when it is complete.
 ///
-/// Until then the bytes are in a hidden file in the same folder. All calls may block.
+/// Until then, the bytes are stored in a hidden file in the same directory. All methods may block.
 package final class ReceivedFile: Sendable {
     private let path: String
     private let partPath: String
-    /// Negative: the file is closed.
+    /// Negative if the file is closed.
     private let descriptor: Atomic<CInt>
 
-    /// Opens the hidden file.
+    /// Creates the hidden file.
     ///
-    /// - Throws: `EINVAL` when the path cannot be a regular file's: it is empty, or leads to a folder, a
-    ///   device, a pipe or a socket. A file or a symbolic link that is there will be replaced.
+    /// - Throws: `EINVAL` if the path is empty, or if it is a directory, a device, a pipe or a socket. An
+    ///   existing regular file or symbolic link will be replaced.
     package init(path: String) throws(SystemError) {
         guard Self.mayBeFile(path) else { throw SystemError("open", errno: EINVAL) }
         let folder = path.lastIndex(of: "/").map { path[...$0] } ?? ""
@@ -30,12 +30,11 @@ package final class ReceivedFile: Sendable {
     private static func mayBeFile(_ path: String) -> Bool {
         guard !path.isEmpty, !path.hasSuffix("/"), !path.utf8.contains(0) else { return false }
         var status = stat()
-        // A missing folder is the error of open.
+        // If the directory is missing, `open` reports the error.
         guard lstat(path, &status) == 0 else { return true }
         return [S_IFREG, S_IFLNK].contains(status.st_mode & S_IFMT)
     }
 
-    /// Writes all of `bytes` behind those before.
     package func append(_ bytes: Data) throws(SystemError) {
         let descriptor = descriptor.load(ordering: .relaxed)
         var done = 0
@@ -49,8 +48,8 @@ package final class ReceivedFile: Sendable {
         }
     }
 
-    /// Gives the file its name, once the disk has its bytes: a crash leaves all of it or nothing there, and
-    /// after the call all of it.
+    /// Flushes the file to disk and moves it to its path. If the system crashes during this call, the path
+    /// has either the complete file or its previous contents. After the call, it has the complete file.
     package func finish() throws(SystemError) {
         guard fsync(descriptor.load(ordering: .relaxed)) == 0 else { throw SystemError("fsync") }
         guard rename(partPath, path) == 0 else { throw SystemError("rename") }
@@ -58,7 +57,7 @@ package final class ReceivedFile: Sendable {
         syncFolder()
     }
 
-    /// Has the disk note the new name. It fails in silence, because the file is there by now.
+    /// Flushes the new directory entry to disk. Errors are ignored, because the file is already in place.
     private func syncFolder() {
         let folder = partPath.lastIndex(of: "/").map { String(partPath[...$0]) } ?? "."
         let opened = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
@@ -67,7 +66,7 @@ package final class ReceivedFile: Sendable {
         close(opened)
     }
 
-    /// Deletes what there is, unless the file has its name.
+    /// Deletes the hidden file, unless `finish()` has moved it.
     package func discard() {
         let opened = descriptor.exchange(-1, ordering: .relaxed)
         guard opened >= 0 else { return }

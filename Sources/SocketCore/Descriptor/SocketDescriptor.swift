@@ -1,55 +1,52 @@
 // Rules of a descriptor:
-//  1. It has one owner. It is closed once, after it has left its event loop.
+//  1. It has one owner. It is closed once, after it was removed from its event loop.
 //  2. It is non-blocking and close-on-exec, and never raises SIGPIPE.
-//  3. When it is closed every call fails with EBADF, and none touches a number that the kernel may have
-//     reused.
+//  3. After it is closed, every call fails with EBADF. No call can reach a descriptor number that the kernel
+//     has reused.
 
 package import CLinux
 internal import Glibc
 
-/// An observer of a descriptor's end: one call, on any thread, when the descriptor is closed or relinquished.
+/// An observer that is called once, on any thread, when a descriptor is closed or relinquished.
 protocol DescriptorObserver: AnyObject, Sendable {
     func descriptorDidClose()
 }
 
-/// A stream socket as the kernel knows it. `DatagramDescriptor` keeps its socket in one too.
+/// A stream socket descriptor. `DatagramDescriptor` also uses it to hold its socket.
 ///
-/// One thread uses it at a time: inside the turn of a connection or its connector, under the lock of an
-/// acceptor, or on the loop in a lingering close. Other threads read and set the options of a connection's
-/// descriptor, and read its address, under the lock of the connection's record.
+/// Only one thread uses it at a time: in the turn of a connection or its connector, while holding the lock
+/// of an acceptor, or on the loop during a lingering close. Other threads may read and set a connection's
+/// socket options and read its address while they hold the lock of the connection's record.
 package final class SocketDescriptor: LoopDescriptor, @unchecked Sendable {
-    // Unchecked: `rawValue` changes only in `close` and `relinquish`. An acceptor closes its descriptor under
-    // its lock. A connection takes its descriptor out of its record first, under the lock, so that no other
-    // thread can reach it.
+    // Unchecked: `rawValue` changes only in `close` and `relinquish`. An acceptor closes its descriptor
+    // while holding its lock. A connection first removes the descriptor from its record while holding the
+    // lock, so that no other thread can access it.
     @exclusivity(unchecked) package private(set) var rawValue: CInt
-    /// Set before the descriptor has its owner, and not afterwards.
+    /// Set only before the descriptor is passed to its owner.
     @exclusivity(unchecked) var observer: (any DescriptorObserver)?
 
-    // The answers of the kernel to `receive` and `send` are plain numbers: an error with strings in it would
-    // have each answer destroyed by a function that is looked up at run time.
+    // The results of `receive` and `send` contain only plain numbers. With an error that contains strings,
+    // every result would be destroyed by a function that is looked up at run time.
 
-    /// The kernel's answer to `receive`.
     package enum ReceiveAnswer {
         case bytes(Int)
         case wouldBlock
         case endOfFile
-        /// With the `errno` of recv(2).
         case failed(errno: CInt)
 
         package static func error(_ errno: CInt) -> SystemError { SystemError("recv", errno: errno) }
     }
 
-    /// The kernel's answer to `send`.
     package enum SendAnswer {
         case bytes(Int)
-        /// There is no room: an event says when to go on.
+        /// The socket buffer is full. An event reports when there is room.
         case wouldBlock
-        /// The kernel has no memory, though the socket may have room. No event follows: try again after
-        /// `shortageSeconds`.
+        /// The kernel is out of memory, although the socket may have room. No event follows, so try again
+        /// after `shortageSeconds`.
         case exhausted
         case failed(SendCall, errno: CInt)
 
-        /// What `errno` says after `call`.
+        /// Classifies `errno` after `call` failed.
         init(failureOf call: SendCall) {
             switch errno {
             case EAGAIN: self = .wouldBlock
@@ -59,17 +56,15 @@ package final class SocketDescriptor: LoopDescriptor, @unchecked Sendable {
         }
     }
 
-    /// The system call that sends.
     package enum SendCall: String {
         case send, sendmsg, sendfile, pread
 
         package func error(_ errno: CInt) -> SystemError { SystemError(rawValue, errno: errno) }
     }
 
-    /// How long to wait for a kernel without memory.
+    /// The delay before a retry when the kernel is out of memory.
     package static let shortageSeconds = 0.01
 
-    /// The kernel's answer to `connect`.
     package enum ConnectAnswer {
         case connected
         case inProgress
@@ -81,7 +76,7 @@ package final class SocketDescriptor: LoopDescriptor, @unchecked Sendable {
         self.rawValue = rawValue
     }
 
-    /// A new stream socket; one of Multipath TCP if that is wanted and the kernel has it.
+    /// Opens a stream socket. Uses Multipath TCP if requested and supported by the kernel.
     package convenience init(streamOf family: SocketAddress.Family, wantsMultipath: Bool = false) throws(SystemError) {
         let domain: CInt =
             switch family {
@@ -109,7 +104,6 @@ package final class SocketDescriptor: LoopDescriptor, @unchecked Sendable {
         return errno == EAGAIN ? .wouldBlock : .failed(errno: errno)
     }
 
-    /// Sends the parts one after the other, as far as there is room.
     package func send(_ parts: UnsafeBufferPointer<iovec>) -> SendAnswer {
         if parts.count == 1 { return send(UnsafeRawBufferPointer(start: parts[0].iov_base, count: parts[0].iov_len)) }
         var message = msghdr()
@@ -131,11 +125,11 @@ package final class SocketDescriptor: LoopDescriptor, @unchecked Sendable {
     package func connect(to address: SocketAddress) -> ConnectAnswer {
         let result = address.withSockaddr { Glibc.connect(rawValue, $0, $1) }
         if result == 0 { return .connected }
-        // An interrupted connect goes on by itself (POSIX).
+        // POSIX specifies that an interrupted connect continues asynchronously.
         return errno == EINPROGRESS || errno == EINTR ? .inProgress : .failed(SystemError("connect"))
     }
 
-    /// The error that an event announced (`SO_ERROR`). Reading clears it.
+    /// Reads and clears the error that an event announced (`SO_ERROR`).
     package func takeError(of call: String) -> SystemError? {
         var code: CInt = 0
         var size = socklen_t(MemoryLayout<CInt>.size)
@@ -143,19 +137,19 @@ package final class SocketDescriptor: LoopDescriptor, @unchecked Sendable {
         return code == 0 ? nil : SystemError(call, errno: code)
     }
 
-    /// Sends a FIN: no more bytes will follow.
+    /// Sends a FIN, after which no more data can be sent.
     package func shutdownWriting() {
         _ = shutdown(rawValue, CInt(SHUT_WR))
     }
 
     package func close() {
         guard rawValue >= 0 else { return }
-        // Linux releases the number even if close is interrupted: never call it twice.
+        // Linux releases the number even if close is interrupted, so it must never be called twice.
         _ = Glibc.close(rawValue)
         leave()
     }
 
-    /// Gives up the descriptor without closing it: it belongs to someone else.
+    /// Gives up ownership of the descriptor without closing it.
     package func relinquish() {
         guard rawValue >= 0 else { return }
         leave()
@@ -167,7 +161,7 @@ package final class SocketDescriptor: LoopDescriptor, @unchecked Sendable {
         observer = nil
     }
 
-    // MARK: - Facts and options
+    // MARK: - Properties and options
 
     package var localAddress: SocketAddress? { address(getsockname) }
     package var remoteAddress: SocketAddress? { address(getpeername) }
@@ -183,8 +177,8 @@ package final class SocketDescriptor: LoopDescriptor, @unchecked Sendable {
         return result == 0 ? SocketAddress(storage: &storage, length: length) : nil
     }
 
-    /// True when both sides have agreed on Multipath TCP (RFC 8684): the socket is one of MPTCP, and has not
-    /// fallen back.
+    /// Whether both sides negotiated Multipath TCP (RFC 8684). `false` for a plain TCP socket, and for a
+    /// connection that has fallen back to TCP.
     package var isMultipath: Bool {
         var kind: CInt = 0
         var length = socklen_t(MemoryLayout<CInt>.size)
@@ -197,13 +191,13 @@ package final class SocketDescriptor: LoopDescriptor, @unchecked Sendable {
         return facts.mptcpi_flags & Self.hasFallenBack == 0 && facts.mptcpi_flags & Self.hasPeersKey != 0
     }
 
-    // `MPTCP_INFO_FLAG_FALLBACK` and `MPTCP_INFO_FLAG_REMOTE_KEY_RECEIVED` of linux/mptcp.h, whose macros
-    // Swift does not import.
+    // `MPTCP_INFO_FLAG_FALLBACK` and `MPTCP_INFO_FLAG_REMOTE_KEY_RECEIVED` from linux/mptcp.h, because Swift
+    // does not import these macros.
     private static let hasFallenBack: UInt32 = 1 << 0
     private static let hasPeersKey: UInt32 = 1 << 1
 
-    /// Has small writes leave at once (`TCP_NODELAY`). Queued writes are put together here, so Nagle's
-    /// algorithm would only add delay.
+    /// Disables Nagle's algorithm (`TCP_NODELAY`). Queued writes are already coalesced, so the algorithm
+    /// would only add delay.
     package func setNoDelay() {
         setFlag(level: CInt(IPPROTO_TCP), option: TCP_NODELAY)
     }
@@ -214,15 +208,15 @@ package final class SocketDescriptor: LoopDescriptor, @unchecked Sendable {
     }
 }
 
-// MARK: - Descriptors that someone else has made
+// MARK: - Descriptors from other code
 
 extension SocketDescriptor {
-    /// The peer of a connected TCP or Unix-domain stream. It does not change the descriptor.
+    /// Returns the peer of a connected TCP or Unix-domain stream socket, without changing the descriptor.
     ///
     /// - Throws: EBADF, ENOTSOCK, ESOCKTNOSUPPORT for another type or protocol, EAFNOSUPPORT for another
     ///   family, ENOTCONN.
     package static func peerOfConnectedStream(_ rawValue: CInt) throws(SystemError) -> SocketAddress {
-        // Borrowed, and left open.
+        // Only borrowed; must not be closed here.
         let descriptor = SocketDescriptor(adopting: rawValue)
         defer { descriptor.relinquish() }
         guard try descriptor.option(SO_TYPE, "SO_TYPE") == CInt(SOCK_STREAM.rawValue) else {
@@ -240,13 +234,13 @@ extension SocketDescriptor {
         return peer
     }
 
-    /// Throws unless the socket listens for streams that this library has sockets for. It does not change the
+    /// Throws unless the descriptor is a listening stream socket of a supported family. Does not change the
     /// descriptor.
     ///
     /// - Throws: EBADF, ENOTSOCK, ESOCKTNOSUPPORT for another type or protocol, EAFNOSUPPORT for another
-    ///   family, EINVAL when it does not listen.
+    ///   family, EINVAL if it is not listening.
     package static func checkListening(_ rawValue: CInt) throws(SystemError) {
-        // Borrowed, and left open.
+        // Only borrowed; must not be closed here.
         let descriptor = SocketDescriptor(adopting: rawValue)
         defer { descriptor.relinquish() }
         guard try descriptor.option(SO_TYPE, "SO_TYPE") == CInt(SOCK_STREAM.rawValue) else {
@@ -265,15 +259,14 @@ extension SocketDescriptor {
         }
     }
 
-    /// Takes over an open socket, and makes it non-blocking and close-on-exec.
+    /// Takes over an open socket and makes it non-blocking and close-on-exec.
     package convenience init(takingOver rawValue: CInt) {
-        // No call fails for an open socket (fcntl(2)).
+        // These calls cannot fail for an open socket (fcntl(2)).
         _ = fcntl(rawValue, F_SETFD, FD_CLOEXEC)
         _ = fcntl(rawValue, F_SETFL, fcntl(rawValue, F_GETFL) | CInt(SOCK_NONBLOCK.rawValue))
         self.init(adopting: rawValue)
     }
 
-    /// The number behind an option of `SOL_SOCKET`.
     func option(_ option: CInt, _ name: String) throws(SystemError) -> CInt {
         var value: CInt = 0
         var size = socklen_t(MemoryLayout<CInt>.size)

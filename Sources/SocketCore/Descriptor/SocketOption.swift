@@ -1,24 +1,22 @@
 internal import FoundationEssentials
 internal import Glibc
 
-/// One of the kernel's options of a socket, with the type of its value: `socket.setOption(.keepAlive, to:
-/// true)`.
+/// A socket option of the kernel and the type of its value, as used in
+/// `socket.setOption(.keepAlive, to: true)`.
 ///
-/// The static properties of this type are the options. The manual pages socket(7), tcp(7), ip(7) and ipv6(7)
-/// describe each under its `name`.
+/// The available options are the static properties of this type. Each is described under its `name` in the
+/// manual pages socket(7), tcp(7), ip(7) and ipv6(7).
 public struct SocketOption<Value: Sendable>: Sendable {
-    /// The kernel's name for it, such as `SO_KEEPALIVE`.
+    /// The kernel's name for the option, such as `SO_KEEPALIVE`.
     public let name: String
 
-    /// When an option takes effect.
     enum Scope: Sendable {
-        /// At once, on every socket.
+        /// Takes effect immediately on any socket.
         case always
-        /// Only on a socket that is not bound or connected yet: an accepted one does not get it.
+        /// Takes effect only before a socket is bound or connected, so it is not set on accepted sockets.
         case unbound
     }
 
-    /// The kernel's numbers for an option.
     struct Key: Sendable {
         let level: CInt
         let option: CInt
@@ -29,7 +27,7 @@ public struct SocketOption<Value: Sendable>: Sendable {
         }
     }
 
-    /// One key, or one for each IP family.
+    /// A single key, or a separate key for each IP family.
     enum Keys: Sendable {
         case one(Key)
         case byFamily(ipv4: Key, ipv6: Key)
@@ -37,7 +35,7 @@ public struct SocketOption<Value: Sendable>: Sendable {
 
     let keys: Keys
     let scope: Scope
-    /// The value as the kernel takes it; nil when the option has no such value.
+    /// Converts a value to the kernel's format, or returns `nil` if the value is not valid for the option.
     let encode: @Sendable (Value) -> [UInt8]?
     let decode: @Sendable ([UInt8]) -> Value?
 
@@ -53,7 +51,7 @@ public struct SocketOption<Value: Sendable>: Sendable {
     }
 }
 
-// MARK: - The kinds of values
+// MARK: - Value types
 
 extension SocketOption where Value == Bool {
     static func flag(_ name: String, _ level: CInt, _ option: CInt, scope: Scope = .always) -> SocketOption {
@@ -80,7 +78,7 @@ extension SocketOption where Value == Int {
 }
 
 extension SocketOption where Value == TimeInterval {
-    /// - Parameter unitsPerSecond: 1 or 1000. A fraction is rounded up, so that a short time does not become
+    /// - Parameter unitsPerSecond: 1 or 1000. Fractions are rounded up, so that a short time does not become
     ///   zero.
     static func time(_ name: String, _ level: CInt, _ option: CInt, unitsPerSecond: Double) -> SocketOption {
         SocketOption(name, .one(Key(level, option))) {
@@ -92,7 +90,7 @@ extension SocketOption where Value == TimeInterval {
 }
 
 extension SocketOption where Value == String {
-    /// - Parameter limit: The bytes that the kernel has room for, with the zero at the end.
+    /// - Parameter limit: The size of the kernel's buffer, including the terminating zero.
     static func text(_ name: String, _ level: CInt, _ option: CInt, limit: Int) -> SocketOption {
         SocketOption(name, .one(Key(level, option))) {
             let bytes = Array($0.utf8)
@@ -106,7 +104,8 @@ extension SocketOption where Value == String {
 extension SocketOption where Value == TimeInterval? {
     static func resetting(_ name: String, _ level: CInt, _ option: CInt) -> SocketOption {
         SocketOption(name, .one(Key(level, option))) { seconds in
-            // With a time close(2) waits, even for a non-blocking descriptor, and so would the event loop.
+            // With a linger time, close(2) blocks even for a non-blocking descriptor, and would block the
+            // event loop.
             guard seconds == nil || seconds == 0 else { return nil }
             return CInt(seconds == nil ? 0 : 1).kernelBytes + CInt(0).kernelBytes
         } decode: { bytes in

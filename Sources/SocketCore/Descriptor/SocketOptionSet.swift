@@ -1,27 +1,25 @@
 internal import Glibc
 
-/// The protocol and the options that a user wants for new descriptors: each option with its last value, in
-/// the order in which they were first set.
+/// The protocol and options for new descriptors: the last value of each option, in the order in which the
+/// options were first set.
 package struct SocketOptionSet: Sendable {
     private struct Entry {
         let name: String
         let value: any Sendable
         let isForUnboundOnly: Bool
-        /// With true, also for IPv4 on a socket of IPv6.
+        /// If the second argument is `true`, also applies the option to IPv4 on an IPv6 socket.
         let apply: @Sendable (SocketDescriptor, Bool) throws(SystemError) -> Void
         let isSet: @Sendable (SocketDescriptor) -> Bool
     }
 
     private var entries: [Entry] = []
-    /// Use Multipath TCP if the kernel has it, and TCP otherwise.
+    /// Whether to use Multipath TCP if the kernel supports it. Otherwise plain TCP is used.
     package var usesMultipathTCP = false
 
     package init() {}
 
-    /// Without options, as most are.
     package var isEmpty: Bool { entries.isEmpty }
 
-    /// Replaces the value that the option had.
     package mutating func set<Value>(_ option: SocketOption<Value>, to value: Value) throws(SystemError) {
         guard option.encode(value) != nil else { throw SystemError("setsockopt(\(option.name))", errno: EINVAL) }
         let entry = Entry(
@@ -36,19 +34,18 @@ package struct SocketOptionSet: Sendable {
         }
     }
 
-    /// The value that was set; nil if none was.
     package func value<Value>(of option: SocketOption<Value>) -> Value? {
         guard let entry = entries.first(where: { $0.name == option.name }) else { return nil }
         return entry.value as? Value
     }
 
-    /// Sets all of them; for both versions of IP on a socket that has both.
+    /// Sets all options. On a dual-stack socket, sets them for both IP versions.
     func apply(toNew descriptor: SocketDescriptor, alsoForIPv4 isForBoth: Bool = false) throws(SystemError) {
         for entry in entries { try entry.apply(descriptor, isForBoth) }
     }
 
-    /// Those that an accepted descriptor does not inherit from its listener. Only these are set: setting an
-    /// option again may take a privilege that the process has given up since.
+    /// Returns the options that an accepted descriptor did not inherit from its listener. Only these are
+    /// set, because setting an option again may require a privilege that the process has since dropped.
     package func notInherited(by descriptor: SocketDescriptor) -> SocketOptionSet {
         guard !entries.isEmpty else { return self }
         var missing = self
@@ -56,19 +53,17 @@ package struct SocketOptionSet: Sendable {
         return missing
     }
 
-    /// Sets those that take effect on an established connection.
     package func apply(toConnected descriptor: SocketDescriptor) throws(SystemError) {
         try apply(toBound: descriptor)
     }
 
-    /// Sets those that take effect on a socket that is bound already.
+    /// Sets the options that take effect on a bound socket.
     func apply(toBound descriptor: SocketDescriptor, alsoForIPv4 isForBoth: Bool = false) throws(SystemError) {
         for entry in entries where !entry.isForUnboundOnly { try entry.apply(descriptor, isForBoth) }
     }
 }
 
 extension SocketDescriptor {
-    /// A new stream socket, with `options` set.
     convenience init(streamOf family: SocketAddress.Family, options: SocketOptionSet) throws(SystemError) {
         try self.init(streamOf: family, wantsMultipath: options.usesMultipathTCP)
         try options.apply(toNew: self)
@@ -76,7 +71,8 @@ extension SocketDescriptor {
 
     /// Sets one option.
     ///
-    /// - Parameter isForBoth: On a socket of IPv6 an option that each version of IP has is set for both.
+    /// - Parameter isForBoth: On an IPv6 socket, options with a separate key for each IP version are also
+    ///   set for IPv4.
     package func set<Value>(
         _ option: SocketOption<Value>, to value: Value, alsoForIPv4 isForBoth: Bool = false
     ) throws(SystemError) {
@@ -90,7 +86,6 @@ extension SocketDescriptor {
         guard setsockopt(rawValue, key.level, key.option, bytes, socklen_t(bytes.count)) == 0 else { throw SystemError(call) }
     }
 
-    /// The kernel's value of an option.
     package func value<Value>(of option: SocketOption<Value>) throws(SystemError) -> Value {
         let call = "getsockopt(\(option.name))"
         let key = try key(of: option, call)

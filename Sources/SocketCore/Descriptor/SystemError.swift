@@ -1,10 +1,10 @@
 internal import Glibc
 
-/// A system call that failed: which one, and the `errno` it left.
+/// A failed system call and its `errno`.
 package struct SystemError: Error, Hashable, Sendable, CustomStringConvertible {
     package let call: String
     package let errno: CInt
-    /// Replaces the kernel's words.
+    /// Replaces the kernel's error text.
     package let detail: String?
     /// The object of the failed call, such as an address.
     private var subject: String?
@@ -15,12 +15,11 @@ package struct SystemError: Error, Hashable, Sendable, CustomStringConvertible {
         self.detail = detail
     }
 
-    /// The same error with its subject: `127.0.0.1:8080: address already in use`.
+    /// Returns the same error with an address as its subject: `127.0.0.1:8080: address already in use`.
     package func about(_ address: SocketAddress) -> SystemError {
         about(address.description)
     }
 
-    /// The same error with its subject, such as the path of a file.
     package func about(_ subject: String) -> SystemError {
         guard detail == nil else { return self }
         var error = self
@@ -28,19 +27,20 @@ package struct SystemError: Error, Hashable, Sendable, CustomStringConvertible {
         return error
     }
 
-    /// Reads `errno`: make it right after the call that failed.
+    /// Reads `errno`, so it must be called directly after the failed call.
     init(_ call: String) {
         self.init(call, errno: Glibc.errno)
     }
 
-    /// True when the kernel lacks the address family, or has no such address to bind to.
+    /// Whether the kernel does not support the address family or has no such address to bind to.
     package var isFamilyMissing: Bool {
         errno == EAFNOSUPPORT || errno == EADDRNOTAVAIL
     }
 
     package var isAddressInUse: Bool { errno == EADDRINUSE }
 
-    /// A datagram is larger than the path to its destination carries, or than any may be.
+    /// Whether a datagram was too large for the path to its destination, or exceeds the maximum datagram
+    /// size.
     package var isTooLarge: Bool { errno == EMSGSIZE }
     package static let tooLarge = EMSGSIZE
 
@@ -48,7 +48,7 @@ package struct SystemError: Error, Hashable, Sendable, CustomStringConvertible {
         detail ?? "\(subject ?? call): \(reason)"
     }
 
-    /// The kernel's words, without their capital.
+    /// The kernel's error text, starting with a lowercase letter.
     private var reason: String {
         let words = String(cString: strerror(errno))
         guard let second = words.dropFirst().first, second.isLowercase else { return words }
@@ -56,7 +56,7 @@ package struct SystemError: Error, Hashable, Sendable, CustomStringConvertible {
     }
 }
 
-/// Runs a system call again for as long as a signal interrupts it.
+/// Repeats a system call while it is interrupted by signals.
 @inline(__always)
 func retryingOnInterrupt<Result: SignedInteger>(_ call: () -> Result) -> Result {
     while true {

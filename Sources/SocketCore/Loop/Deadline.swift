@@ -1,7 +1,7 @@
 internal import CLinux
 internal import Glibc
 
-/// A point on the monotonic clock at which something has taken too long.
+/// A point in time on the monotonic clock.
 package struct Deadline: Comparable, Hashable, Sendable {
     /// Nanoseconds of `CLOCK_MONOTONIC`.
     let nanoseconds: UInt64
@@ -12,25 +12,23 @@ package struct Deadline: Comparable, Hashable, Sendable {
         return Deadline(nanoseconds: UInt64(time.tv_sec) * 1_000_000_000 + UInt64(time.tv_nsec))
     }
 
-    /// Earlier than every other.
     package static var distantPast: Deadline { Deadline(nanoseconds: 0) }
 
-    /// After all others.
     package static var never: Deadline { Deadline(nanoseconds: .max) }
 
-    /// A comparison with `never` in another module would look `==` up at run time.
+    /// Avoids a comparison with `never` in another module, which would look up `==` at run time.
     package var isNever: Bool { nanoseconds == .max }
 
-    /// A comparison by an operator in another module would look it up at run time.
+    /// Avoids a comparison operator in another module, which would be looked up at run time.
     package func isAtMost(_ other: Deadline) -> Bool { nanoseconds <= other.nanoseconds }
 
-    /// The earlier one.
     package func earlier(_ other: Deadline) -> Deadline { nanoseconds <= other.nanoseconds ? self : other }
 
-    /// `seconds` from `start`; nil, which means never, when `seconds` is negative, infinite or not a number.
+    /// Creates a deadline `seconds` after `start`. Returns `nil`, which means never, if `seconds` is
+    /// negative, infinite or NaN.
     package init?(after seconds: Double, from start: Deadline = .now) {
         guard seconds >= 0, seconds.isFinite else { return nil }
-        // A century is as good as never, and keeps the sum in range.
+        // Limited to a century, so that the sum does not overflow.
         let nanoseconds = UInt64(min(seconds, 3_155_760_000) * 1_000_000_000)
         self.nanoseconds = start.nanoseconds + nanoseconds
     }
@@ -39,7 +37,6 @@ package struct Deadline: Comparable, Hashable, Sendable {
         self.nanoseconds = nanoseconds
     }
 
-    /// The time from `earlier` to this point, in seconds.
     package func seconds(since earlier: Deadline) -> Double {
         nanoseconds >= earlier.nanoseconds
             ? Double(nanoseconds - earlier.nanoseconds) / 1_000_000_000
@@ -47,7 +44,7 @@ package struct Deadline: Comparable, Hashable, Sendable {
     }
 
     var timerSpecification: itimerspec {
-        // Zero disarms a timer, so the earliest point is one nanosecond after boot.
+        // Zero disarms a timer, so the earliest deadline is one nanosecond after boot.
         let point = max(nanoseconds, 1)
         return itimerspec(
             it_interval: timespec(),
@@ -55,7 +52,7 @@ package struct Deadline: Comparable, Hashable, Sendable {
         )
     }
 
-    /// The earlier of two deadlines, where nil is never.
+    /// Returns the earlier of two deadlines. `nil` means never.
     package static func earlier(_ one: Deadline?, _ other: Deadline?) -> Deadline? {
         guard let one, let other else { return one ?? other }
         return min(one, other)

@@ -4,56 +4,57 @@ internal import Glibc
 internal import SocketBuffers
 internal import Synchronization
 
-/// One thread that serves many sockets and the tasks that prefer it; no thread while all of them are quiet.
+/// A thread that serves many sockets and the tasks that prefer it. An idle loop uses no thread.
 ///
-/// A loop waits for the events of its sockets, handles them, and runs jobs of tasks in between. A task that
-/// runs on the loop of its socket needs no change of threads between an event and the code that waits for it:
+/// A loop waits for events of its sockets, handles them, and runs the jobs of tasks in between. A task that
+/// runs on the loop of its socket avoids a thread switch between an event and the code that awaits it:
 ///
 ///     Task(executorPreference: loop) { … }
 ///     await withTaskExecutorPreference(loop) { … }
 ///
-/// The preference holds for the child tasks too, for actors without an executor of their own, and for
-/// functions that are `@concurrent`.
+/// The preference also applies to child tasks, to actors without a custom executor, and to `@concurrent`
+/// functions.
 ///
-/// Only short work that does not block belongs on a loop: its other sockets and tasks wait meanwhile, for as
-/// long as it takes. Other loops go on. After a second the log names the connection whose callback or task it
-/// is, and new connections get other loops. Reads and writes let the others go first about once in a
-/// millisecond. A task that calculates for long calls `Task.yield()` now and then, or leaves the loop:
+/// Run only short work that does not block on a loop, because it delays the loop's other sockets and tasks.
+/// Other loops are not affected. After one second, a warning is logged that names the connection of the
+/// callback or task, and new connections are assigned to other loops. Reads and writes yield to other tasks
+/// about once per millisecond. A long computation should call `Task.yield()` from time to time, or leave the
+/// loop:
 ///
-/// - `await withTaskExecutorPreference(globalConcurrentExecutor) { … }` runs on the threads of Swift, and
-///   comes back afterwards.
-/// - `Task { … }` and `Task.detached { … }` make tasks that do not inherit the preference.
-/// - An actor with an executor of its own, the main actor among them, runs on that one.
+/// - `await withTaskExecutorPreference(globalConcurrentExecutor) { … }` runs on Swift's own threads and
+///   then returns to the loop.
+/// - `Task { … }` and `Task.detached { … }` create tasks that do not inherit the preference.
+/// - An actor with a custom executor, such as the main actor, runs on that executor.
 ///
-/// `withTaskExecutorPreference(nil)` does not leave the loop: nil adds no preference, and the one before
-/// holds. `Task(executorPreference: nil)` does leave it.
+/// `withTaskExecutorPreference(nil)` does not leave the loop, because `nil` adds no preference and the
+/// previous preference stays in effect. `Task(executorPreference: nil)` does leave the loop.
 ///
-/// Jobs run in the order in which they come; the priorities of tasks do not count. A task that prefers a loop
-/// keeps it alive.
+/// Jobs run in FIFO order, regardless of task priority. A task that prefers a loop keeps the loop alive.
 public final class EventLoop: TaskExecutor, @unchecked Sendable {
-    // `LoopRunner` has the rules.
+    // See `LoopRunner` for the rules.
     //
-    // Unchecked: nothing is used of a dispatch source after `init` but `cancel()`, which any thread may call.
+    // Unchecked: after `init`, only `cancel()` is called on the dispatch source, and any thread may call it.
     private let runner: LoopRunner
     private let source: any DispatchSourceRead
 
     package init(label: String = "AsyncSockets.EventLoop") throws(SystemError) {
         let runner = try LoopRunner()
         self.runner = runner
-        // Nothing fails from here on: a source must not be released before it was activated.
+        // There must be no errors after this line, because a source must not be released before it is
+        // activated.
         source = DispatchSource.makeReadSource(fileDescriptor: runner.descriptor, queue: DispatchQueue(label: label))
         source.setEventHandler {
             LoopWatch.shared.begin()
             runner.run()
         }
-        // The source lets go of the epoll descriptor before the runner closes it.
+        // The source stops using the epoll descriptor before the runner closes it.
         source.setCancelHandler { withExtendedLifetime(runner) {} }
         LoopWatch.shared.add(runner)
         source.activate()
     }
 
     deinit {
-        // A run that is under way finds no handlers any more. They are released here, outside the lock.
+        // A run in progress finds no more handlers. The handlers are released here, outside the lock.
         let ended = runner.withTable { table in
             defer { table = LoopTable() }
             return table
@@ -63,15 +64,15 @@ public final class EventLoop: TaskExecutor, @unchecked Sendable {
         source.cancel()
     }
 
-    // MARK: - Registering
+    // MARK: - Registration
 
-    /// Makes `handler` known to the loop, which keeps it alive until `deregister(_:)`.
+    /// Registers `handler` with the loop, which keeps it alive until `deregister(_:)`.
     package func register(_ handler: any EventHandler) -> LoopRegistration {
         runner.withTable { $0.insert(handler) }
     }
 
-    /// Ends a registration: no event reaches its handler afterwards, except events of the batch that is being
-    /// handled now.
+    /// Removes a registration. Its handler receives no more events, except events of the batch that is
+    /// currently being handled.
     package func deregister(_ registration: LoopRegistration) {
         // The handler is released here, outside the lock.
         let (handler, hasEmptied) = runner.withTable { ($0.remove(registration), $0.noteDeparture()) }
@@ -79,88 +80,88 @@ public final class EventLoop: TaskExecutor, @unchecked Sendable {
         if hasEmptied { HeapTrimmer.shared.ask() }
     }
 
-    /// Watches a descriptor in both directions, edge-triggered; what is ready already is reported too.
+    /// Watches a descriptor in both directions, edge-triggered. Events that are already pending are also
+    /// reported.
     package func watch(_ descriptor: some LoopDescriptor, for registration: LoopRegistration) throws(SystemError) {
         let interest = EPOLLIN.rawValue | EPOLLOUT.rawValue | EPOLLPRI.rawValue | EPOLLRDHUP.rawValue | EPOLLET.rawValue
         try runner.add(descriptor.rawValue, interest, data: registration.eventData)
     }
 
-    /// Stops watching a descriptor. Call it before the descriptor is closed, always.
+    /// Stops watching a descriptor. Must always be called before the descriptor is closed.
     package func unwatch(_ descriptor: some LoopDescriptor) {
         runner.remove(descriptor.rawValue)
     }
 
-    /// False when a registration has ended.
     package func isRegistered(_ registration: LoopRegistration) -> Bool {
         runner.withTable { $0.handler(of: registration) != nil }
     }
 
-    /// True on the thread that runs the loop now.
+    /// Whether the calling thread is running the loop.
     package var isCurrent: Bool { runner.isCurrent }
 
-    /// False when the loop is idle.
+    /// Whether a thread is running the loop. `false` if the loop is idle.
     package var hasThread: Bool { runner.hasThread }
 
-    /// True when code on the loop has not returned for more than a second.
+    /// Whether code on the loop has not returned for more than a second.
     package var isHeldUp: Bool { runner.isHeldUp.load(ordering: .relaxed) }
 
     package var registrationCount: Int {
         runner.withTable { $0.registrationCount }
     }
 
-    /// How many deadlines the loop keeps, replaced ones among them.
+    /// The number of deadlines in the loop's heap, including replaced deadlines.
     package var deadlineCount: Int {
         runner.withTable { $0.deadlineCount }
     }
 
-    /// The number of turns that were requested by `resume(_:)` and given.
+    /// The number of turns that were requested with `resume(_:)` and have been given.
     package var turnCount: Int {
         runner.withTable { $0.turnCount }
     }
 
     // MARK: - Tasks
 
-    /// Has `job` run on the loop. Swift calls it, on any thread, for tasks that prefer this executor.
+    /// Schedules `job` on the loop. Swift calls this method on any thread, for tasks that prefer this
+    /// executor.
     public func enqueue(_ job: consuming ExecutorJob) {
         runner.enqueue(UnownedJob(job), of: self)
     }
 
-    /// A reference to the loop that does not keep it alive. Swift calls it.
+    /// Returns a reference that does not keep the loop alive. Swift calls this method.
     public func asUnownedTaskExecutor() -> UnownedTaskExecutor {
         UnownedTaskExecutor(ordinary: self)
     }
 
     // MARK: - Turns and deadlines
 
-    /// Asks for a turn on the loop; any number of calls before it comes count as one.
+    /// Requests a turn on the loop. Further calls before that turn have no effect.
     package func resume(_ registration: LoopRegistration) {
         runner.resume(registration)
     }
 
-    /// Asks for an event at `deadline`, in place of the one asked for before; nil: none.
+    /// Requests an event at `deadline`, replacing any previous deadline. `nil` cancels the deadline.
     package func setDeadline(_ deadline: Deadline?, of registration: LoopRegistration) {
         runner.setDeadline(deadline, of: registration)
     }
 
-    /// On the loop, in a handler: has `work` run on `queue` when the events of this batch have been handled,
-    /// in one block with all other work for that queue.
+    /// Schedules `work` on `queue` after the events of this batch have been handled. All work for the same
+    /// queue runs in one block. Must be called on the loop, in a handler.
     package func afterBatch(_ work: any BatchedWork, on queue: DispatchQueue) {
         runner.afterBatch(work, on: queue)
     }
 
-    /// On the loop: has `handler` learn when the handler or the job that runs now has returned to the loop,
-    /// before anything else runs there.
+    /// Notifies `handler` when the current handler or job has returned to the loop, before any other code
+    /// runs there. Must be called on the loop.
     package func whenCodeReturns(_ handler: any EventHandler) {
         runner.whenCodeReturns(handler)
     }
 
-    /// Calls `body` on the loop, once.
     package func run(_ body: @escaping @Sendable () -> Void) {
         Errand(body, on: self).begin()
     }
 }
 
-/// One call on the loop, which it keeps alive until then.
+/// A single call on the loop, which keeps this object alive until then.
 private final class Errand: EventHandler {
     private let body: @Sendable () -> Void
     private let registration = Locked<LoopRegistration?>(nil)
@@ -188,8 +189,8 @@ private final class Errand: EventHandler {
 extension EventLoop {
     private static let shared = Locked(LoopRotation())
 
-    /// One of the process's loops, in turn: one for each processor it may use, made when first needed. A loop
-    /// that is held up is passed over.
+    /// Returns one of the process's loops in round-robin order, skipping blocked loops. There is one loop
+    /// for each usable processor. The loops are created on first use.
     ///
     /// A socket stays on its loop.
     package static func next() throws(SystemError) -> EventLoop {
@@ -199,13 +200,13 @@ extension EventLoop {
         }
     }
 
-    /// How many processors the process may use: the processors it may run on, limited by the quota of its
-    /// control groups, rounded up.
+    /// The number of processors that the process may use: the processors it may run on, limited by the quota
+    /// of its control groups, rounded up.
     package static var usableProcessors: Int {
         ProcessorQuota.current.threadCount(usable: Int(CLinux_usable_processors()))
     }
 
-    /// All or none: when descriptors run out halfway, the next call begins again.
+    /// Creates all loops or none. If descriptors run out, the next call starts over.
     private static func makeAll() throws(SystemError) -> [EventLoop] {
         var loops: [EventLoop] = []
         for number in 0..<usableProcessors {
@@ -215,7 +216,6 @@ extension EventLoop {
     }
 }
 
-/// Loops in turn.
 package struct LoopRotation {
     fileprivate let loops: [EventLoop]
     private var position = 0
@@ -224,7 +224,8 @@ package struct LoopRotation {
         self.loops = loops
     }
 
-    /// The next one that is not held up; if all are, the next one. There must be a loop.
+    /// Returns the next loop that is not blocked. If all loops are blocked, returns the next loop. There
+    /// must be at least one loop.
     package mutating func next() -> EventLoop {
         let first = (position + 1) % loops.count
         position = first

@@ -1,32 +1,32 @@
 // Rules of trimming the heap:
-//  1. glibc keeps freed memory below the end of each of its arenas, and the threads of the loops use all of
-//     them in turn. So each burst of connections would leave its memory behind, and the next would use other
-//     arenas.
-//  2. A loop asks for a trim when an eighth of the registrations of its busiest time have left, and at least
-//     `LoopTable.leastDeparture`. Connections that come and go in equal numbers ask for none. Connections
-//     that end with `bytesForTrim` waiting in memory ask for one too: a few peers that never read leave as
-//     much.
-//  3. A queue of its own trims a second after the request, so that what is freed together is returned
-//     together; at most once in five seconds, and once in a hundred times as long as the last trim took. A
-//     loop waits only if it allocates in the very arena that is being trimmed.
-//  4. The last connections of a burst may end after the trim, and be too few to ask for another one. A
-//     connection also frees its memory a little later than its registration ends. So each trim that was asked
-//     for is followed by a second one after that pause.
-//  5. malloc_trim shrinks only the main arena. In other arenas free memory at the end stays, including what
-//     malloc_trim has just merged into it. glibc returns it when it frees a chunk that is 64 KiB long or
-//     longer after merging (`heap_trim` in arena.c), except for M_TRIM_THRESHOLD bytes, which grow with the
-//     largest block that the program has freed. So a loop keeps blocks of its thread's arena here when its
-//     registrations have grown by `LoopTable.leastDeparture`, and when it asks for a trim: one for each of
-//     the two trims, which free them. Nothing is ever written to them.
-//  6. Only free memory is returned. M_ARENA_MAX and its like (mallopt(3)) change the whole program, and are
-//     for the program to set.
+//  1. glibc keeps freed memory that is not at the end of an arena, and over time the threads of the loops
+//     use all arenas. Without trimming, each burst of connections would leave free memory in its arenas, and
+//     the next burst would allocate from different arenas.
+//  2. A loop requests a trim when its registrations have dropped by an eighth from their peak, and by at
+//     least `LoopTable.leastDeparture`. A steady turnover of connections causes no trims. A trim is also
+//     requested after connections have closed with a total of `bytesForTrim` buffered, because a few peers
+//     that never read can use as much memory.
+//  3. A dedicated queue trims one second after the request, so that memory freed together is returned
+//     together. The interval between trims is at least five seconds, and at least a hundred times as long as
+//     the last trim took. A loop blocks only if it allocates from the arena that is being trimmed.
+//  4. The last connections of a burst may close after the trim, and may be too few to request another trim.
+//     A connection also frees its memory slightly later than its registration. Each requested trim is
+//     therefore followed by a second trim after the interval of rule 3.
+//  5. malloc_trim shrinks only the main arena. Other arenas keep the free memory at their end, including
+//     memory that malloc_trim has just merged into it. glibc returns this memory when it frees a chunk of at
+//     least 64 KiB after merging (`heap_trim` in arena.c), except for M_TRIM_THRESHOLD bytes, a limit that
+//     grows with the largest block freed by the program. A loop therefore keeps blocks in its thread's arena
+//     when its registrations have grown by `LoopTable.leastDeparture`, and when it requests a trim: one
+//     block for each of the two trims, which free them. The blocks are never written to.
+//  6. Only free memory is returned. Settings such as M_ARENA_MAX (mallopt(3)) affect the whole program, and
+//     are left to the program.
 
 internal import CLinux
 internal import Dispatch
 internal import SocketBuffers
 internal import Synchronization
 
-/// Returns the memory of past connections to the system (malloc_trim(3)).
+/// Returns the memory of closed connections to the system (malloc_trim(3)).
 package final class HeapTrimmer: Sendable {
     package static let shared = HeapTrimmer()
 
@@ -38,7 +38,7 @@ package final class HeapTrimmer: Sendable {
         var lastSeconds = 0.0
     }
 
-    /// By rule 5: for the next trim, and for the one after it.
+    /// The blocks of rule 5, for the next trim and for the trim after that.
     private struct Blocks {
         var next: [UnsafeMutableRawPointer] = []
         var later: [UnsafeMutableRawPointer] = []
@@ -51,8 +51,8 @@ package final class HeapTrimmer: Sendable {
     private let freed = Atomic(0)
 
     private static let bytesForTrim = 16 << 20
-    /// More than FASTBIN_CONSOLIDATION_THRESHOLD, and less than M_MMAP_THRESHOLD: longer blocks are in no
-    /// arena.
+    /// More than FASTBIN_CONSOLIDATION_THRESHOLD and less than M_MMAP_THRESHOLD, above which blocks do not
+    /// belong to an arena.
     private static let blockSize = 72 << 10
     private static let blockLimit = 256
     private static let delay = 1.0
@@ -60,16 +60,13 @@ package final class HeapTrimmer: Sendable {
 
     private init() {}
 
-    /// The number of trims.
     package var count: Int { state.withLock { $0.count } }
 
-    /// How long the longest trim took.
     package var longestSeconds: Double { state.withLock { $0.longestSeconds } }
 
-    /// The number of blocks that wait for the next trim.
     package var blockCount: Int { blocks.withLock { $0.next.count } }
 
-    /// Keeps blocks of the calling thread's arena for the next two trims.
+    /// Keeps blocks in the calling thread's arena for the next two trims.
     package func keepBlocks() {
         guard blockCount < Self.blockLimit else { return }
         let (first, second) = (Self.block(), Self.block())
@@ -81,14 +78,13 @@ package final class HeapTrimmer: Sendable {
 
     private static func block() -> UnsafeMutableRawPointer { .allocate(byteCount: blockSize, alignment: 16) }
 
-    /// `count` bytes that waited to be sent were freed with their connection.
+    /// Records that a closed connection has freed `count` buffered bytes.
     package func noteFreed(_ count: Int) {
         guard freed.add(count, ordering: .relaxed).newValue >= Self.bytesForTrim else { return }
         freed.store(0, ordering: .relaxed)
         ask()
     }
 
-    /// Asks for a trim.
     package func ask() {
         let wait = state.withLock { state -> Double? in
             guard !state.isAskedFor else { return nil }
@@ -105,10 +101,10 @@ package final class HeapTrimmer: Sendable {
         }
     }
 
-    /// The seconds between two trims.
+    /// Returns the minimum interval between two trims, in seconds.
     private static func pause(after seconds: Double) -> Double { max(interval, 100 * seconds) }
 
-    /// By rule 4.
+    /// Performs the second trim of rule 4.
     private func trimAgain() {
         guard !state.withLock({ $0.isAskedFor }) else { return }
         trim()

@@ -1,52 +1,53 @@
 internal import Glibc
 internal import Synchronization
 
-/// The time that tasks may take on a loop before it asks the kernel for events again.
+/// The time that tasks may run on a loop before the loop polls the kernel for events again.
 ///
-/// An operation that can be served at once does not suspend its task. A task that always finds bytes would
-/// keep its loop for good, so each operation asks `isUsedUp(by:)` when it is over, and `renew()` lets the
-/// others go first. The clock is read from a job's third operation on, and after a job behind which others
-/// wait: a job that reads one message and writes another one reads no clock. While operations are short it is
-/// read after every fourth one.
+/// An operation that completes immediately does not suspend its task, so a task that always finds data would
+/// occupy its loop forever. After each operation, a task therefore checks `isUsedUp(by:)`, and calls
+/// `renew()` to let other work run. The clock is read from the third operation of a job onwards, and after a
+/// job if more jobs are queued. A job that reads one message and writes another therefore does not read the
+/// clock. While operations are short, the clock is read after every fourth operation.
 package final class JobBudget {
-    // Confined to the loop's thread, which reaches it by `key`; `user` is atomic.
+    // Confined to the loop's thread, which accesses it through `key`. Only `user` is atomic.
 
-    /// Nanoseconds: from the first look at the clock in a batch on.
+    /// Nanoseconds, measured from the first time the clock is read in a batch.
     private static let time: UInt64 = 1_000_000
-    /// A job has no need for a look at the clock before it has had more operations than this.
+    /// The number of operations in a job before the clock is read.
     private static let freeOperations = 2
-    /// Operations that take less than this on average are short.
+    /// Nanoseconds. Operations that take less time on average are short.
     private static let shortTime: UInt64 = 20_000
 
     @exclusivity(unchecked) private var start: UInt64 = 0
     /// When the clock was last read for an operation.
     @exclusivity(unchecked) private var lastLook: UInt64 = 0
-    /// So many operations may follow before the next look.
+    /// The number of operations before the clock is read again.
     @exclusivity(unchecked) private var operationsLeft = 0
-    /// The operations between the last look and the next.
+    /// The number of operations between two reads of the clock.
     @exclusivity(unchecked) private var interval: UInt64 = 1
     @exclusivity(unchecked) private var waiting: [UnsafeContinuation<Void, Never>] = []
-    /// The address of the handler that the job used last; zero if unknown. Another thread compares it with
-    /// the addresses that it knows.
+    /// The address of the handler that the job used last, or zero if unknown. Another thread compares it
+    /// with the addresses of registered handlers.
     let user = Atomic<UInt>(0)
 
     private static let key: pthread_key_t = {
         var key = pthread_key_t()
-        // Without a key, of which a process has a thousand, loops have no budget.
+        // Without a key (a process has about a thousand), loops have no budget.
         return pthread_key_create(&key, nil) == 0 ? key : .max
     }()
 
     // MARK: - For operations of tasks
 
-    /// True when the task should call `renew()`: it runs on a loop, and the time is used up.
+    /// Whether the task should call `renew()`, because it runs on a loop and the time is used up.
     ///
-    /// - Parameter handler: Whose operation is over.
+    /// - Parameter handler: The handler that completed an operation.
     @inline(never)
     package static func isUsedUp(by handler: AnyObject) -> Bool {
         withCurrent { $0.charge(handler) } ?? false
     }
 
-    /// Lets the loop serve others, and returns on the loop. Anywhere else it returns at once.
+    /// Suspends the task so that the loop can serve other work, and resumes on the loop. Returns immediately
+    /// if the task is not on a loop.
     @inline(never)
     package nonisolated(nonsending) static func renew() async {
         await withUnsafeContinuation { continuation in
@@ -79,7 +80,6 @@ package final class JobBudget {
 
     // MARK: - For the loop
 
-    /// This thread runs the loop from now on.
     func enterThread() {
         pthread_setspecific(Self.key, Unmanaged.passUnretained(self).toOpaque())
     }
@@ -88,10 +88,10 @@ package final class JobBudget {
         pthread_setspecific(Self.key, nil)
     }
 
-    /// Tasks wait in `renew()`.
+    /// Whether tasks are suspended in `renew()`.
     var hasWaiting: Bool { !waiting.isEmpty }
 
-    /// The loop has asked the kernel.
+    /// Called after the loop has polled the kernel for events.
     func beginBatch() {
         start = 0
         guard hasWaiting else { return }
@@ -105,7 +105,7 @@ package final class JobBudget {
         user.store(0, ordering: .relaxed)
     }
 
-    /// True when the batch has had its time. The first look begins it.
+    /// Whether the time of the batch is used up. The first check of the clock starts the time.
     var isOver: Bool {
         let now = Deadline.now.nanoseconds
         if start == 0 { start = now }

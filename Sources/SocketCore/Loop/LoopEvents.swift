@@ -2,7 +2,7 @@ internal import CLinux
 package import Dispatch
 package import Logging
 
-/// The events that an event loop delivers to a handler.
+/// Events that an event loop delivers to a handler.
 package struct LoopEvents: OptionSet, Hashable, Sendable {
     package let rawValue: UInt32
 
@@ -11,34 +11,33 @@ package struct LoopEvents: OptionSet, Hashable, Sendable {
         self.rawValue = rawValue
     }
 
-    /// There may be bytes, or a connection to accept.
+    /// There may be data to read, or a connection to accept.
     @inlinable package static var readable: LoopEvents { LoopEvents(rawValue: 1 << 0) }
-    /// There may be room for bytes, or a connection attempt has ended.
+    /// There may be room to write, or a connection attempt has finished.
     @inlinable package static var writable: LoopEvents { LoopEvents(rawValue: 1 << 1) }
-    /// The peer's FIN has arrived (`EPOLLRDHUP`): read on until zero.
+    /// The peer has shut down its writing side (`EPOLLRDHUP`). Read until the end of the stream.
     @inlinable package static var readHangup: LoopEvents { LoopEvents(rawValue: 1 << 2) }
-    /// The connection is broken in both directions, or has an error (`EPOLLHUP`, `EPOLLERR`).
+    /// The connection is broken in both directions or has an error (`EPOLLHUP`, `EPOLLERR`).
     @inlinable package static var hangup: LoopEvents { LoopEvents(rawValue: 1 << 3) }
-    /// The deadline of the registration has passed.
     @inlinable package static var deadline: LoopEvents { LoopEvents(rawValue: 1 << 4) }
-    /// The turn that was asked for with `resume(_:)`.
+    /// A turn that was requested with `resume(_:)`.
     @inlinable package static var resumed: LoopEvents { LoopEvents(rawValue: 1 << 5) }
-    /// Urgent data is on its way (`EPOLLPRI`): a recv stops before it, whatever follows.
+    /// Urgent data is pending (`EPOLLPRI`). A recv stops before it, even if more data follows.
     @inlinable package static var urgent: LoopEvents { LoopEvents(rawValue: 1 << 6) }
 
-    // The one of `SetAlgebra` looks the type up at run time when another module calls it.
+    // Replaces the method of `SetAlgebra`, which looks up the type at run time when called from another
+    // module.
 
     @inlinable
     package func contains(_ events: LoopEvents) -> Bool {
         rawValue & events.rawValue == events.rawValue
     }
 
-    /// Something besides bytes and room for bytes.
+    /// Whether there are events other than `readable` and `writable`.
     package var isUnusual: Bool {
         rawValue & ~(Self.readable.rawValue | Self.writable.rawValue) != 0
     }
 
-    /// What `epoll_wait` reported.
     init(epoll bits: UInt32) {
         var events: LoopEvents = []
         if bits & EPOLLIN.rawValue != 0 { events.insert(.readable) }
@@ -54,12 +53,12 @@ package struct LoopEvents: OptionSet, Hashable, Sendable {
 
 /// A handler of events. The loop keeps it alive from `register` to `deregister`.
 package protocol EventHandler: AnyObject, Sendable {
-    /// The loop calls it with no lock held. A call is short: a handler with more to do asks for another turn
-    /// with `resume(_:)`.
+    /// Called on the loop, without any lock held. Calls must be short: a handler with more work requests
+    /// another turn with `resume(_:)`.
     func handle(_ events: LoopEvents)
-    /// On the loop, once for each `EventLoop.whenCodeReturns(_:)`.
+    /// Called on the loop, once for each `EventLoop.whenCodeReturns(_:)`.
     func codeHasReturned()
-    /// Anywhere: how it appears in the log.
+    /// Identifies the handler in the log. May be read on any thread.
     var logMetadata: Logger.Metadata { get }
 }
 
@@ -68,20 +67,22 @@ extension EventHandler {
     package var logMetadata: Logger.Metadata { ["handler": "\(Self.self)"] }
 }
 
-/// A descriptor that an event loop can watch. Its owner closes it after it has left the loop.
+/// A descriptor that an event loop can watch. Its owner must remove it from the loop before closing it.
 package protocol LoopDescriptor: AnyObject {
     var rawValue: CInt { get }
 }
 
-/// Work for a queue when a loop has handled its batch of events.
+/// Work that runs on a queue after a loop has handled its batch of events.
 package protocol BatchedWork: AnyObject, Sendable {
-    /// On the loop, just before the work goes to its queue: how much of it there is, for `run(upTo:on:)`.
+    /// Called on the loop, just before the work is sent to its queue. Returns the amount of work as an
+    /// argument for `run(upTo:on:)`.
     func takeTicket() -> Int
-    /// On `queue`.
+    /// Called on `queue`.
     func run(upTo ticket: Int, on queue: DispatchQueue)
 }
 
-/// An entry in the table of an event loop. The generation tells a stale one, which the loop ignores.
+/// An entry in the table of an event loop. The generation identifies stale registrations, which the loop
+/// ignores.
 package struct LoopRegistration: Hashable, Sendable {
     let index: UInt32
     let generation: UInt32
@@ -91,8 +92,8 @@ package struct LoopRegistration: Hashable, Sendable {
         self.generation = generation
     }
 
-    /// The 64 bits that an epoll event carries. A descriptor would not do, since the kernel reuses its
-    /// number.
+    /// The 64 bits in an epoll event. A descriptor number would not identify the registration, because the
+    /// kernel reuses numbers.
     init(eventData: UInt64) {
         self.init(index: UInt32(truncatingIfNeeded: eventData), generation: UInt32(truncatingIfNeeded: eventData >> 32))
     }

@@ -1,19 +1,19 @@
 internal import SocketBuffers
 
-/// The jobs of tasks that wait for a loop, the oldest first. They are confined to the loop's thread.
+/// The task jobs queued on a loop, in FIFO order. Confined to the loop's thread.
 ///
-/// With the first job they keep the executor alive, which is the loop, until `dropExecutor()`: a job has no
-/// reference to its executor, and the loop must not end while a job waits.
+/// From the first job until `dropExecutor()`, the list keeps the executor (the loop) alive. A job has no
+/// reference to its executor, and the loop must not be released while a job is queued.
 struct LoopJobs: ~Copyable {
     private var waiting = Ring<UnownedJob>()
     private var executor: (any TaskExecutor)?
 
-    /// An emptied list keeps room for this many.
+    /// The capacity that is kept when the list becomes empty.
     fileprivate static let keptCapacity = 256
 
     var isEmpty: Bool { waiting.isEmpty }
 
-    /// The executor of the jobs. Nil when there are none, or may be.
+    /// The executor of the jobs. `nil` only without jobs.
     var unownedExecutor: UnownedTaskExecutor? { executor?.asUnownedTaskExecutor() }
 
     mutating func append(_ job: UnownedJob, of executor: some TaskExecutor) {
@@ -21,7 +21,7 @@ struct LoopJobs: ~Copyable {
         if self.executor == nil { self.executor = executor }
     }
 
-    /// Takes over all that came from other threads.
+    /// Takes over all jobs from other threads.
     mutating func append(_ arrivals: inout LoopJobArrivals) {
         for job in arrivals.jobs { waiting.append(job) }
         if executor == nil { executor = arrivals.executor }
@@ -32,14 +32,14 @@ struct LoopJobs: ~Copyable {
         waiting.popFirst(keepingCapacity: Self.keptCapacity)
     }
 
-    /// To be called when no job waits and no other thread is on its way to wake the loop. It may end the
-    /// loop.
+    /// Must be called only if no jobs are queued and no other thread is about to wake the loop. May release
+    /// the loop.
     mutating func dropExecutor() {
         if executor != nil { executor = nil }
     }
 }
 
-/// Jobs that come from other threads. They are changed under the loop's lock.
+/// Jobs from other threads, protected by the loop's lock.
 struct LoopJobArrivals {
     fileprivate var jobs: [UnownedJob] = []
     fileprivate var executor: (any TaskExecutor)?

@@ -1,26 +1,29 @@
 // Rules of the loop:
-//  1. One epoll descriptor, watched by one dispatch source on one serial queue. While there is traffic the
-//     source's handler stays in `epoll_wait`. It returns, and holds no thread, when a whole period of the
-//     idle timer has passed without an event.
-//  2. Nothing is ever put on the loop's queue: a busy loop would never get to it. Others reach the loop by
-//     its lock, by `epoll_ctl`, by the `eventfd` (another turn is wanted) and by a `timerfd` (a deadline).
-//  3. A descriptor is added once, edge-triggered, and deleted before it is closed.
-//  4. An event names an entry of the table and its generation. An entry that has left the table gets no more
-//     events, whichever descriptor has its number now.
-//  5. Handlers run with no lock held, one after the other; one with more to do goes to the back of the list.
-//  6. Jobs of tasks run after each handler and at the end of a batch, in the order in which they came. A
-//     batch runs at least one, and at most `jobsPerBatch` in the time of the `JobBudget`: then the kernel is
-//     asked for events, without waiting while jobs are left. A job whose operations are all served at once
-//     suspends when that time is used up. So neither jobs nor events hold up the others.
-//  7. The loop's own thread puts a job on the list directly. Other threads put theirs among the arrivals,
-//     under the lock; each batch begins with taking them over.
-//  8. A loop that serves looks at all lists before it waits, so it is woken only while it waits or has no
-//     thread, and once, however much comes.
+//  1. It has one epoll descriptor, watched by one dispatch source on one serial queue. While there is
+//     traffic, the source's handler stays in `epoll_wait`. The handler returns, and uses no thread, when a
+//     full period of the idle timer has passed without an event.
+//  2. No blocks are dispatched to the loop's queue, because a busy loop would never run them. Other threads
+//     communicate with the loop through its lock, `epoll_ctl`, the `eventfd` (to request a turn) and a
+//     `timerfd` (for deadlines).
+//  3. A descriptor is added once, edge-triggered, and removed before it is closed.
+//  4. An event identifies an entry of the table and its generation. An entry that was removed from the table
+//     receives no more events, even if its descriptor number is reused.
+//  5. Handlers run one at a time, without any lock held. A handler with more work moves to the back of the
+//     list.
+//  6. Jobs of tasks run after each handler and at the end of a batch, in FIFO order. A batch runs at least
+//     one job and at most `jobsPerBatch`, and stops when the time of the `JobBudget` is used up. The kernel
+//     is then polled for events, without blocking if jobs are left. A job also suspends when the time is
+//     used up, even if all its operations complete immediately. This way, neither jobs nor events starve the
+//     other.
+//  7. The loop's own thread adds jobs directly to the list. Other threads add jobs to the arrivals while
+//     holding the lock, and each batch starts by moving the arrivals to the list.
+//  8. A loop that is serving a batch checks all lists before it blocks. It must therefore be woken only
+//     while it is blocked or has no thread, and only once, regardless of how much work arrives.
 //  9. Jobs keep the loop alive until all of them have run and no other thread is about to write to the
-//     `eventfd`. The end of the last task may otherwise release the loop while the thread that brought its
-//     last job is still on its way to wake it.
-// 10. A handler that waits for the return of the code that runs (`whenCodeReturns`) learns of it right
-//     after that handler or job. Other code, such as a deinit in between, returns at the end of the batch.
+//     `eventfd`. Otherwise, the completion of the last task could release the loop while the thread that
+//     enqueued the last job is still about to wake it.
+// 10. A handler passed to `whenCodeReturns` is notified right after the current handler or job returns. If
+//     other code calls it, such as a deinit in between, the handler is notified at the end of the batch.
 
 internal import CLinux
 internal import Dispatch
@@ -29,41 +32,42 @@ internal import Logging
 internal import SocketBuffers
 internal import Synchronization
 
-/// The part of an event loop that runs on its thread, and the state that other threads change meanwhile.
+/// The part of an event loop that runs on its thread, including the state that other threads change.
 ///
-/// The dispatch source owns it: so it lives until the last run is over, and the loop needs no weak reference
-/// to itself. An object with weak references keeps its count in a table of its own, and each retain and
-/// release costs three times as much.
+/// The dispatch source owns the runner. The runner therefore exists until the last run has finished, and the
+/// loop needs no weak reference to itself. Weak references would move the object's reference count to a side
+/// table, which makes every retain and release three times as expensive.
 final class LoopRunner: @unchecked Sendable {
     // Unchecked: `ready`, `jobs`, `arrived`, `departures`, `waitingForReturn`, `events`, `hasServed`,
-    // `hasRunJobs`, `isIdle`, `failing` and `budget` are used only in `run()`, which a serial queue runs, and
-    // in what it calls; all else is immutable, atomic or locked.
+    // `hasRunJobs`, `isIdle`, `failing` and `budget` are used only in `run()`, which runs on a serial queue,
+    // and in the code that it calls. All other properties are immutable, atomic or locked.
     private let epoll: OwnedDescriptor
     private let timer: OwnedDescriptor
     private let wake: OwnedDescriptor
-    /// Fires periodically while the loop runs: one timer for many waits. With a limit on each wait the kernel
-    /// would set a timer for each.
+    /// Fires periodically while the loop runs, so that one timer serves many waits. With a timeout for
+    /// `epoll_wait`, the kernel would set a timer on each call.
     private let idleTimer: OwnedDescriptor
     private let state = Locked(State())
-    /// The thread that runs the loop; zero: none. A thread finds its own number here only while it does.
+    /// The thread that runs the loop, or zero. A thread finds its own number here only while it runs the
+    /// loop.
     private let thread = Atomic<pthread_t>(0)
-    /// Counts waits for events and batches: odd during a batch.
+    /// Incremented at the start and at the end of each batch, so it is odd during a batch.
     private let rounds = Atomic<UInt>(0)
-    /// Code that runs on the loop has not returned for long: the `LoopWatch` says so.
+    /// Whether `LoopWatch` has found that code on the loop has not returned for a long time.
     let isHeldUp = Atomic(false)
-    /// The address of the handler that runs or has run last; zero while jobs run.
+    /// The address of the handler that is running or ran last. Zero while jobs run.
     private let running = Atomic<UInt>(0)
     private let budget = JobBudget()
     @exclusivity(unchecked) private var ready = Ring<LoopTable.Ready>()
     @exclusivity(unchecked) private var jobs = LoopJobs()
-    /// Arrivals on their way from `state` to `jobs`; empty between batches.
+    /// Arrivals being moved from `state` to `jobs`. Empty between batches.
     @exclusivity(unchecked) private var arrived = LoopJobArrivals()
     @exclusivity(unchecked) private var departures: [(queue: DispatchQueue, work: [any BatchedWork])] = []
-    /// By rule 10.
+    /// The handlers of rule 10.
     @exclusivity(unchecked) private var waitingForReturn: [any EventHandler] = []
-    /// Something has come since the idle timer last fired.
+    /// Whether there were events or jobs since the idle timer last fired.
     @exclusivity(unchecked) private var hasServed = false
-    /// Jobs have run, and what they use is not put away yet.
+    /// Whether jobs have run since the executor was last dropped.
     @exclusivity(unchecked) private var hasRunJobs = false
     @exclusivity(unchecked) private var isIdle = false
     @exclusivity(unchecked) private var failing = FailingCall()
@@ -78,10 +82,10 @@ final class LoopRunner: @unchecked Sendable {
 
     private static let batchSize = 128
     private static let jobsPerBatch = 256
-    /// With fewer connections than this in a batch the loop goes on at once.
+    /// If a batch has fewer connections than this, the loop continues without yielding.
     private static let yieldThreshold = 4
-    /// An idle loop keeps its thread for between once and twice this. A shorter period wakes the processor
-    /// more often, which adds latency when there is little traffic.
+    /// Nanoseconds. An idle loop keeps its thread for one to two periods. A shorter period would wake the
+    /// processor more often, which adds latency under low traffic.
     private static let idlePeriod = 20_000_000
     private static let timerData = UInt64.max
     private static let wakeData = UInt64.max - 1
@@ -100,24 +104,22 @@ final class LoopRunner: @unchecked Sendable {
 
     deinit { events.deallocate() }
 
-    // MARK: - From any thread
+    // MARK: - On any thread
 
     /// The descriptor that the dispatch source watches.
     var descriptor: CInt { epoll.rawValue }
 
-    /// False when the loop is idle.
     var hasThread: Bool { thread.load(ordering: .relaxed) != 0 }
 
-    /// True on the thread that runs the loop.
     var isCurrent: Bool { thread.load(ordering: .relaxed) == pthread_self() }
 
-    /// Another number means that the loop has come round.
+    /// Changes when a batch starts or finishes.
     var round: UInt { rounds.load(ordering: .relaxed) }
 
-    /// False when the loop waits for events.
+    /// Returns `false` if the loop is waiting for events.
     static func isServing(inRound round: UInt) -> Bool { round & 1 == 1 }
 
-    /// The address of the handler that runs, or whose operation a task on the loop has used last; zero:
+    /// The address of the running handler, or of the handler that the current job used last. Zero if
     /// unknown.
     var user: UInt {
         let handler = running.load(ordering: .relaxed)
@@ -128,7 +130,7 @@ final class LoopRunner: @unchecked Sendable {
         withTable { $0.handler(at: address) }
     }
 
-    /// Calls `body` with the lock held.
+    /// Calls `body` while holding the lock.
     func withTable<Result>(_ body: (inout LoopTable) -> Result) -> Result {
         state.withLock { body(&$0.table) }
     }
@@ -149,7 +151,7 @@ final class LoopRunner: @unchecked Sendable {
         if mustWake { eventfd_write(wake.rawValue, 1) }
     }
 
-    /// Has `job` run on the loop, which `executor` is.
+    /// Schedules `job` on the loop. `executor` is the loop itself.
     func enqueue(_ job: UnownedJob, of executor: some TaskExecutor) {
         if isCurrent {
             jobs.append(job, of: executor)
@@ -159,7 +161,7 @@ final class LoopRunner: @unchecked Sendable {
             state.arrivals.append(job, of: executor)
             return state.wakefulness.mustWake()
         }
-        // The job may have run by now, and nothing may keep the loop alive but `isWoken`.
+        // The job may already have run, and from then on only `isWoken` may be keeping the loop alive.
         if mustWake { eventfd_write(wake.rawValue, 1) }
     }
 
@@ -180,7 +182,7 @@ final class LoopRunner: @unchecked Sendable {
 
     // MARK: - On the loop
 
-    /// Serves events until there have been none for a while.
+    /// Serves events until the loop has been idle for a while.
     func run() {
         thread.store(pthread_self(), ordering: .relaxed)
         budget.enterThread()
@@ -190,7 +192,8 @@ final class LoopRunner: @unchecked Sendable {
             let count = epoll_wait(epoll.rawValue, events, CInt(Self.batchSize), mustPoll || isIdle ? 0 : -1)
             if count < 0 {
                 if errno == EINTR { continue }
-                // The descriptor was closed elsewhere, or a system call filter refuses the call. Do not spin.
+                // The descriptor was closed by other code, or a system call filter rejects the call. Do not
+                // spin.
                 isIdle = true
                 pause(after: SystemError("epoll_wait"))
             } else {
@@ -203,7 +206,7 @@ final class LoopRunner: @unchecked Sendable {
         }
     }
 
-    /// Blocking the thread delays no events, because none can arrive during the pause.
+    /// Blocking the thread delays no events, because no events can arrive during the pause.
     private func pause(after error: SystemError) {
         guard case .pause(let seconds, let isFirst) = failing.note(error, isShortage: true) else { return }
         if isFirst {
@@ -216,7 +219,7 @@ final class LoopRunner: @unchecked Sendable {
         rounds.store(rounds.load(ordering: .relaxed) &+ 1, ordering: .relaxed)
     }
 
-    /// - Parameter period: Nanoseconds; zero stops the timer.
+    /// - Parameter period: Nanoseconds. Zero stops the timer.
     private func setIdleTimer(_ period: Int) {
         isIdle = false
         hasServed = false
@@ -225,11 +228,11 @@ final class LoopRunner: @unchecked Sendable {
         timerfd_settime(idleTimer.rawValue, 0, &specification, nil)
     }
 
-    /// Serves one batch; true when handlers or jobs wait for another turn.
+    /// Serves one batch. Returns `true` if handlers or jobs are still queued.
     private func serve(eventCount: Int) -> Bool {
         state.withLock { state in
             state.wakefulness.isServing = true
-            // Turns that were asked for are older than what the kernel says now, and come first.
+            // Requested turns are older than the events that the kernel just reported, so they run first.
             state.table.takeResumed(into: &ready)
             for event in UnsafeBufferPointer(start: events, count: eventCount) { collect(event, &state) }
             if !state.arrivals.isEmpty { swap(&state.arrivals, &arrived) }
@@ -237,7 +240,7 @@ final class LoopRunner: @unchecked Sendable {
         if !arrived.isEmpty { jobs.append(&arrived) }
         budget.beginBatch()
         var jobsLeft = Self.jobsPerBatch
-        // Room for a full batch and as many turns is kept, so that it is not allocated again each time.
+        // Keeps capacity for a full batch and as many turns, to avoid allocating it each time.
         while let next = ready.popFirst(keepingCapacity: 2 * Self.batchSize) {
             running.store(next.address, ordering: .relaxed)
             next.handler.handle(next.events)
@@ -260,7 +263,8 @@ final class LoopRunner: @unchecked Sendable {
         return isServing
     }
 
-    /// Runs jobs, also those that come meanwhile, until no job waits, or `limit` or the time is used up.
+    /// Runs jobs, including new arrivals on this thread, until the list is empty or `limit` or the time is
+    /// used up.
     private func runJobs(_ limit: inout Int) {
         guard let executor = jobs.unownedExecutor else { return }
         running.store(0, ordering: .relaxed)
@@ -307,7 +311,6 @@ final class LoopRunner: @unchecked Sendable {
         }
     }
 
-    /// In a handler: has `work` run on `queue` after this batch of events.
     func afterBatch(_ work: any BatchedWork, on queue: DispatchQueue) {
         if let index = departures.lastIndex(where: { $0.queue === queue }) {
             departures[index].work.append(work)
@@ -326,12 +329,13 @@ final class LoopRunner: @unchecked Sendable {
             }
         }
         departures.removeAll(keepingCapacity: true)
-        // Where queue and loop share a processor, the queue goes first. Otherwise each answer that it sends
-        // wakes the loop, which takes the processor away from it for one event: half of the cost of an echo.
+        // If the queue and the loop share a processor, this lets the queue run first. Otherwise, each
+        // response that the queue sends would wake the loop, which would take the processor from the queue
+        // to handle a single event. That would be half the cost of an echo.
         if count >= Self.yieldThreshold { sched_yield() }
     }
 
-    /// Returns the thread, unless something has been asked for meanwhile.
+    /// Gives up the thread and returns `true`, unless more work has been requested.
     private func leave() -> Bool {
         let leaves = state.withLock { !$0.table.hasResumed && $0.arrivals.isEmpty }
         if leaves {
@@ -343,14 +347,15 @@ final class LoopRunner: @unchecked Sendable {
     }
 }
 
-/// Whether a loop has to be woken, by rule 8.
+/// Whether a loop must be woken (rule 8).
 struct LoopWakefulness {
-    /// A thread writes to the `eventfd`, or has written, and the loop has not read it yet.
+    /// Another thread has written or is about to write to the `eventfd`, and the loop has not read it yet.
     var isWoken = false
-    /// The loop will look at its lists before it waits.
+    /// The loop will check its lists before it blocks.
     var isServing = false
 
-    /// For a thread that has added something to a list: true when it must write to the `eventfd`.
+    /// Called by a thread that has added work to a list. Returns `true` if the thread must write to the
+    /// `eventfd`.
     mutating func mustWake() -> Bool {
         if isServing || isWoken { return false }
         isWoken = true
@@ -358,7 +363,7 @@ struct LoopWakefulness {
     }
 }
 
-/// A descriptor of the loop's own, closed with its last reference.
+/// A descriptor used internally by the loop. It is closed when the last reference is released.
 private final class OwnedDescriptor: Sendable {
     let rawValue: CInt
 
@@ -373,7 +378,7 @@ private final class OwnedDescriptor: Sendable {
 
     deinit { close(rawValue) }
 
-    /// Reads a timer, so that the next expiration is another event.
+    /// Reads the timer, so that the next expiration causes another event.
     func takeExpirations() {
         var count: UInt64 = 0
         _ = read(rawValue, &count, MemoryLayout<UInt64>.size)

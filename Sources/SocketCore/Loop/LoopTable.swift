@@ -1,13 +1,11 @@
 internal import SocketBuffers
 
-/// The handlers of an event loop, their deadlines, and the turns that they asked for.
+/// The handlers of an event loop, their deadlines, and the turns they requested.
 struct LoopTable {
-    /// A handler and what it is called for.
     struct Ready {
         let handler: any EventHandler
         let events: LoopEvents
 
-        /// The address of the handler.
         @inline(__always)
         var address: UInt { LoopTable.address(of: handler) }
     }
@@ -23,14 +21,13 @@ struct LoopTable {
     private var freeIndices: [UInt32] = []
     private var deadlines = DeadlineHeap()
     private var resumed: [LoopRegistration] = []
-    /// The number of turns that were requested and given.
     private(set) var turnCount = 0
-    /// The most registrations since many of them left last.
+    /// The peak number of registrations since `noteDeparture()` last returned `true`.
     private var peak = 0
-    /// Fewer than this leave little memory to return: less than six megabytes, since a half-open handshake
-    /// needs the most.
+    /// Fewer closed connections than this leave little memory to return: less than 6 MB, even with half-open
+    /// handshakes, which need the most memory.
     static let leastDeparture = 128
-    /// Whether the loop is to keep blocks (`HeapTrimmer`, rule 5).
+    /// Whether the loop should keep blocks (`HeapTrimmer`, rule 5).
     private var wantsBlocks = false
 
     var hasResumed: Bool { !resumed.isEmpty }
@@ -48,7 +45,7 @@ struct LoopTable {
         return LoopRegistration(index: index, generation: slots[Int(index)].generation)
     }
 
-    /// Returns the handler, so that it is released outside the lock.
+    /// Returns the handler, so that the caller can release it outside the lock.
     mutating func remove(_ registration: LoopRegistration) -> (any EventHandler)? {
         guard isCurrent(registration) else { return nil }
         let handler = slots[Int(registration.index)].handler
@@ -57,7 +54,8 @@ struct LoopTable {
         return handler
     }
 
-    /// True, once, when many have left: an eighth of the registrations, and at least `leastDeparture`.
+    /// Returns `true` if the registrations have dropped from their peak by an eighth, and by at least
+    /// `leastDeparture`. Resets the peak in that case.
     mutating func noteDeparture() -> Bool {
         let count = registrationCount
         guard peak - count >= Self.leastDeparture, count <= peak - peak / 8 else { return false }
@@ -66,7 +64,8 @@ struct LoopTable {
         return true
     }
 
-    /// True, once, after a growth of `leastDeparture` and after a departure that was noted.
+    /// Returns `true` once after the registrations have grown by `leastDeparture`, and once after
+    /// `noteDeparture()` has returned `true`.
     mutating func takeWishForBlocks() -> Bool {
         defer { wantsBlocks = false }
         return wantsBlocks
@@ -74,12 +73,11 @@ struct LoopTable {
 
     func handler(of registration: LoopRegistration) -> (any EventHandler)? {
         let index = Int(registration.index)
-        // Without `isCurrent`, which would count a reference more.
+        // Does not call `isCurrent`, which would cost an additional retain and release.
         guard index < slots.count, slots[index].generation == registration.generation else { return nil }
         return slots[index].handler
     }
 
-    /// The handler with this address, if it is still registered.
     func handler(at address: UInt) -> (any EventHandler)? {
         slots.lazy.compactMap(\.handler).first { Self.address(of: $0) == address }
     }
@@ -91,7 +89,7 @@ struct LoopTable {
 
     // MARK: - Turns
 
-    /// False when the registration already waits for its turn, or has ended.
+    /// Returns `false` if the registration already has a pending turn or was removed.
     mutating func resume(_ registration: LoopRegistration) -> Bool {
         guard isCurrent(registration), !slots[Int(registration.index)].isResumed else { return false }
         slots[Int(registration.index)].isResumed = true
@@ -99,7 +97,7 @@ struct LoopTable {
         return true
     }
 
-    /// Moves those that wait for a turn to the back of `ready`.
+    /// Moves the handlers with pending turns to the back of `ready`.
     mutating func takeResumed(into ready: inout Ring<Ready>) {
         turnCount &+= resumed.count
         for registration in resumed where isCurrent(registration) {
@@ -119,7 +117,8 @@ struct LoopTable {
         if deadlines.count > 2 * registrationCount + 64 { dropStaleDeadlines() }
     }
 
-    /// Each registration has at most one deadline: of many more entries most are stale.
+    /// Called when there are many more entries than registrations. Most of the entries are then stale,
+    /// because each registration has at most one deadline.
     private mutating func dropStaleDeadlines() {
         deadlines.removeAll { [slots] deadline, registration in
             let slot = slots[Int(registration.index)]
@@ -127,13 +126,13 @@ struct LoopTable {
         }
     }
 
-    /// Stale entries count too: entries of ended registrations and of replaced deadlines.
+    /// Includes stale entries of removed registrations and replaced deadlines.
     var deadlineCount: Int { deadlines.count }
 
-    /// Moves those whose deadline has passed to the back of `ready`.
+    /// Moves the handlers with expired deadlines to the back of `ready`.
     mutating func takeExpired(at now: Deadline, into ready: inout Ring<Ready>) {
         while let earliest = deadlines.earliest, earliest <= now, let registration = deadlines.removeEarliest() {
-            // A stale entry stays in the heap until its time comes.
+            // A stale entry stays in the heap until its deadline passes.
             guard isCurrent(registration), slots[Int(registration.index)].deadline == earliest else { continue }
             slots[Int(registration.index)].deadline = nil
             if let handler = slots[Int(registration.index)].handler { ready.append(Ready(handler: handler, events: .deadline)) }
@@ -147,14 +146,14 @@ struct LoopTable {
     }
 }
 
-/// Deadlines, the earliest first: a binary heap.
+/// A binary heap of deadlines, the earliest first.
 struct DeadlineHeap {
     private var entries: [(deadline: Deadline, registration: LoopRegistration)] = []
 
     var earliest: Deadline? { entries.first?.deadline }
     var count: Int { entries.count }
 
-    /// A sorted array is a heap.
+    /// Sorts the entries, because a sorted array is a heap.
     mutating func removeAll(where isStale: (Deadline, LoopRegistration) -> Bool) {
         entries.removeAll { isStale($0.deadline, $0.registration) }
         entries.sort { $0.deadline < $1.deadline }

@@ -3,10 +3,10 @@ internal import Logging
 internal import SocketBuffers
 internal import Synchronization
 
-/// Notices loops that do not come round: some code on them takes long, or waits.
+/// Detects blocked event loops, on which code blocks or computes for a long time.
 ///
-/// It looks twice a second, from a thread of its own, while a loop has a thread. It logs a warning once for
-/// each time, and until the loop comes round no new connection is given to it.
+/// While any loop has a thread, it checks all loops twice a second on its own queue. It logs one warning
+/// each time a loop is blocked. No new connections are assigned to a blocked loop until it recovers.
 final class LoopWatch: Sendable {
     static let shared = LoopWatch()
 
@@ -20,14 +20,14 @@ final class LoopWatch: Sendable {
     private struct State {
         var watched: [Watched] = []
         var timer: (any DispatchSourceTimer)?
-        /// The beginnings that the timer has seen.
+        /// The value of `beginnings` when the timer last fired.
         var seen: UInt = 0
     }
 
     private let state = Locked(State())
-    /// There is a timer, which looks at each loop that has a thread now.
+    /// Whether the timer is running.
     private let isLooking = Atomic(false)
-    /// How often a loop has been given a thread.
+    /// How often any loop has started to run on a thread.
     private let beginnings = Atomic<UInt>(0)
     private let queue = DispatchQueue(label: "AsyncSockets.LoopWatch")
 
@@ -36,7 +36,6 @@ final class LoopWatch: Sendable {
     /// Seconds.
     private static let patience = 1.0
 
-    /// Watches a loop until `forget(_:)`.
     func add(_ runner: LoopRunner) {
         state.withLock { $0.watched.append(Watched(runner: runner, round: runner.round, since: .now)) }
     }
@@ -49,7 +48,7 @@ final class LoopWatch: Sendable {
         withExtendedLifetime(forgotten) {}
     }
 
-    /// On a thread that is about to run a loop.
+    /// Called on a thread that is about to run a loop.
     func begin() {
         beginnings.wrappingAdd(1, ordering: .sequentiallyConsistent)
         if isLooking.load(ordering: .sequentiallyConsistent) { return }
@@ -74,15 +73,15 @@ final class LoopWatch: Sendable {
                 state.watched.map(\.runner)
             )
         }
-        // A task may use the connection of another loop.
+        // Searches the handlers of all loops, because a task may use a connection on a different loop.
         for (runner, seconds) in late {
             let user = runner.user
             Self.report(Self.handler(at: user, on: runners), seconds)
         }
     }
 
-    /// The first that a runner has. Each is asked once: `lazy.compactMap` asks twice, and ends the program
-    /// when the handler has left in between.
+    /// Returns the handler from the first runner that has it registered. Each runner is searched only once.
+    /// `lazy.compactMap` would search twice, and would crash if the handler was deregistered in between.
     static func handler(at address: UInt, on runners: [LoopRunner]) -> (any EventHandler)? {
         for runner in runners {
             if let handler = runner.handler(at: address) { return handler }
@@ -90,7 +89,8 @@ final class LoopWatch: Sendable {
         return nil
     }
 
-    /// A loop that gets a thread meanwhile finds `isLooking` false, or has counted its beginning.
+    /// A loop that starts to run during this call either finds `isLooking` false and starts the timer, or
+    /// has already incremented `beginnings`.
     private func stopLookingIfIdle(_ state: inout State) {
         isLooking.store(false, ordering: .sequentiallyConsistent)
         let beginnings = beginnings.load(ordering: .sequentiallyConsistent)
@@ -102,7 +102,8 @@ final class LoopWatch: Sendable {
         }
     }
 
-    /// The runner and the seconds that it has been serving for, when they are too many.
+    /// Returns the runner and for how many seconds it has been blocked, if it is blocked and has not been
+    /// reported yet.
     private static func look(at watched: inout Watched, _ now: Deadline) -> (runner: LoopRunner, seconds: Double)? {
         let round = watched.runner.round
         guard round == watched.round, LoopRunner.isServing(inRound: round) else {

@@ -15,7 +15,6 @@ package struct ProcessorQuota: Sendable {
     /// The quota in processors, such as 0.5; `nil` without a limit.
     package let processors: Double?
 
-    /// The current quota of this process.
     package static var current: ProcessorQuota { ProcessorQuota(reading: readFile) }
 
     /// - Parameter read: Reads `/proc/self/cgroup`, `/proc/self/mountinfo`, and the files of the groups.
@@ -99,7 +98,7 @@ private struct ControlGroupMount {
     /// The folders of a group and its ancestors.
     func folders(of group: String) -> [String] {
         var folders = [folder]
-        // A group outside the root belongs to the container's host.
+        // A group outside the root belongs to the host of the container.
         guard let path = Self.path(of: group, below: root), !path.contains("..") else { return folders }
         for name in path { folders.append("\(folders[folders.count - 1])/\(name)") }
         return folders

@@ -4,20 +4,22 @@ internal import Glibc
 internal import SocketBuffers
 internal import Synchronization
 
-/// Tells of signals of the process (signal(7)) until `end()`. There may be several watches at a time, of the
-/// same signals too; when the last watch of a signal ends, the signal does what it did before.
+/// Reports signals sent to the process (signal(7)) until `end()`.
 ///
-/// A signal source of libdispatch keeps its handler when it is cancelled, so that the process would not hear
-/// the signal afterwards.
+/// Several watches may exist at a time, even for the same signal. When the last watch of a signal ends, the
+/// previous signal action is restored.
+///
+/// This does not use the signal sources of libdispatch. They keep their signal handler when they are
+/// cancelled, so the process would ignore the signal afterwards.
 package final class SignalWatch: Sendable {
     fileprivate let signals: Set<CInt>
     private let handler: @Sendable (CInt) -> Void
 
-    /// Calls `handler` on a queue of libdispatch for each of `signals`. The kernel joins equal signals that
-    /// come in quick succession.
+    /// Calls `handler` on a dispatch queue for each of `signals` that arrives. The kernel merges identical
+    /// signals in quick succession.
     ///
-    /// - Throws: EINVAL for a number without a signal, for one that cannot be caught (SIGKILL, SIGSTOP),
-    ///   and for one that says that the program is broken, such as SIGSEGV.
+    /// - Throws: EINVAL for a number without a signal, for a signal that cannot be caught (SIGKILL,
+    ///   SIGSTOP), and for a signal that indicates a program error, such as SIGSEGV.
     package init(_ signals: [CInt], handler: @escaping @Sendable (CInt) -> Void) throws(SystemError) {
         self.signals = Set(signals)
         self.handler = handler
@@ -32,29 +34,28 @@ package final class SignalWatch: Sendable {
             && ![SIGKILL, SIGSTOP, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGSYS].contains(signal)
     }
 
-    /// Ends the watch. A call of the handler that has begun goes on.
+    /// Stops the watch. Does not wait for a running call of the handler.
     package func end() {
         watchedSignals.withLock { $0.remove(self) }
     }
 
-    /// Called for each of `signals` that has come.
     fileprivate func tell(_ arrived: UInt64) {
         for signal in signals.sorted() where arrived & signal.bit != 0 { handler(signal) }
     }
 }
 
 private let watchedSignals = Locked(WatchedSignals())
-/// A bit for each signal that has come and was not told.
+/// A bit for each signal that has arrived and has not been reported yet.
 private let arrivedSignals = Atomic<UInt64>(0)
-/// The descriptor that wakes the source.
+/// The `eventfd` that wakes the source.
 private let signalBell = Atomic<CInt>(-1)
 
-/// Behind a lock: who watches what.
+/// The active watches, protected by a lock.
 private struct WatchedSignals {
-    /// The actions of signals before their first watch.
+    /// The signal actions before the first watch.
     private var previousActions: [CInt: sigaction] = [:]
     private var watches: [SignalWatch] = []
-    /// Made with the first watch, and kept.
+    /// Created with the first watch and then kept.
     private var source: (any DispatchSourceRead)?
 
     mutating func add(_ watch: SignalWatch) throws(SystemError) {
@@ -80,7 +81,7 @@ private struct WatchedSignals {
         let bell = eventfd(0, CInt(EFD_CLOEXEC) | CInt(EFD_NONBLOCK))
         guard bell >= 0 else { throw SystemError("eventfd") }
         signalBell.store(bell, ordering: .releasing)
-        // Its first use allocates: not in the handler.
+        // The first use allocates memory, which is not allowed in a signal handler.
         _ = arrivedSignals.load(ordering: .relaxed)
         let source = DispatchSource.makeReadSource(fileDescriptor: bell, queue: .global())
         source.setEventHandler {
@@ -94,7 +95,8 @@ private struct WatchedSignals {
     }
 }
 
-/// The handler of signals, in which little is allowed (signal-safety(7)): it notes, and wakes.
+/// The signal handler, in which few functions are allowed (signal-safety(7)). It records the signal and
+/// wakes the source.
 private func noteSignal(_ signal: CInt) {
     let saved = errno
     arrivedSignals.bitwiseOr(signal.bit, ordering: .releasing)

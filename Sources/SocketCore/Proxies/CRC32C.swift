@@ -1,4 +1,4 @@
-/// The checksum with Castagnoli's polynomial (RFC 4960, appendix B; without the byte order of SCTP).
+/// CRC-32C, with Castagnoli's polynomial (RFC 4960, appendix B, but not in SCTP's byte order).
 enum CRC32C {
     private static let polynomial: UInt32 = 0x82f6_3b78
 

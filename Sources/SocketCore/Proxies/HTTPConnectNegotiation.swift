@@ -1,22 +1,21 @@
 // Rules of CONNECT (RFC 9110, section 9.3.6; RFC 9112):
-//  1. There is one request, with the credentials if there are any.
-//  2. Responses are read line by line. A line ends with CRLF, and a bare CR or LF ends the negotiation: RFC
-//     9112, section 2.2, allows to be lenient, but the tunnel begins where the head ends, and all must agree
-//     where that is.
-//  3. A 1xx response is skipped, except 101, which was not asked for. After a 2xx response the tunnel begins
-//     behind the empty line; Content-Length and Transfer-Encoding mean nothing there. Anything else is a
-//     refusal: the error has the status line, and does not wait for more.
-//  4. All heads together have at most `headLimit` bytes.
+//  1. There is exactly one request. It includes the credentials, if any.
+//  2. Responses are read line by line. Each line must end with CRLF, and a bare CR or LF fails the
+//     negotiation. RFC 9112, section 2.2, allows more lenient parsing, but the tunnel starts right after the
+//     head, so both sides must agree on that position.
+//  3. A 1xx response is skipped, except 101, which was not requested. After a 2xx response, the tunnel
+//     starts right after the empty line, and Content-Length and Transfer-Encoding are ignored. Any other
+//     response is a refusal: the error contains the status line and is reported without reading further.
+//  4. All response heads together may have at most `headLimit` bytes.
 
 internal import FoundationEssentials
 internal import SocketBuffers
 
-/// An HTTP client that asks for a tunnel.
+/// The client side of an HTTP CONNECT negotiation.
 package struct HTTPConnectNegotiation: Sendable {
-    /// The most bytes that a proxy may send before the tunnel is established.
+    /// The maximum number of bytes that a proxy may send before the tunnel is established.
     package static let headLimit = 16 * 1024
 
-    /// The kind of the next line.
     private enum Expected {
         case statusLine
         case fields(ofInterimResponse: Bool)
@@ -33,7 +32,7 @@ package struct HTTPConnectNegotiation: Sendable {
         output = Array("\(head)\r\n".utf8)[...]
     }
 
-    /// Takes whole lines; true when the tunnel is established.
+    /// Consumes complete lines. Returns `true` once the tunnel is established.
     mutating func isEstablished(by buffer: PreBuffer) throws(ProxyFailure) -> Bool {
         while output.isEmpty, let line = try takeLine(from: buffer) {
             switch expected {
@@ -59,7 +58,7 @@ package struct HTTPConnectNegotiation: Sendable {
         }
     }
 
-    /// The credentials of the scheme "Basic" (RFC 7617, section 2).
+    /// The credentials for the "Basic" scheme (RFC 7617, section 2).
     private static func basic(_ credentials: Proxy.Credentials) throws(ProxyFailure) -> String {
         let isControl: (UInt8) -> Bool = { $0 < 0x20 || $0 == 0x7f }
         guard !credentials.username.utf8.contains(where: isControl), !credentials.password.utf8.contains(where: isControl) else {
@@ -73,7 +72,7 @@ package struct HTTPConnectNegotiation: Sendable {
 
     // MARK: - The responses
 
-    /// The next line without its end; nil while it is incomplete.
+    /// Returns the next line without its CRLF, or `nil` if the line is incomplete.
     private mutating func takeLine(from buffer: PreBuffer) throws(ProxyFailure) -> [UInt8]? {
         if case .statusLine = expected { try StatusLine.checkBeginning(buffer.readableBytes) }
         let lineFeed = UInt8(ascii: "\n")
@@ -92,36 +91,36 @@ package struct HTTPConnectNegotiation: Sendable {
         return line.dropLast()
     }
 
-    /// True when another response follows this one.
+    /// Whether this is an interim response, which another response follows.
     private func isInterim(_ line: StatusLine) throws(ProxyFailure) -> Bool {
         switch line.code {
         case 101: throw ProxyFailure(.misbehaved, "it switched protocols without being asked: \(line.quoted)")
         case 100..<200: return true
         case 200..<300: return false
-        // 407 is the status of a proxy (RFC 9110, section 15.5.8); tinyproxy answers 401 to credentials that
-        // it does not know.
+        // 407 is the status code for proxies (RFC 9110, section 15.5.8), but tinyproxy responds with 401 to
+        // unknown credentials.
         case 401, 407: throw ProxyFailure(.authenticationRequired, "it answered \(line.quoted)")
         default: throw ProxyFailure(.refused, "it answered \(line.quoted)")
         }
     }
 }
 
-/// The first line of a response: `HTTP/1.1 200 Connection established`.
+/// The first line of a response, such as `HTTP/1.1 200 Connection established`.
 private struct StatusLine {
     let code: Int
-    /// The line, fit for a message.
+    /// The line, escaped for use in error messages.
     let quoted: String
 
     private static let beginning = Array("HTTP/1.".utf8)
 
-    /// Throws when `bytes` cannot be the beginning of a response of HTTP/1.
+    /// Throws if `bytes` cannot be the start of an HTTP/1 response.
     static func checkBeginning(_ bytes: UnsafeRawBufferPointer) throws(ProxyFailure) {
         guard !zip(bytes, beginning).allSatisfy(==) else { return }
         throw ProxyFailure(.misbehaved, "it does not speak HTTP/1: \(ProxyFailure.quote(bytes))")
     }
 
-    /// `HTTP-version SP status-code SP [ reason-phrase ]` (RFC 9112, section 4). Without a reason the last
-    /// space may be missing.
+    /// Parses `HTTP-version SP status-code SP [ reason-phrase ]` (RFC 9112, section 4). The last space may
+    /// be missing without a reason phrase.
     init(_ line: [UInt8]) throws(ProxyFailure) {
         quoted = ProxyFailure.quote(line)
         let isDigit: (UInt8) -> Bool = { (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) }

@@ -1,62 +1,62 @@
-/// A proxy that makes connections for you: where it is, what it speaks, and your credentials.
+/// A proxy through which a socket connects: its protocol, address and credentials.
 ///
-/// Set it as `socket.proxy` before `connect`, which throws `.badParameter` for a proxy or credentials that
-/// cannot be used.
+/// Set `socket.proxy` before calling `connect`, which throws `.badParameter` if the proxy or its
+/// credentials are invalid.
 public struct Proxy: Sendable, Hashable {
-    /// The protocol that a proxy speaks.
+    /// The protocol of a proxy.
     public enum Kind: Sendable, Hashable {
-        /// SOCKS version 5 (RFC 1928); with credentials, also the method "username/password" (RFC 1929).
+        /// SOCKS version 5 (RFC 1928). Credentials use the "username/password" method (RFC 1929).
         case socks5
-        /// The method CONNECT of HTTP (RFC 9110, section 9.3.6), in plaintext; with credentials, the scheme
-        /// "Basic" (RFC 7617).
+        /// HTTP CONNECT (RFC 9110, section 9.3.6) in plaintext. Credentials use the "Basic" scheme (RFC
+        /// 7617).
         case http
     }
 
-    /// Its protocol.
+    /// The protocol of the proxy.
     public let kind: Kind
-    /// The name or address of the proxy itself, as `connect(toHost:onPort:)` takes it. This machine resolves
-    /// it.
+    /// The name or address of the proxy, in any form that `connect(toHost:onPort:)` accepts. A name is
+    /// resolved on this machine.
     public let host: String
-    /// Its port.
+    /// The port of the proxy.
     public let port: UInt16
-    /// The user name and password, if the proxy wants them.
+    /// The user name and password, or `nil` for no authentication.
     public let credentials: Credentials?
 
-    /// A SOCKS 5 proxy.
+    /// Creates a SOCKS 5 proxy.
     ///
-    /// The proxy chooses between no authentication and the credentials, if there are any. They travel in
-    /// plaintext.
+    /// If there are credentials, the proxy chooses whether to require them. They are sent in plaintext.
     ///
     /// - Parameters:
     ///   - host: The proxy's name or address.
-    ///   - port: Its port; 1080 is customary.
-    ///   - credentials: User name and password, each of 1 to 255 bytes (RFC 1929, section 2) without a zero;
-    ///     nil: none.
+    ///   - port: The proxy's port, usually 1080.
+    ///   - credentials: The user name and password, each 1 to 255 bytes long (RFC 1929, section 2) and
+    ///     without zero bytes. `nil` means no authentication.
     public static func socks5(host: String, port: UInt16, credentials: Credentials? = nil) -> Proxy {
         Proxy(kind: .socks5, host: host, port: port, credentials: credentials)
     }
 
-    /// An HTTP proxy with the method CONNECT.
+    /// Creates an HTTP proxy that is used with the CONNECT method.
     ///
-    /// The credentials are a part of the request, asked for or not. They travel in plaintext.
+    /// The credentials are sent with the request, whether or not the proxy requires them. They are sent in
+    /// plaintext.
     ///
     /// - Parameters:
     ///   - host: The proxy's name or address.
-    ///   - port: Its port; 3128 and 8080 are customary.
-    ///   - credentials: User name and password without control characters, and no colon in the name (RFC
-    ///     7617, section 2); nil: none.
+    ///   - port: The proxy's port, usually 3128 or 8080.
+    ///   - credentials: The user name and password. Neither may contain control characters, and the name
+    ///     must not contain a colon (RFC 7617, section 2). `nil` means no authentication.
     public static func http(host: String, port: UInt16, credentials: Credentials? = nil) -> Proxy {
         Proxy(kind: .http, host: host, port: port, credentials: credentials)
     }
 
     /// A user name and a password for a proxy.
     public struct Credentials: Sendable, Hashable {
-        /// The user's name.
+        /// The user name.
         public let username: String
-        /// The user's password. No description shows it.
+        /// The password. Descriptions of this value never include it.
         public let password: String
 
-        /// A user name and a password, both sent as UTF-8.
+        /// Creates credentials. Both strings are sent as UTF-8.
         public init(username: String, password: String) {
             self.username = username
             self.password = password
@@ -75,29 +75,29 @@ extension Proxy: CustomStringConvertible {
 }
 
 extension Proxy.Credentials: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
-    /// The user name, and not the password.
+    /// The user name, without the password.
     public var description: String { "\(username) with a password" }
-    /// The user name, and not the password.
+    /// The user name, without the password.
     public var debugDescription: String { description }
-    /// The user name, and not the password.
+    /// A mirror with the user name only, without the password.
     public var customMirror: Mirror { Mirror(self, children: ["username": username]) }
 }
 
-/// Why there is no connection through a proxy.
 package struct ProxyFailure: Error, Sendable, Hashable {
     package enum Kind: Sendable, Hashable {
-        /// The proxy or the target cannot be put into a request; nothing was sent.
+        /// The proxy or target settings cannot be encoded in a request. No bytes were sent.
         case invalid
-        /// The proxy wants credentials: any, or better ones.
+        /// The proxy requires credentials, or rejected the given ones.
         case authenticationRequired
-        /// The proxy understood the request, and refused it.
+        /// The proxy understood the request and refused it.
         case refused
-        /// The answer is not of the proxy's protocol.
+        /// The response violates the proxy's protocol.
         case misbehaved
     }
 
     package let kind: Kind
-    /// One sentence, without its capital. It quotes the proxy in printable ASCII, up to a limit.
+    /// A sentence fragment in lower case. It quotes the proxy's response as printable ASCII of limited
+    /// length.
     package let message: String
 
     init(_ kind: Kind, _ message: String) {
@@ -107,7 +107,8 @@ package struct ProxyFailure: Error, Sendable, Hashable {
 }
 
 extension ProxyFailure {
-    /// Bytes of a stranger for a message: the first `limit` of them, as printable ASCII in quotation marks.
+    /// Quotes untrusted bytes for an error message: the first `limit` bytes, as printable ASCII in
+    /// quotation marks.
     static func quote(_ bytes: some Sequence<UInt8>, limit: Int = 100) -> String {
         let printable = bytes.prefix(limit).map { (0x20...0x7e).contains($0) ? $0 : UInt8(ascii: "?") }
         return "\"\(String(decoding: printable, as: UTF8.self))\""

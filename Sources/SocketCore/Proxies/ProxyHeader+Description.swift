@@ -1,7 +1,8 @@
 extension ProxyHeader: CustomStringConvertible {
-    /// As in `192.0.2.1:4000 to 198.51.100.7:443, host "example.org", TLSv1.3, client certificate "alice"`.
+    /// A description such as
+    /// `192.0.2.1:4000 to 198.51.100.7:443, host "example.org", TLSv1.3, client certificate "alice"`.
     ///
-    /// Texts of the sender are quoted, and their control characters escaped.
+    /// Text from the header is quoted, with control characters escaped.
     public var description: String {
         var parts = [way]
         if transport == .datagram { parts.append("datagrams") }
@@ -18,7 +19,7 @@ extension ProxyHeader: CustomStringConvertible {
 
 extension ProxyHeader.ClientTLS {
     fileprivate var facts: [String] {
-        // A version is text of the sender too.
+        // The sender controls the version text too.
         let version = version.map { $0.allSatisfy { $0.isLetter || $0.isNumber || $0 == "." } ? $0 : $0.debugDescription }
         let name = commonName.map { " \($0.debugDescription)" } ?? ""
         guard flags.isSuperset(of: .presentedCertificate) || flags.isSuperset(of: .presentedCertificateInSession) else {

@@ -1,9 +1,11 @@
 extension ProxyHeader {
-    /// The bytes of the header, to be sent before anything else, in one piece.
+    /// Encodes the header. Send the bytes before any other data, in one write.
     ///
-    /// Version 1 carries TCP and no fields. Neither version carries the zone of an IPv6 address.
+    /// Version 1 supports only TCP and has no fields. Neither version can encode the zone of an IPv6
+    /// address, which is omitted.
     ///
-    /// - Throws: `.notEncodable`: nothing is left out in silence.
+    /// - Throws: `.notEncodable` if the version cannot represent the header. No other part of the header is
+    ///   ever omitted silently.
     public func encoded(as version: Version) throws(ProxyHeaderError) -> [UInt8] {
         switch version {
         case .version1: try encodedLine()
@@ -55,7 +57,7 @@ extension ProxyHeader {
         return block
     }
 
-    /// The byte of the family and transport, and the addresses; zero without addresses.
+    /// Returns the family and transport byte and the encoded addresses. Without addresses, the byte is zero.
     private func encodedAddresses() throws(ProxyHeaderError) -> (kind: UInt8, bytes: [UInt8]) {
         guard let source, let destination else { return (0, []) }
         let family = try commonFamily(source, destination)
@@ -63,7 +65,7 @@ extension ProxyHeader {
         var bytes: [UInt8] = []
         for address in [source, destination] {
             let host = address.sunPath ?? address.hostBytes
-            // The kernel takes 108 bytes of a path, and the zero that may follow is not needed.
+            // The kernel accepts paths of 108 bytes without a terminating zero.
             bytes += host.prefix(family.hostCount) + repeatElement(0, count: max(0, family.hostCount - host.count))
         }
         if family.hasPorts {
@@ -87,7 +89,7 @@ extension ProxyHeader {
 
     // MARK: - Fields
 
-    /// All but the checksum.
+    /// Encodes all fields except the checksum.
     private func encodedFields() throws(ProxyHeaderError) -> [UInt8] {
         typealias FieldType = ProxyHeaderFields.FieldType
         var bytes: [UInt8] = []

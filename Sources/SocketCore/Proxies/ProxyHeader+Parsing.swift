@@ -1,40 +1,43 @@
 // Rules of the parser (the PROXY protocol, section 2):
-//  1. It holds nothing: the caller passes all bytes from the first one on, until the answer is another one
-//     than `incomplete`. That is bounded, by `ProxyHeaderLine.longest` and by `maximumCount`.
-//  2. It takes the header and not one byte more: TLS or data follows.
-//  3. It fails with the first byte that cannot be right: a byte of the signature or of a line's characters, a
-//     version, a command, a family, a length. An address or a port is judged when all of it is there.
-//  4. `minimumCount` is never more than the length of the header: a reader that wants no byte behind the
-//     header may wait for so many, and ask again.
-//  5. LOCAL, UNKNOWN and an unspecified family or transport give a header without addresses: the real ones of
-//     the connection count. The rest is skipped unread, fields included, since nothing says where they begin.
-//  6. Two fields of one registered type are refused: programs would differ about which counts.
+//  1. It is stateless. The caller passes all bytes since the first, until the result is no longer
+//     `incomplete`. The number of bytes is bounded by `ProxyHeaderLine.longest` and by `maximumCount`.
+//  2. It consumes exactly the header. TLS or application data may follow immediately.
+//  3. It fails at the first invalid byte: in the signature, the characters of a line, the version, the
+//     command, the family or the length. Addresses and ports are checked once they are complete.
+//  4. `minimumCount` never exceeds the length of the header. A reader that must not read past the header
+//     can read that many bytes and then parse again.
+//  5. LOCAL, UNKNOWN and an unspecified family or transport produce a header without addresses, so the real
+//     addresses of the connection apply. The rest of the header, including fields, is skipped, because the
+//     position of the fields is unknown.
+//  6. Two fields of the same registered type are rejected, because implementations could disagree about
+//     which one applies.
 
 extension ProxyHeader {
-    /// The meaning of bytes.
+    /// The result of parsing.
     public enum ParsingAnswer: Sendable, Hashable {
-        /// The beginning of a header, which has at least `minimumCount` bytes in all.
+        /// The bytes are the start of a header with a total length of at least `minimumCount` bytes.
         case incomplete(minimumCount: Int)
-        /// A header, in the first `consumedCount` bytes.
+        /// The first `consumedCount` bytes are a complete header.
         case complete(ProxyHeader, consumedCount: Int)
-        /// No header, whatever follows.
+        /// The bytes are not a valid header, regardless of further input.
         case failed(ProxyHeaderError)
     }
 
-    /// The most bytes of a header, unless the caller says something else: 4 KiB.
+    /// The default limit on the size of a header: 4 KiB.
     public static let defaultMaximumCount = 4096
 
-    /// The header at the beginning of a connection.
+    /// Parses the header at the start of a connection.
     ///
-    /// A peer that sends half a header keeps its connection waiting: give it a few seconds (section 2 of the
-    /// specification: at least three). When it ends the connection before the header is complete, there is no
-    /// header.
+    /// A peer can stall a connection by sending a partial header, so set a timeout of a few seconds (at
+    /// least three, according to section 2 of the specification). If the peer closes the connection before
+    /// the header is complete, treat the connection as having no header.
     ///
     /// - Parameters:
-    ///   - bytes: All that the peer has sent, from its first byte on.
-    ///   - maximumCount: The most bytes that a header of version 2 may have, fields included. Version 1 has
-    ///     at most 107.
-    /// - Returns: `.failed` with `.malformed`, `.tooLong` or `.wrongChecksum`; the peer is to blame.
+    ///   - bytes: All bytes that the peer has sent so far, starting with the first.
+    ///   - maximumCount: The maximum length of a version 2 header in bytes, including its fields. A version
+    ///     1 header has at most 107 bytes.
+    /// - Returns: The parsing result. A failure has the code `.malformed`, `.tooLong` or `.wrongChecksum`
+    ///   and is the peer's fault.
     public static func parse(
         _ bytes: UnsafeRawBufferPointer, maximumCount: Int = ProxyHeader.defaultMaximumCount
     ) -> ParsingAnswer {

@@ -1,15 +1,15 @@
-/// The header of HAProxy's PROXY protocol: it names the client of a proxy that passes a connection on, and
-/// the proxy sends it before the first byte of the connection.
+/// A header of HAProxy's PROXY protocol, which identifies the original client of a forwarded connection.
+/// The proxy sends it before the first byte of the connection.
 ///
-/// It is what the sender of the header says. Take it only from proxies that you trust, and from them always:
-/// a peer that may choose between a header and none chooses the address that you see (the specification,
-/// sections 2 and 5).
+/// The header is unauthenticated: its contents are whatever the sender wrote. Accept it only from proxies
+/// that you trust, and require it from them. A peer that may choose whether to send a header can choose the
+/// address that you see (specification, sections 2 and 5).
 ///
 /// Source: the PROXY protocol, versions 1 and 2 (`doc/proxy-protocol.txt` of HAProxy).
 public struct ProxyHeader: Sendable, Hashable {
-    /// A version of the protocol.
+    /// A version of the PROXY protocol.
     public enum Version: Sendable, Hashable {
-        /// A line of text, for TCP.
+        /// A line of text, for TCP only.
         case version1
         /// A binary block.
         case version2
@@ -19,51 +19,55 @@ public struct ProxyHeader: Sendable, Hashable {
     public enum Transport: Sendable, Hashable {
         /// TCP, or a Unix-domain stream.
         case stream
-        /// UDP, or Unix-domain datagrams. The specification has a receiver that does not support it use the
-        /// real addresses of the connection, and not refuse it.
+        /// UDP, or Unix-domain datagrams. According to the specification, a receiver that does not support
+        /// datagrams must use the real addresses of the connection instead of rejecting it.
         case datagram
     }
 
-    /// A field of version 2 (a TLV): its type, and its bytes.
+    /// A type-length-value field (TLV) of version 2.
     public struct Field: Sendable, Hashable {
-        /// The number of its type. 0xE0 to 0xEF are free for applications.
+        /// The field type. Types 0xE0 to 0xEF are reserved for applications.
         public let type: UInt8
-        /// Its bytes.
+        /// The contents of the field.
         public let value: [UInt8]
 
-        /// A field of an unregistered type.
+        /// Creates a field of an unregistered type.
         public init(type: UInt8, value: [UInt8]) {
             self.type = type
             self.value = value
         }
     }
 
-    /// The client; nil when the proxy does not name it. Then the real address of the connection counts.
+    /// The client's address, or `nil` if the proxy does not give it. Then use the real address of the
+    /// connection.
     public let source: SocketAddress?
-    /// The address that the client connected to; nil when `source` is.
+    /// The address to which the client connected, or `nil` if `source` is `nil`.
     public let destination: SocketAddress?
     /// The transport that the client used.
     public let transport: Transport
-    /// True for a connection of the proxy's own, such as a health check (`LOCAL`).
+    /// Whether the proxy opened the connection for its own purposes, such as a health check (`LOCAL`).
     public let isLocal: Bool
 
-    /// The protocol above, as the bytes of ALPN (`PP2_TYPE_ALPN`); nil: none. RFC 7301 allows any bytes.
+    /// The application protocol, as an ALPN identifier (`PP2_TYPE_ALPN`), or `nil` if absent. RFC 7301
+    /// allows any bytes.
     public var applicationProtocol: [UInt8]?
-    /// The host that the client asked for, such as the server name of TLS (`PP2_TYPE_AUTHORITY`); nil: none.
+    /// The host name that the client requested, such as the TLS server name (`PP2_TYPE_AUTHORITY`), or
+    /// `nil` if absent.
     public var authority: String?
-    /// The proxy's name for the connection, at most `longestUniqueID` bytes (`PP2_TYPE_UNIQUE_ID`); nil:
-    /// none.
+    /// The proxy's identifier for the connection, at most `longestUniqueID` bytes long
+    /// (`PP2_TYPE_UNIQUE_ID`), or `nil` if absent.
     public var uniqueID: [UInt8]?
-    /// The facts about TLS between the client and the proxy (`PP2_TYPE_SSL`); nil: none are known.
+    /// Information about TLS between the client and the proxy (`PP2_TYPE_SSL`), or `nil` if absent.
     public var clientTLS: ClientTLS?
-    /// The name of the network namespace (`PP2_TYPE_NETNS`), in ASCII; nil: none.
+    /// The name of the network namespace in ASCII (`PP2_TYPE_NETNS`), or `nil` if absent.
     public var networkNamespace: String?
-    /// True when the header has a CRC32C (`PP2_TYPE_CRC32C`). That of a parsed header was right.
+    /// Whether the header has a CRC-32C checksum (`PP2_TYPE_CRC32C`). The parser has already verified the
+    /// checksum of a parsed header.
     public var hasChecksum = false
-    /// The fields of all other types, in their order.
+    /// Fields of all other types, in their original order.
     public var otherFields: [Field] = []
 
-    /// The most bytes of `uniqueID`.
+    /// The maximum length of `uniqueID` in bytes.
     public static let longestUniqueID = 128
 
     private init(source: SocketAddress?, destination: SocketAddress?, transport: Transport, isLocal: Bool) {
@@ -73,32 +77,33 @@ public struct ProxyHeader: Sendable, Hashable {
         self.isLocal = isLocal
     }
 
-    /// The header of a connection that a client has made.
+    /// Creates a header for a client's connection.
     ///
     /// - Parameters:
     ///   - source: The client's address.
-    ///   - destination: The address that it connected to, of the same family.
-    ///   - transport: The transport that it used.
+    ///   - destination: The address to which the client connected, of the same family.
+    ///   - transport: The transport that the client used.
     public init(source: SocketAddress, destination: SocketAddress, transport: Transport = .stream) {
         self.init(source: source, destination: destination, transport: transport, isLocal: false)
     }
 
-    /// The header of a connection of the proxy's own. Version 1 has `UNKNOWN` for it.
+    /// The header of a connection that the proxy opened for its own purposes. Version 1 encodes it as
+    /// `UNKNOWN`.
     public static let local = ProxyHeader(source: nil, destination: nil, transport: .stream, isLocal: true)
 
-    /// The header of a connection whose addresses the proxy does not know, or cannot write down.
+    /// The header of a connection for which the proxy does not know the addresses or cannot encode them.
     public static let unknown = ProxyHeader(source: nil, destination: nil, transport: .stream, isLocal: false)
 }
 
 extension ProxyHeader {
-    /// The facts that a proxy knows about TLS between the client and itself.
+    /// Information from the proxy about TLS between the client and the proxy.
     public struct ClientTLS: Sendable, Hashable {
-        /// Which facts are there.
+        /// Flags that describe the client's use of TLS.
         public struct Flags: OptionSet, Sendable, Hashable {
-            /// The bits of the protocol.
+            /// The bits as defined by the protocol.
             public let rawValue: UInt8
 
-            /// Flags with these bits.
+            /// Creates flags from the given bits.
             public init(rawValue: UInt8) {
                 self.rawValue = rawValue
             }
@@ -107,45 +112,45 @@ extension ProxyHeader {
             public static let usesTLS = Flags(rawValue: 0x01)
             /// The client presented a certificate on this connection (`PP2_CLIENT_CERT_CONN`).
             public static let presentedCertificate = Flags(rawValue: 0x02)
-            /// The client has presented a certificate in the TLS session of this connection
+            /// The client presented a certificate at least once in the TLS session of this connection
             /// (`PP2_CLIENT_CERT_SESS`).
             public static let presentedCertificateInSession = Flags(rawValue: 0x04)
         }
 
-        /// Which facts are there.
+        /// Flags that describe the client's use of TLS.
         public var flags: Flags
-        /// The result of the proxy's verification of the client's certificate: zero for success. HAProxy
-        /// sends zero for a client without a certificate too: use `hasVerifiedCertificate`.
+        /// The result of verifying the client's certificate at the proxy, or zero on success. HAProxy also
+        /// sends zero for a client without a certificate, so use `hasVerifiedCertificate`.
         public var verifyResult: UInt32
-        /// The version of TLS, such as `TLSv1.3`; nil: unknown.
+        /// The TLS version, such as `TLSv1.3`, or `nil` if unknown.
         public var version: String?
-        /// The common name in the client's certificate; nil: none.
+        /// The common name in the client's certificate, or `nil` if absent.
         public var commonName: String?
-        /// The cipher suite, such as `ECDHE-RSA-AES128-GCM-SHA256`; nil: unknown.
+        /// The cipher suite, such as `ECDHE-RSA-AES128-GCM-SHA256`, or `nil` if unknown.
         public var cipherSuite: String?
-        /// The algorithm that signed the proxy's certificate, such as `RSA-SHA256`; nil: unknown.
+        /// The algorithm that signed the proxy's certificate, such as `RSA-SHA256`, or `nil` if unknown.
         public var signatureAlgorithm: String?
-        /// The key of the proxy's certificate, such as `RSA2048`; nil: unknown.
+        /// The key type of the proxy's certificate, such as `RSA2048`, or `nil` if unknown.
         public var keyAlgorithm: String?
-        /// The fields of all other types in this one, in their order.
+        /// Nested fields of all other types, in their original order.
         public var otherFields: [Field] = []
 
-        /// The facts that a proxy knows about TLS.
+        /// Creates information about TLS.
         public init(flags: Flags, verifyResult: UInt32) {
             self.flags = flags
             self.verifyResult = verifyResult
         }
 
-        /// True when the client has presented a certificate, and the proxy has verified it.
+        /// Whether the client presented a certificate and the proxy verified it.
         public var hasVerifiedCertificate: Bool {
             verifyResult == 0 && !flags.isDisjoint(with: [.presentedCertificate, .presentedCertificateInSession])
         }
     }
 }
 
-/// Why there is no `ProxyHeader`, or no bytes of one.
+/// An error in parsing or encoding a `ProxyHeader`.
 public struct ProxyHeaderError: Error, Sendable, Hashable, CustomStringConvertible {
-    /// The kind of the failure. New kinds may be added: a switch needs a `default`.
+    /// The kind of failure. New kinds may be added, so a switch needs a `default`.
     public struct Code: Sendable, Hashable, CustomStringConvertible {
         /// The name of the constant.
         public let description: String
@@ -154,22 +159,23 @@ public struct ProxyHeaderError: Error, Sendable, Hashable, CustomStringConvertib
             description = name
         }
 
-        /// The peer's first bytes are not a header, or break a rule of the protocol. End the connection.
+        /// The peer's first bytes are not a header or violate the protocol. Close the connection.
         public static let malformed = Code("malformed")
-        /// The peer's header is longer than the protocol, or the limit, allows. End the connection.
+        /// The peer's header exceeds the limit of the protocol or of the caller. Close the connection.
         public static let tooLong = Code("tooLong")
-        /// The peer's header was damaged: its checksum is wrong. End the connection.
+        /// The peer's header has an incorrect checksum. Close the connection.
         public static let wrongChecksum = Code("wrongChecksum")
-        /// The caller's header cannot be sent in that version of the protocol. Nothing is wrong with a peer.
+        /// The header cannot be encoded in the requested protocol version. This is the caller's error, not
+        /// the peer's.
         public static let notEncodable = Code("notEncodable")
     }
 
-    /// The kind of the failure.
+    /// The kind of failure.
     public let code: Code
-    /// One sentence that says what failed. It quotes the peer in printable ASCII, up to a limit.
+    /// A one-sentence description. It quotes the peer's bytes as printable ASCII of limited length.
     public let message: String
 
-    /// An error as this library throws it: for tests of code that handles errors.
+    /// Creates an error in the form that this library throws, for testing error handling.
     public init(_ code: Code, _ message: String) {
         self.code = code
         self.message = message

@@ -1,7 +1,7 @@
 /// Version 2 of the PROXY protocol: a binary block (section 2.2).
 enum ProxyHeaderBlock {
     static let signature: [UInt8] = [0x0d, 0x0a, 0x0d, 0x0a, 0x00, 0x0d, 0x0a, 0x51, 0x55, 0x49, 0x54, 0x0a]
-    /// The signature, the version and command, the family and transport, and the length of the rest.
+    /// The length of the signature, version and command, family and transport, and length of the remainder.
     static let fixedCount = 16
     static let version: UInt8 = 2
 
@@ -16,7 +16,7 @@ enum ProxyHeaderBlock {
         case ipv6 = 2
         case unix = 3
 
-        /// The bytes of one host: an address, or a path with its room.
+        /// The encoded length of one host: an address, or a fixed-size path.
         var hostCount: Int {
             switch self {
             case .unspecified: 0
@@ -28,7 +28,6 @@ enum ProxyHeaderBlock {
 
         var hasPorts: Bool { self == .ipv4 || self == .ipv6 }
 
-        /// The bytes of both addresses.
         var addressCount: Int { 2 * (hostCount + (hasPorts ? 2 : 0)) }
     }
 
@@ -38,12 +37,12 @@ enum ProxyHeaderBlock {
         case datagram = 2
     }
 
-    /// False when the bytes are not the beginning of a block.
+    /// Whether the bytes are a prefix of the signature or start with the whole signature.
     static func isBeginning(_ bytes: UnsafeRawBufferPointer) -> Bool {
         zip(bytes, signature).allSatisfy(==)
     }
 
-    /// - Parameter bytes: They begin with the signature, or are its beginning.
+    /// - Parameter bytes: Must start with the signature, or be an incomplete signature.
     /// - Throws: `.malformed`, `.tooLong` or `.wrongChecksum`.
     static func parse(
         _ bytes: UnsafeRawBufferPointer, maximumCount: Int
@@ -52,7 +51,7 @@ enum ProxyHeaderBlock {
         guard fixed.count > signature.count else { return .incomplete(minimumCount: fixedCount) }
         let command = try command(fixed[12])
         guard fixed.count > 13 else { return .incomplete(minimumCount: fixedCount) }
-        // That of LOCAL is ignored, whatever it is.
+        // The family and transport of LOCAL are ignored, even if invalid.
         let (family, transport) = command == .local ? (.unspecified, .unspecified) : try kind(fixed[13])
         guard fixed.count == fixedCount else { return .incomplete(minimumCount: fixedCount) }
         let length = Int(fixed[14]) << 8 | Int(fixed[15])

@@ -1,4 +1,4 @@
-/// The fields (TLVs) behind the addresses of version 2 (section 2.2), in the memory of the header.
+/// The fields (TLVs) after the addresses of version 2 (section 2.2). They refer to the memory of the header.
 struct ProxyHeaderFields {
     enum FieldType: UInt8 {
         case applicationProtocol = 0x01
@@ -10,7 +10,7 @@ struct ProxyHeaderFields {
         case networkNamespace = 0x30
     }
 
-    /// A type within `clientTLS`.
+    /// Types of the fields nested in `clientTLS`.
     enum TLSFieldType: UInt8 {
         case version = 0x21
         case commonName = 0x22
@@ -20,14 +20,15 @@ struct ProxyHeaderFields {
     }
 
     static let checksumCount = 4
-    /// The bytes of a field before its value.
+    /// The size of a field's type and length, which precede the value.
     static let headCount = 3
 
     private let block: UnsafeRawBufferPointer
     private let fields: [(type: UInt8, value: Range<Int>)]
 
-    /// - Parameter start: Where the first field begins; the last one ends with the block.
-    /// - Throws: `.malformed` when one does not fit.
+    /// - Parameter start: The position of the first field. The last field must extend to the end of the
+    ///   block.
+    /// - Throws: `.malformed` if a field does not fit.
     init(in block: UnsafeRawBufferPointer, from start: Int) throws(ProxyHeaderError) {
         var fields: [(type: UInt8, value: Range<Int>)] = []
         var position = start
@@ -47,7 +48,7 @@ struct ProxyHeaderFields {
         self.fields = fields
     }
 
-    /// - Throws: `.wrongChecksum`, or `.malformed` for one of the wrong size.
+    /// - Throws: `.wrongChecksum`, or `.malformed` if the checksum has the wrong size.
     func checkChecksum() throws(ProxyHeaderError) {
         for field in fields where field.type == FieldType.checksum.rawValue {
             guard field.value.count == Self.checksumCount else {
@@ -113,7 +114,7 @@ struct ProxyHeaderFields {
         .malformed("the peer's PROXY header has field \(type) more than once")
     }
 
-    /// UTF-8 without control characters, which no name has.
+    /// Decodes UTF-8 without control characters. Valid names do not contain control characters.
     private static func text(_ bytes: [UInt8], _ type: UInt8) throws(ProxyHeaderError) -> String {
         guard let text = String(validating: bytes, as: UTF8.self), isPlain(text) else {
             throw .malformed("field \(type) in the peer's PROXY header is not plain text: \(ProxyFailure.quote(bytes))")

@@ -1,6 +1,6 @@
 /// Version 1 of the PROXY protocol: a line of text (section 2.1).
 enum ProxyHeaderLine {
-    /// The most bytes of a line, with CRLF.
+    /// The maximum length of a line in bytes, including CRLF.
     static let longest = 107
 
     private enum Kind: CaseIterable {
@@ -14,7 +14,7 @@ enum ProxyHeaderLine {
             }
         }
 
-        /// The bytes of the shortest line, such as `PROXY TCP6 :: :: 0 0` with CRLF.
+        /// The length of the shortest valid line in bytes, such as `PROXY TCP6 :: :: 0 0` with CRLF.
         var shortest: Int {
             switch self {
             case .unknown: 15
@@ -25,7 +25,6 @@ enum ProxyHeaderLine {
 
         var family: SocketAddress.Family { self == .tcp6 ? .ipv6 : .ipv4 }
 
-        /// True for a byte that an address or a port may have.
         func allows(_ byte: UInt8) -> Bool {
             switch (self, byte) {
             case (.unknown, _): true
@@ -63,7 +62,7 @@ enum ProxyHeaderLine {
         return .complete(header, consumedCount: beginning + end + 2)
     }
 
-    /// Where CRLF begins; nil while it is not there.
+    /// Returns the position of CRLF, or `nil` if it has not been received.
     private static func endOfLine(_ bytes: UnsafeRawBufferPointer, _ kind: Kind) throws(ProxyHeaderError) -> Int? {
         if kind == .unknown, let first = bytes.first, first != space, first != carriageReturn {
             throw .malformed("the peer's PROXY line has no space after \"UNKNOWN\"")
@@ -95,8 +94,8 @@ enum ProxyHeaderLine {
         return ProxyHeader(source: source, destination: destination)
     }
 
-    /// The words so far. Each that is complete, because a space or the end of the line follows it, is what it
-    /// should be.
+    /// Splits the text into words. Checks every complete word, which is one followed by a space or the end
+    /// of the line.
     @discardableResult
     private static func check(
         _ text: UnsafeRawBufferPointer, isComplete: Bool, _ kind: Kind
@@ -122,7 +121,7 @@ enum ProxyHeaderLine {
         return address
     }
 
-    /// A number without a zero before it.
+    /// Parses a decimal number without leading zeros.
     private static func port(_ word: String) -> UInt16? {
         guard !word.isEmpty, word.utf8.allSatisfy((UInt8(ascii: "0")...UInt8(ascii: "9")).contains),
             word == "0" || !word.hasPrefix("0")

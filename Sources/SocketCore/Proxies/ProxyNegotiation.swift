@@ -1,33 +1,33 @@
 // Rules of a negotiation:
-//  1. It holds no socket. Its owner sends `output`, and calls `take(from:)` with the received bytes until the
-//     answer is another one than `incomplete`.
-//  2. It takes the proxy's replies out of the buffer and not one byte more: the tunnel begins after the last
-//     reply. It reads no reply before the request has been sent: otherwise the tunnel could be established
-//     before it was asked for.
-//  3. It fails with the first byte that cannot be right, and does not wait for more from a peer that is not a
-//     proxy.
-//  4. The bytes that it takes before it decides are bounded: by the protocol in SOCKS, and by
-//     `HTTPConnectNegotiation.headLimit` in HTTP.
+//  1. It does no I/O. Its owner sends `output` and passes received bytes to `take(from:)` until the result
+//     is no longer `incomplete`.
+//  2. It consumes exactly the proxy's replies from the buffer: the tunnel starts right after the last
+//     reply. It reads no reply before the request has been sent. Otherwise the tunnel could be established
+//     before it was requested.
+//  3. It fails at the first invalid byte instead of expecting more bytes from a peer that is not a proxy.
+//  4. The number of bytes consumed before a decision is bounded: by the protocol for SOCKS, and by
+//     `HTTPConnectNegotiation.headLimit` for HTTP.
 
 package import SocketBuffers
 
-/// The conversation with a proxy, from the first byte to the tunnel.
+/// The negotiation with a proxy, from the first byte until the tunnel is established.
 package enum ProxyNegotiation: Sendable {
     case socks5(SOCKS5Negotiation)
     case http(HTTPConnectNegotiation)
 
-    /// The meaning of the bytes so far.
+    /// The state of the negotiation after the bytes so far.
     package enum Answer: Sendable, Hashable {
-        /// The proxy has more to say, maybe only after `output` is sent.
+        /// Further replies are needed. `output` may have to be sent first.
         case incomplete
-        /// The tunnel is established; the next byte comes from its other end.
+        /// The tunnel is established. All further bytes are from the target.
         case established
         case failed(ProxyFailure)
     }
 
-    /// A conversation that has `proxy` make a connection to `target`.
+    /// Creates a negotiation that has `proxy` connect to `target`.
     ///
-    /// - Throws: `.invalid` for anything that the protocol cannot carry. All text in a request is checked.
+    /// - Throws: `.invalid` if a value cannot be represented in the protocol. All text in a request is
+    ///   checked.
     package init(through proxy: Proxy, to target: ProxyTarget) throws(ProxyFailure) {
         _ = try HostText(ofProxy: proxy.host, port: proxy.port)
         guard proxy.port > 0 else { throw ProxyFailure(.invalid, "the port of the proxy must be from 1 to 65535, and is 0") }
@@ -37,7 +37,6 @@ package enum ProxyNegotiation: Sendable {
         }
     }
 
-    /// The bytes to send.
     package var output: ArraySlice<UInt8> {
         switch self {
         case .socks5(let negotiation): negotiation.output
@@ -45,7 +44,7 @@ package enum ProxyNegotiation: Sendable {
         }
     }
 
-    /// The first `count` bytes of `output` have been sent.
+    /// Removes the first `count` bytes of `output` after they have been sent.
     package mutating func didSend(_ count: Int) {
         switch self {
         case .socks5(var negotiation):
@@ -57,7 +56,7 @@ package enum ProxyNegotiation: Sendable {
         }
     }
 
-    /// Takes the proxy's replies out of `buffer`.
+    /// Consumes the proxy's replies from `buffer`.
     package mutating func take(from buffer: PreBuffer) -> Answer {
         do throws(ProxyFailure) {
             return try isEstablished(by: buffer) ? .established : .incomplete

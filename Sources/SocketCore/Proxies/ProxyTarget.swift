@@ -1,11 +1,13 @@
-/// The target that a proxy connects to, checked so that it can be put into a request as it is.
+/// The destination that a proxy connects to. The values are validated, so they can be used in a request
+/// verbatim.
 package enum ProxyTarget: Sendable, Hashable {
-    /// A name that the proxy resolves: letters, digits, hyphens, underscores and dots, at most 255 bytes.
+    /// A name that the proxy resolves. It has at most 255 bytes: letters, digits, hyphens, underscores and
+    /// dots.
     case name(String, port: UInt16)
     /// An IPv4 or IPv6 address without a zone.
     case address(SocketAddress)
 
-    /// - Parameter host: A name or an address, as `HostText` reads it.
+    /// - Parameter host: A name or an address, parsed by `HostText`.
     package init(host: String, port: UInt16) throws(ProxyFailure) {
         switch try HostText(ofProxy: host, port: port) {
         case .address(let address): try self.init(address)
@@ -29,7 +31,8 @@ package enum ProxyTarget: Sendable, Hashable {
         return host
     }
 
-    /// No such byte has a meaning in a request line or a header field.
+    /// Whether a byte is allowed in a name. None of these bytes has a special meaning in a request line or
+    /// header field.
     private static func isAllowed(_ byte: UInt8) -> Bool {
         switch byte {
         case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"), UInt8(ascii: "0")...UInt8(ascii: "9"):
@@ -41,7 +44,6 @@ package enum ProxyTarget: Sendable, Hashable {
 }
 
 extension HostText {
-    /// The host of a proxy, or of a proxy's target.
     init(ofProxy text: String, port: UInt16) throws(ProxyFailure) {
         do throws(HostError) {
             try self.init(text, port: port)

@@ -1,17 +1,17 @@
 // Rules of SOCKS 5 (RFC 1928, RFC 1929):
-//  1. We offer "no authentication required" and, with credentials, "username/password". The proxy must choose
-//     one of these.
-//  2. Each of our messages follows the reply to the one before it. Each reply is exactly as long as the RFC
-//     says.
-//  3. A version, a reserved byte or an address type that is not in the RFC ends the negotiation at that byte,
-//     and so does a refusal.
-//  4. The bound address in the reply (BND.ADDR) is skipped: it may belong to a machine behind the proxy.
+//  1. The client offers "no authentication required" and, if it has credentials, "username/password". The
+//     proxy must choose one of these methods.
+//  2. Each client message is sent after the reply to the previous message. Each reply has exactly the
+//     length that the RFC specifies.
+//  3. A version, reserved byte or address type that is not in the RFC fails the negotiation at that byte,
+//     as does a refusal.
+//  4. The bound address in the reply (BND.ADDR) is ignored, because it may belong to a host on the proxy's
+//     internal network.
 
 internal import SocketBuffers
 
-/// A SOCKS 5 client that asks for a tunnel.
+/// The client side of a SOCKS 5 negotiation.
 package struct SOCKS5Negotiation: Sendable {
-    /// The next reply.
     private enum Awaited {
         case method
         case authentication
@@ -25,13 +25,12 @@ package struct SOCKS5Negotiation: Sendable {
     }
 
     private static let version: UInt8 = 5
-    /// The version of the exchange of RFC 1929.
+    /// The version of the username/password subnegotiation (RFC 1929).
     private static let authenticationVersion: UInt8 = 1
 
     var output: ArraySlice<UInt8>
     private var awaited = Awaited.method
     private let request: [UInt8]
-    /// The message with the credentials, if there are any.
     private let authentication: [UInt8]?
 
     init(target: ProxyTarget, credentials: Proxy.Credentials?) throws(ProxyFailure) {
@@ -41,7 +40,7 @@ package struct SOCKS5Negotiation: Sendable {
         output = [Self.version, UInt8(methods.count)] + methods
     }
 
-    /// Takes whole replies; true when the tunnel is established.
+    /// Consumes complete replies. Returns `true` once the tunnel is established.
     mutating func isEstablished(by buffer: PreBuffer) throws(ProxyFailure) -> Bool {
         while output.isEmpty {
             switch awaited {
@@ -151,7 +150,7 @@ package struct SOCKS5Negotiation: Sendable {
         case ipv6 = 4
     }
 
-    /// The length of the whole reply; nil while it cannot be known.
+    /// Returns the length of the whole reply, or `nil` while it is unknown.
     private func replyLength(_ bytes: UnsafeRawBufferPointer) throws(ProxyFailure) -> Int? {
         guard bytes.count >= 4 else { return nil }
         let header = 4, port = 2
@@ -163,7 +162,7 @@ package struct SOCKS5Negotiation: Sendable {
         }
     }
 
-    /// A reply code in the words of RFC 1928, section 6.
+    /// Returns the text for a reply code in RFC 1928, section 6.
     private static func replyName(_ code: UInt8) -> String {
         let names = [
             "general SOCKS server failure", "connection not allowed by ruleset", "Network unreachable", "Host unreachable",
