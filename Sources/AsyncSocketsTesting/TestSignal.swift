@@ -1,21 +1,22 @@
 internal import Glibc
 
-/// An event that happens once, for which threads and tasks can wait. A wait for an event that has happened
-/// returns at once.
+/// An event that happens once, for which threads and tasks can wait. Waiting for an event that has already
+/// happened returns immediately.
 public final class TestSignal: Sendable {
-    // A pipe: `fire()` writes a byte that is never read, so `poll` can wait for it beside a socket.
+    // A pipe: `fire()` writes a byte that is never read, so `poll` can wait for the signal and a socket
+    // together.
     let readEnd: Int32
     private let writeEnd: Int32
 
-    /// A signal that has not fired yet.
+    /// Creates a signal in the unfired state.
     ///
-    /// - Throws: `LoopbackError` when the process has no descriptors left.
+    /// - Throws: `LoopbackError` if the process has no free file descriptors.
     public init() throws(LoopbackError) {
         var ends: [Int32] = [-1, -1]
         guard pipe(&ends) == 0 else { throw .system("pipe") }
         (readEnd, writeEnd) = (ends[0], ends[1])
         for end in ends { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
-        // The write must not block, however often the signal fires.
+        // The write must not block, regardless of how often the signal fires.
         _ = fcntl(writeEnd, F_SETFL, O_NONBLOCK)
     }
 
@@ -24,7 +25,7 @@ public final class TestSignal: Sendable {
         close(writeEnd)
     }
 
-    /// Fires the signal, from any thread. A second call changes nothing.
+    /// Fires the signal. Callable from any thread. Further calls have no effect.
     public func fire() {
         _ = write(writeEnd, [1], 1)
     }
@@ -40,8 +41,8 @@ public final class TestSignal: Sendable {
     /// - Throws: `LoopbackError` with the code `timedOut` after `timeout`.
     public func wait(within timeout: Duration = .seconds(30)) async throws(LoopbackError) {
         let result: Result<Void, LoopbackError> = await withCheckedContinuation { continuation in
-            // A separate thread: blocking one of the few that run tasks could stop the very task that fires
-            // the signal.
+            // Uses a separate thread. Blocking one of the few threads that run tasks could block the task
+            // that fires the signal.
             do throws(LoopbackError) {
                 try BlockingThread.start {
                     continuation.resume(returning: Result { () throws(LoopbackError) in try self.block(within: timeout) })
@@ -58,11 +59,11 @@ public final class TestSignal: Sendable {
     }
 }
 
-/// How long one wait may take, and what ends it early. Every wait of a peer, a relay or a `RawSocket` goes
-/// through this type.
+/// The time limit of one wait, and a signal that cancels the wait. Every wait of a peer, a relay or a
+/// `RawSocket` uses this type.
 package struct WaitLimit: Sendable {
     let timeout: Duration
-    /// When this fires, the wait throws `stopped`.
+    /// If this signal fires, the wait throws `stopped`.
     let stop: TestSignal?
 
     package init(timeout: Duration, stop: TestSignal? = nil) {
@@ -70,10 +71,10 @@ package struct WaitLimit: Sendable {
         self.stop = stop
     }
 
-    /// Five minutes: long enough for a machine that is busy with other programs.
+    /// Five minutes, which is long enough on a machine that is busy with other programs.
     package static let usual = WaitLimit(timeout: .seconds(300))
 
-    /// Returns when `descriptor` is ready or broken; the next call on it shows which.
+    /// Returns when `descriptor` is ready or broken. The next call on the descriptor reveals which.
     func wait(for events: Int16, on descriptor: Int32, _ operation: String) throws(LoopbackError) {
         let deadline = ContinuousClock.now + timeout
         var entries = [pollfd(fd: descriptor, events: events, revents: 0)]
@@ -96,7 +97,7 @@ package struct WaitLimit: Sendable {
         try wait(for: Int16(POLLIN), on: signal.readEnd, "wait for a signal")
     }
 
-    /// Rounded up, so that a wait does not spin through its last millisecond.
+    /// Rounds up, so that a wait does not spin during its last millisecond.
     private func milliseconds(until deadline: ContinuousClock.Instant) -> Int32 {
         let rest = max(.zero, deadline - ContinuousClock.now)
         let parts = rest.components
@@ -105,7 +106,7 @@ package struct WaitLimit: Sendable {
     }
 }
 
-/// A thread for work that blocks, so that it occupies none of the few that run tasks.
+/// A thread for blocking work, so that it does not occupy one of the few threads that run tasks.
 enum BlockingThread {
     static func start(_ body: @escaping @Sendable () -> Void) throws(LoopbackError) {
         let box = Unmanaged.passRetained(Body(run: body))

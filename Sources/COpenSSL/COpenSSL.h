@@ -1,8 +1,8 @@
 #ifndef COPENSSL_H
 #define COPENSSL_H
 
-// OpenSSL for Swift, with `static inline` shims for the macros that Swift cannot import. Nothing is compiled
-// here.
+// Imports OpenSSL into Swift, with `static inline` shims for macros that Swift cannot import. This target
+// has no source files to compile.
 
 #include <openssl/bio.h>
 #include <openssl/core_names.h>
@@ -26,74 +26,69 @@
 #include "COpenSSLEngines.h"
 #include "COpenSSLRawPublicKeys.h"
 
-// The loaded library may be newer than these headers, and determines what a call does: 3.0 to 3.6 share the
-// name libssl.so.3. So nothing here depends on the version of the headers. Functions that 3.0 lacks are
-// looked up, and options that it lacks are set by number.
+// The loaded library may be newer than these headers and determines what a call does: 3.0 to 3.6 share the
+// name libssl.so.3. So no code here depends on the version of the headers. Functions that 3.0 lacks are
+// looked up at run time, and options that 3.0 lacks are set by number.
 
-// Makes OpenSSL keep its memory during exit(3), unless it was initialized before. By default exit(3) frees
-// its tables and locks, although other threads may still be freeing their connections.
+// Makes OpenSSL keep its memory during exit(3), unless OpenSSL was already initialized. By default, exit(3)
+// frees OpenSSL's tables and locks, although other threads may still be freeing their connections.
 static inline int COpenSSL_keepMemoryAtExit(void) {
     return OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, NULL);
 }
 
-// Stands for `SSL_CTX_set_min_proto_version`.
 static inline int COpenSSL_CTX_setMinimumVersion(SSL_CTX *context, int version) {
     return (int)SSL_CTX_set_min_proto_version(context, version);
 }
 
-// Stands for `SSL_CTX_set_max_proto_version`; 0 means the newest version.
+// A `version` of 0 means the newest version.
 static inline int COpenSSL_CTX_setMaximumVersion(SSL_CTX *context, int version) {
     return (int)SSL_CTX_set_max_proto_version(context, version);
 }
 
-// Stands for `SSL_set_min_proto_version`.
 static inline int COpenSSL_setMinimumVersion(SSL *ssl, int version) {
     return (int)SSL_set_min_proto_version(ssl, version);
 }
 
-// Stands for `SSL_CTX_set_mode`.
 static inline void COpenSSL_CTX_setMode(SSL_CTX *context, long mode) {
     SSL_CTX_set_mode(context, mode);
 }
 
-// Wraps the `SSL_OP_*` that every context has: no renegotiation, no compression, records that old middleboxes
-// let through, and the server's order of cipher suites, but ChaCha20 first for a client that prefers it.
+// Returns the `SSL_OP_*` options of every context: no renegotiation, no compression, records that are
+// compatible with old middleboxes, and the server's cipher suite order, except that ChaCha20 is first for
+// clients that prefer it.
 static inline uint64_t COpenSSL_commonOptions(void) {
     return SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION | SSL_OP_ENABLE_MIDDLEBOX_COMPAT |
            SSL_OP_CIPHER_SERVER_PREFERENCE | SSL_OP_PRIORITIZE_CHACHA;
 }
 
-// The options of those by which a server's order decides.
+// Returns the options among `COpenSSL_commonOptions` that select the server's cipher suite order.
 static inline uint64_t COpenSSL_serverPreferenceOptions(void) {
     return SSL_OP_CIPHER_SERVER_PREFERENCE | SSL_OP_PRIORITIZE_CHACHA;
 }
 
-// Stands for `sk_SSL_CIPHER_num`.
 static inline int COpenSSL_sk_SSL_CIPHER_count(const STACK_OF(SSL_CIPHER) *list) {
     return list ? sk_SSL_CIPHER_num(list) : 0;
 }
 
-// Stands for `sk_SSL_CIPHER_value`.
 static inline const SSL_CIPHER *COpenSSL_sk_SSL_CIPHER(const STACK_OF(SSL_CIPHER) *list, int index) {
     return sk_SSL_CIPHER_value(list, index);
 }
 
-// Stands for `SSL_OP_NO_TICKET`.
 static inline uint64_t COpenSSL_noTicketOption(void) {
     return SSL_OP_NO_TICKET;
 }
 
-// Stands for `SSL_OP_NO_ANTI_REPLAY`: OpenSSL leaves the protection of early data against replays to a callback.
+// Returns `SSL_OP_NO_ANTI_REPLAY`, so that a callback is responsible for the replay protection of early data.
 static inline uint64_t COpenSSL_noAntiReplayOption(void) {
     return SSL_OP_NO_ANTI_REPLAY;
 }
 
-// Stands for `SSL_OP_NO_EXTENDED_MASTER_SECRET`: for tests of peers that do not have it.
+// For tests with peers that do not support the extended master secret.
 static inline uint64_t COpenSSL_noExtendedMasterSecretOption(void) {
     return SSL_OP_NO_EXTENDED_MASTER_SECRET;
 }
 
-// Stands for the `OSSL_PARAM`s of an HMAC-SHA256, which contain pointers to their names and to the digest's.
+// Sets the `OSSL_PARAM`s of HMAC-SHA256, which contain pointers to their names and to the name of the digest.
 static inline int COpenSSL_setHMACSHA256Key(EVP_MAC_CTX *context, const void *key, size_t count) {
     OSSL_PARAM parameters[] = {
         OSSL_PARAM_construct_octet_string(OSSL_MAC_PARAM_KEY, (void *)key, count),
@@ -103,36 +98,32 @@ static inline int COpenSSL_setHMACSHA256Key(EVP_MAC_CTX *context, const void *ke
     return EVP_MAC_CTX_set_params(context, parameters);
 }
 
-// The value of `SSL_OP_NO_TX_CERTIFICATE_COMPRESSION | SSL_OP_NO_RX_CERTIFICATE_COMPRESSION`, bits 32 and 33,
-// which older headers do not define. 0 if the loaded library is older than 3.2, which added certificate
-// compression.
+// Returns `SSL_OP_NO_TX_CERTIFICATE_COMPRESSION | SSL_OP_NO_RX_CERTIFICATE_COMPRESSION` (bits 32 and 33),
+// which older headers do not define. Returns 0 if the loaded library is older than 3.2, which added
+// certificate compression.
 static inline uint64_t COpenSSL_noCertificateCompressionOptions(void) {
     return OpenSSL_version_num() >= 0x30200000L ? UINT64_C(3) << 32 : 0;
 }
 
-// Wraps `SSL_CTX_set1_groups_list`.
 static inline int COpenSSL_CTX_setGroups(SSL_CTX *context, const char *groups) {
     return (int)SSL_CTX_set1_groups_list(context, groups);
 }
 
-// Wraps `SSL_CTX_set1_sigalgs_list`: the algorithms with which the peer may sign its handshake, and this side
-// signs.
+// Sets the signature algorithms that are accepted from the peer and used for this side's own signature.
 static inline int COpenSSL_CTX_setSignatureAlgorithms(SSL_CTX *context, const char *algorithms) {
     return (int)SSL_CTX_set1_sigalgs_list(context, algorithms);
 }
 
-// Wraps `SSL_CTX_set1_client_sigalgs_list`: the algorithms with which a client may sign when it shows a
-// certificate.
+// Sets the signature algorithms that are accepted from clients with a certificate.
 static inline int COpenSSL_CTX_setClientSignatureAlgorithms(SSL_CTX *context, const char *algorithms) {
     return (int)SSL_CTX_set1_client_sigalgs_list(context, algorithms);
 }
 
-// Wraps `SSL_CTX_set_max_cert_list`, which returns the previous value.
+// `SSL_CTX_set_max_cert_list` returns the previous value.
 static inline void COpenSSL_CTX_setMaximumChainBytes(SSL_CTX *context, long count) {
     SSL_CTX_set_max_cert_list(context, count);
 }
 
-// Stands for `SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF)`.
 static inline void COpenSSL_CTX_disableSessionCache(SSL_CTX *context) {
     SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
 }
@@ -142,8 +133,8 @@ static inline int COpenSSL_acknowledgeServerName(SSL *ssl, int *alert, void *arg
     return SSL_session_reused(ssl) ? SSL_TLSEXT_ERR_NOACK : SSL_TLSEXT_ERR_OK;
 }
 
-// Has a server tell clients that it has used the name that they ask for, except where it resumes a session
-// (RFC 6066, section 3).
+// Makes a server confirm to clients that it used the requested server name, except when it resumes a
+// session (RFC 6066, section 3).
 static inline void COpenSSL_CTX_acknowledgeServerName(SSL_CTX *context) {
     SSL_CTX_set_tlsext_servername_callback(context, COpenSSL_acknowledgeServerName);
 }
@@ -151,20 +142,20 @@ static inline void COpenSSL_CTX_acknowledgeServerName(SSL_CTX *context) {
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
-// Wraps `SSL_SESSION_set_time`, in seconds since 1970. OpenSSL 3.4 deprecates it because `long` has 32 bits
-// on some systems.
+// The time is in seconds since 1970. OpenSSL 3.4 deprecates the function because `long` has 32 bits on some
+// systems.
 static inline void COpenSSL_setSessionTime(SSL_SESSION *session, int64_t seconds) {
     SSL_SESSION_set_time(session, (long)seconds);
 }
 
-// Wraps `SSL_SESSION_get_time`, in seconds since 1970. OpenSSL 3.4 deprecates it too.
+// The time is in seconds since 1970. OpenSSL 3.4 deprecates this function too.
 static inline int64_t COpenSSL_sessionTime(const SSL_SESSION *session) {
     return SSL_SESSION_get_time(session);
 }
 
 #pragma GCC diagnostic pop
 
-// Has a server give identifiers to sessions that have no ticket, and OpenSSL keep none of them.
+// Makes a server assign session IDs to sessions without a ticket, without OpenSSL caching the sessions.
 static inline void COpenSSL_CTX_keepSessionIdentifiers(SSL_CTX *context) {
     SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_SERVER | SSL_SESS_CACHE_NO_INTERNAL);
 }
@@ -177,44 +168,41 @@ static inline void COpenSSL_passMessage(
     ((COpenSSL_MessageCallback *)callback)(isOurs, version, contentType, bytes, count, ssl, NULL);
 }
 
-// Has `callback` called for each handshake message, and for what SSL 2.0 would begin with. OpenSSL also calls back
-// for the header and for the type of each record: those end here.
+// Calls `callback` for each handshake message and for an SSL 2.0 ClientHello. OpenSSL also reports the
+// header and type of each record, which `COpenSSL_passMessage` filters out.
 static inline void COpenSSL_CTX_setMessageCallback(SSL_CTX *context, COpenSSL_MessageCallback *callback) {
     SSL_CTX_set_msg_callback(context, COpenSSL_passMessage);
     SSL_CTX_set_msg_callback_arg(context, (void *)callback);
 }
 
-// Has a client's sessions reported to the callback of `SSL_CTX_sess_set_new_cb`, and OpenSSL keep none.
+// Reports a client's sessions to the callback of `SSL_CTX_sess_set_new_cb`, without OpenSSL caching them.
 static inline void COpenSSL_CTX_reportClientSessions(SSL_CTX *context) {
     SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_CLIENT | SSL_SESS_CACHE_NO_INTERNAL);
 }
 
-// Stands for `SSL_CTX_add1_chain_cert`.
 static inline int COpenSSL_CTX_addChainCertificate(SSL_CTX *context, X509 *certificate) {
     return (int)SSL_CTX_add1_chain_cert(context, certificate);
 }
 
-// Stands for `SSL_CTX_set_tlsext_status_type(context, TLSEXT_STATUSTYPE_ocsp)`: clients ask for the status.
+// Makes clients request the certificate status (OCSP).
 static inline int COpenSSL_CTX_requestStatus(SSL_CTX *context) {
     return (int)SSL_CTX_set_tlsext_status_type(context, TLSEXT_STATUSTYPE_ocsp);
 }
 
-// Stands for `SSL_CTX_set_tlsext_status_cb`.
 static inline int COpenSSL_CTX_setStatusCallback(SSL_CTX *context, int (*callback)(SSL *, void *)) {
     return (int)SSL_CTX_set_tlsext_status_cb(context, callback);
 }
 
-// Stands for `SSL_CTX_set_tlsext_status_arg`.
 static inline int COpenSSL_CTX_setStatusArgument(SSL_CTX *context, void *argument) {
     return (int)SSL_CTX_set_tlsext_status_arg(context, argument);
 }
 
-// Stands for `SSL_get_tlsext_status_ocsp_resp`; -1 without a response.
+// Returns the length of the OCSP response, or -1 without a response.
 static inline long COpenSSL_statusResponse(SSL *ssl, const unsigned char **response) {
     return SSL_get_tlsext_status_ocsp_resp(ssl, response);
 }
 
-// Stands for `SSL_set_tlsext_status_ocsp_resp` with a copy of the response.
+// Passes a copy of the response to `SSL_set_tlsext_status_ocsp_resp`, which takes ownership.
 static inline int COpenSSL_setStatusResponse(SSL *ssl, const unsigned char *response, long count) {
     unsigned char *copy = (unsigned char *)OPENSSL_memdup(response, (size_t)count);
     if (copy && SSL_set_tlsext_status_ocsp_resp(ssl, copy, count)) return 1;
@@ -222,124 +210,111 @@ static inline int COpenSSL_setStatusResponse(SSL *ssl, const unsigned char *resp
     return 0;
 }
 
-// Stands for `SSL_set_tlsext_host_name`.
 static inline int COpenSSL_setServerNameIndication(SSL *ssl, const char *name) {
     return (int)SSL_set_tlsext_host_name(ssl, name);
 }
 
-// Wraps `ERR_R_MALLOC_FAILURE`.
 static inline int COpenSSL_noMemoryReason(void) {
     return ERR_R_MALLOC_FAILURE;
 }
 
-// Stands for `SSL_set_retry_verify`: legal only in a client's verify callback, which then returns 1.
+// Allowed only in a client's verify callback, which must then return 1.
 static inline int COpenSSL_setRetryVerify(SSL *ssl) {
     return (int)SSL_set_retry_verify(ssl);
 }
 
-// Stands for `SSL_get_negotiated_group`.
 static inline int COpenSSL_negotiatedGroup(SSL *ssl) {
     return (int)SSL_get_negotiated_group(ssl);
 }
 
-// Stands for `SSL_get_extms_support`: 1 if the master secret is the extended one (RFC 7627).
+// Returns 1 if the connection uses the extended master secret (RFC 7627).
 static inline int COpenSSL_hasExtendedMasterSecret(SSL *ssl) {
     return (int)SSL_get_extms_support(ssl);
 }
 
-// Stands for `SSL_get_peer_signature_nid`: the digest of the peer's signature; 0 without a signature.
+// Returns the NID of the digest in the peer's signature, or 0 without a signature.
 static inline int COpenSSL_peerSignatureDigest(SSL *ssl) {
     int digest = NID_undef;
     return SSL_get_peer_signature_nid(ssl, &digest) == 1 ? digest : NID_undef;
 }
 
-// Stands for `SSL_CTX_get_ex_new_index` without callbacks.
 static inline int COpenSSL_CTX_newIndex(void) {
     return SSL_CTX_get_ex_new_index(0, NULL, NULL, NULL, NULL);
 }
 
-// Stands for `BIO_clear_retry_flags`.
 static inline void COpenSSL_BIO_clearRetryFlags(BIO *bio) {
     BIO_clear_retry_flags(bio);
 }
 
-// Stands for `BIO_set_retry_read`.
 static inline void COpenSSL_BIO_setRetryRead(BIO *bio) {
     BIO_set_retry_read(bio);
 }
 
-// Stands for `BIO_set_retry_write`.
 static inline void COpenSSL_BIO_setRetryWrite(BIO *bio) {
     BIO_set_retry_write(bio);
 }
 
-// Stands for `BIO_get_mem_data`.
 static inline long COpenSSL_BIO_memoryData(BIO *bio, char **data) {
     return BIO_get_mem_data(bio, data);
 }
 
-// Stands for `OPENSSL_free`.
 static inline void COpenSSL_free(void *memory) {
     OPENSSL_free(memory);
 }
 
-// Stands for `sk_X509_num`; 0 for a null stack.
+// Returns 0 for a null stack.
 static inline int COpenSSL_sk_X509_num(const STACK_OF(X509) *stack) {
     return stack ? sk_X509_num(stack) : 0;
 }
 
-// Stands for `sk_X509_value`.
 static inline X509 *COpenSSL_sk_X509_value(const STACK_OF(X509) *stack, int index) {
     return sk_X509_value(stack, index);
 }
 
-// Stands for `sk_X509_new_null`.
 static inline STACK_OF(X509) *COpenSSL_sk_X509_new(void) {
     return sk_X509_new_null();
 }
 
-// Stands for `sk_X509_push`; the stack owns the certificate afterwards, unless the result is 0.
+// The stack takes ownership of the certificate unless the result is 0.
 static inline int COpenSSL_sk_X509_push(STACK_OF(X509) *stack, X509 *certificate) {
     return sk_X509_push(stack, certificate);
 }
 
-// Stands for `sk_X509_pop_free`, which frees the certificates too.
+// Frees the stack and the certificates in it.
 static inline void COpenSSL_sk_X509_free(STACK_OF(X509) *stack) {
     sk_X509_pop_free(stack, X509_free);
 }
 
-// Stands for `sk_PKCS7_num`; 0 for a null stack.
+// Returns 0 for a null stack.
 static inline int COpenSSL_sk_PKCS7_num(const STACK_OF(PKCS7) *stack) {
     return stack ? sk_PKCS7_num(stack) : 0;
 }
 
-// Stands for `sk_PKCS7_value`.
 static inline PKCS7 *COpenSSL_sk_PKCS7_value(const STACK_OF(PKCS7) *stack, int index) {
     return sk_PKCS7_value(stack, index);
 }
 
-// Stands for `sk_PKCS7_pop_free`, which frees the contents too.
+// Frees the stack and its contents.
 static inline void COpenSSL_sk_PKCS7_free(STACK_OF(PKCS7) *stack) {
     sk_PKCS7_pop_free(stack, PKCS7_free);
 }
 
-// Stands for `sk_PKCS12_SAFEBAG_num`; 0 for a null stack.
+// Returns 0 for a null stack.
 static inline int COpenSSL_sk_PKCS12_SAFEBAG_num(const STACK_OF(PKCS12_SAFEBAG) *stack) {
     return stack ? sk_PKCS12_SAFEBAG_num(stack) : 0;
 }
 
-// Stands for `sk_PKCS12_SAFEBAG_value`.
 static inline PKCS12_SAFEBAG *COpenSSL_sk_PKCS12_SAFEBAG_value(const STACK_OF(PKCS12_SAFEBAG) *stack, int index) {
     return sk_PKCS12_SAFEBAG_value(stack, index);
 }
 
-// Stands for `sk_PKCS12_SAFEBAG_pop_free`, which frees the bags too.
+// Frees the stack and the bags in it.
 static inline void COpenSSL_sk_PKCS12_SAFEBAG_free(STACK_OF(PKCS12_SAFEBAG) *stack) {
     sk_PKCS12_SAFEBAG_pop_free(stack, PKCS12_SAFEBAG_free);
 }
 
-// Among the lists of revoked certificates of an issuer: when the latest one ends, in seconds since 1970.
-// Returns 0 when the issuer has no list, or when its latest list has no end.
+// Stores the nextUpdate time of the issuer's latest CRL in `end`, in seconds since 1970. Returns 0 if the
+// issuer has no CRL or its latest CRL has no nextUpdate time.
 static inline int COpenSSL_endOfLatestList(X509_STORE_CTX *store, const X509_NAME *issuer, long *end) {
     STACK_OF(X509_CRL) *lists = X509_STORE_CTX_get1_crls(store, issuer);
     const X509_CRL *latest = NULL;
@@ -354,47 +329,41 @@ static inline int COpenSSL_endOfLatestList(X509_STORE_CTX *store, const X509_NAM
     return found;
 }
 
-// Stands for `sk_X509_NAME_new_null`.
 static inline STACK_OF(X509_NAME) *COpenSSL_sk_X509_NAME_new(void) {
     return sk_X509_NAME_new_null();
 }
 
-// Stands for `sk_X509_NAME_push`.
 static inline int COpenSSL_sk_X509_NAME_push(STACK_OF(X509_NAME) *stack, X509_NAME *name) {
     return sk_X509_NAME_push(stack, name);
 }
 
-// Stands for `sk_X509_NAME_pop_free`, which frees the names too.
+// Frees the stack and the names in it.
 static inline void COpenSSL_sk_X509_NAME_free(STACK_OF(X509_NAME) *stack) {
     sk_X509_NAME_pop_free(stack, X509_NAME_free);
 }
 
-// Stands for `sk_GENERAL_NAME_num`.
 static inline int COpenSSL_sk_GENERAL_NAME_num(const GENERAL_NAMES *names) {
     return sk_GENERAL_NAME_num(names);
 }
 
-// Stands for `sk_GENERAL_NAME_value`.
 static inline GENERAL_NAME *COpenSSL_sk_GENERAL_NAME_value(const GENERAL_NAMES *names, int index) {
     return sk_GENERAL_NAME_value(names, index);
 }
 
-// Stands for `sk_GENERAL_SUBTREE_num`; 0 for a null stack.
+// Returns 0 for a null stack.
 static inline int COpenSSL_sk_GENERAL_SUBTREE_num(const STACK_OF(GENERAL_SUBTREE) *stack) {
     return stack ? sk_GENERAL_SUBTREE_num(stack) : 0;
 }
 
-// Stands for `sk_GENERAL_SUBTREE_value`.
 static inline GENERAL_SUBTREE *COpenSSL_sk_GENERAL_SUBTREE_value(const STACK_OF(GENERAL_SUBTREE) *stack, int index) {
     return sk_GENERAL_SUBTREE_value(stack, index);
 }
 
-// Stands for `XN_FLAG_RFC2253 & ~ASN1_STRFLGS_ESC_MSB`: a name in the form of RFC 4514, with readable UTF-8.
+// Prints a name in the form of RFC 4514, with readable UTF-8.
 static inline int COpenSSL_printName(BIO *bio, const X509_NAME *name) {
     return X509_NAME_print_ex(bio, name, 0, XN_FLAG_RFC2253 & ~ASN1_STRFLGS_ESC_MSB);
 }
 
-// Stands for `SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER | SSL_MODE_NO_AUTO_CHAIN`.
 static inline long COpenSSL_engineModes(void) {
     return SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER | SSL_MODE_NO_AUTO_CHAIN;
 }

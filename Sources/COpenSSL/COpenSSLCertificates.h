@@ -1,7 +1,7 @@
 #ifndef COPENSSL_CERTIFICATES_H
 #define COPENSSL_CERTIFICATES_H
 
-// Shims for making keys and certificates; only the test authority uses them.
+// Shims for creating keys and certificates, used only by the test authority.
 
 #include <openssl/core_names.h>
 #include <openssl/ec.h>
@@ -11,30 +11,26 @@
 #include <openssl/rsa.h>
 #include <openssl/x509v3.h>
 
-// Stands for `EVP_EC_gen`.
 static inline EVP_PKEY *COpenSSL_EVP_EC_generate(const char *curve) {
     return EVP_EC_gen(curve);
 }
 
-// Stands for `EVP_RSA_gen`.
 static inline EVP_PKEY *COpenSSL_EVP_RSA_generate(unsigned int bits) {
     return EVP_RSA_gen(bits);
 }
 
-// Wraps `EVP_PKEY_KEYPAIR`.
 static inline int COpenSSL_keyPairSelection(void) {
     return EVP_PKEY_KEYPAIR;
 }
 
-// Wraps `OSSL_PARAM_BLD_push_BN` with the names of an RSA key's numbers; the builder keeps pointers to the
-// names.
+// Adds the numbers of an RSA key under their parameter names. The builder keeps pointers to the names.
 static inline int COpenSSL_pushRSANumbers(OSSL_PARAM_BLD *builder, const BIGNUM *modulus, const BIGNUM *exponent, const BIGNUM *secret) {
     return OSSL_PARAM_BLD_push_BN(builder, OSSL_PKEY_PARAM_RSA_N, modulus) &&
            OSSL_PARAM_BLD_push_BN(builder, OSSL_PKEY_PARAM_RSA_E, exponent) &&
            OSSL_PARAM_BLD_push_BN(builder, OSSL_PKEY_PARAM_RSA_D, secret);
 }
 
-// Stands for `sk_GENERAL_NAME_push`; the stack owns the name afterwards, unless the result is 0.
+// The stack takes ownership of the name unless the result is 0.
 static inline int COpenSSL_sk_GENERAL_NAME_push(GENERAL_NAMES *names, GENERAL_NAME *name) {
     return sk_GENERAL_NAME_push(names, name);
 }

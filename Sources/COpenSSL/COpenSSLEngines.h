@@ -1,16 +1,16 @@
 #ifndef COPENSSL_ENGINES_H
 #define COPENSSL_ENGINES_H
 
-// Engines, the older interface to keys in a token. OpenSSL 3 deprecates engines, but Debian 12 has only an
-// engine for PKCS #11 and no provider. The functions are looked up, because some systems build OpenSSL
-// without engines.
+// Engines are the older interface to keys in a token. OpenSSL 3 deprecates engines, but Debian 12 supports
+// PKCS #11 only through an engine and has no provider for it. The functions are looked up at run time,
+// because some systems build OpenSSL without engines.
 
 #include "COpenSSLLookup.h"
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/ui.h>
 
-// The private key that an engine finds under `name`; null without the engine or the key.
+// Returns the private key that an engine finds under `name`, or null if the engine or the key does not exist.
 static inline EVP_PKEY *COpenSSL_keyOfEngine(const char *identifier, const char *name, UI_METHOD *method, void *data) {
     void *(*find)(const char *) = (void *(*)(const char *))COPENSSL_LOOKUP(ENGINE_by_id);
     int (*start)(void *) = (int (*)(void *))COPENSSL_LOOKUP(ENGINE_init);
@@ -19,13 +19,13 @@ static inline EVP_PKEY *COpenSSL_keyOfEngine(const char *identifier, const char 
     int (*finish)(void *) = (int (*)(void *))COPENSSL_LOOKUP(ENGINE_finish);
     int (*release)(void *) = (int (*)(void *))COPENSSL_LOOKUP(ENGINE_free);
     if (!find || !start || !load || !finish || !release) return NULL;
-    // ENGINE_load_dynamic().
+    // Equivalent to ENGINE_load_dynamic().
     OPENSSL_init_crypto(OPENSSL_INIT_ENGINE_DYNAMIC, NULL);
     void *engine = find(identifier);
     if (!engine) return NULL;
     EVP_PKEY *key = NULL;
     if (start(engine)) {
-        // The key has a reference of its own to the engine.
+        // The key keeps its own reference to the engine.
         key = load(engine, name, method, data);
         finish(engine);
     }

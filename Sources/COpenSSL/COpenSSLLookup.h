@@ -8,7 +8,7 @@
 #define RTLD_DEFAULT ((void *)0)
 #endif
 
-// The function with this name in the loaded library, or null if the library lacks it.
+// Returns the function with this name in the loaded library, or null if the library lacks it.
 #define COPENSSL_LOOKUP(name) dlsym(RTLD_DEFAULT, #name)
 
 #endif

@@ -1,8 +1,8 @@
 #ifndef COPENSSL_RAW_PUBLIC_KEYS_H
 #define COPENSSL_RAW_PUBLIC_KEYS_H
 
-// Raw public keys (RFC 7250), which OpenSSL has since 3.2. The headers may be older than the loaded library,
-// so the functions are looked up at run time. If they are missing, each call here fails.
+// Raw public keys (RFC 7250), supported since OpenSSL 3.2. The headers may be older than the loaded
+// library, so the functions are looked up at run time. If they are missing, each call here fails.
 
 #include "COpenSSLLookup.h"
 #include <openssl/ssl.h>
@@ -19,27 +19,26 @@ typedef int (*COpenSSL_SetCertificateTypes)(SSL_CTX *, const unsigned char *, si
 typedef int (*COpenSSL_CertificateType)(const SSL *);
 typedef EVP_PKEY *(*COpenSSL_RawKeyInStore)(const X509_STORE_CTX *);
 
-// 1 if the OpenSSL that is loaded has raw public keys.
+// Returns 1 if the loaded OpenSSL supports raw public keys.
 static inline int COpenSSL_hasRawPublicKeys(void) {
     return COPENSSL_LOOKUP(SSL_CTX_set1_client_cert_type) && COPENSSL_LOOKUP(SSL_CTX_set1_server_cert_type) &&
            COPENSSL_LOOKUP(SSL_get_negotiated_server_cert_type) && COPENSSL_LOOKUP(X509_STORE_CTX_get0_rpk);
 }
 
-// Calls `SSL_CTX_set1_server_cert_type` or `SSL_CTX_set1_client_cert_type`: the types of certificates that
-// servers, or clients, may show, the preferred one first.
+// Calls `SSL_CTX_set1_server_cert_type` or `SSL_CTX_set1_client_cert_type`: sets the certificate types that
+// servers or clients may send, in order of preference.
 static inline int COpenSSL_CTX_setCertificateTypes(SSL_CTX *context, int ofServers, const unsigned char *types, size_t count) {
     COpenSSL_SetCertificateTypes set = (COpenSSL_SetCertificateTypes)(
         ofServers ? COPENSSL_LOOKUP(SSL_CTX_set1_server_cert_type) : COPENSSL_LOOKUP(SSL_CTX_set1_client_cert_type));
     return set ? set(context, types, count) : 0;
 }
 
-// Calls `SSL_get_negotiated_server_cert_type`.
 static inline int COpenSSL_serverShowsRawKey(const SSL *ssl) {
     COpenSSL_CertificateType type = (COpenSSL_CertificateType)COPENSSL_LOOKUP(SSL_get_negotiated_server_cert_type);
     return type && type(ssl) == COPENSSL_CERTIFICATE_TYPE_RAW;
 }
 
-// Calls `X509_STORE_CTX_get0_rpk`: the raw public key that is to be verified; null for a certificate.
+// Returns the raw public key to be verified, or null if the peer sent a certificate.
 static inline EVP_PKEY *COpenSSL_rawKey(const X509_STORE_CTX *store) {
     COpenSSL_RawKeyInStore key = (COpenSSL_RawKeyInStore)COPENSSL_LOOKUP(X509_STORE_CTX_get0_rpk);
     return key ? key(store) : NULL;

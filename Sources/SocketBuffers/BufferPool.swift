@@ -1,24 +1,25 @@
 internal import Synchronization
 
-/// Spare blocks of one size. With them a connection holds a read buffer only while the buffer has bytes.
+/// A pool of spare blocks of one size, so that a connection occupies a read buffer only while it contains
+/// bytes.
 ///
-/// An idle connection has no buffer. A busy one takes a block and returns it at the cost of two atomic
+/// An idle connection has no buffer. A busy connection takes and returns a block at the cost of two atomic
 /// exchanges.
 package final class BufferPool: Sendable {
-    /// Blocks of `blockSize` bytes.
+    /// The shared pool of blocks of `blockSize` bytes.
     package static let shared = BufferPool(spareLimit: 32)
 
-    /// The size of a block, in bytes, of all pools but those with a size of their own.
+    /// The default block size in bytes.
     ///
-    /// A block holds four full TLS records with the bytes that encryption adds: 22 for each in TLS 1.3, at
-    /// most some hundred with the old ciphers of TLS 1.2. Every fourth record sent would overflow a block of
-    /// 64 KiB.
+    /// A block holds four full TLS records including their overhead: 22 bytes per record in TLS 1.3, and at
+    /// most about a hundred bytes with the old ciphers of TLS 1.2. With a block of 64 KiB, every fourth
+    /// record sent would overflow.
     package static let blockSize = 64 * 1024 + 512
 
     private let spareLimit: Int
     private let size: Int
-    /// The addresses of two spare blocks, or zero: a connection uses two at a time. One exchange takes or
-    /// returns one of them; a lock protects the others.
+    /// The addresses of two spare blocks, or zero. There are two because a connection uses two blocks at a
+    /// time. A single atomic exchange takes or returns each of them, whereas `spares` requires a lock.
     private let nearest = Atomic<UInt>(0)
     private let second = Atomic<UInt>(0)
     private let spares = Locked<[UnsafeMutableRawPointer]>([])
@@ -36,7 +37,7 @@ package final class BufferPool: Sendable {
         }
     }
 
-    /// The number of spare blocks: at most two more than `spareLimit`.
+    /// The number of spare blocks, at most `spareLimit` plus two.
     package var spareCount: Int {
         let nearby = [nearest.load(ordering: .relaxed), second.load(ordering: .relaxed)].count { $0 != 0 }
         return nearby + spares.withLock { $0.count }

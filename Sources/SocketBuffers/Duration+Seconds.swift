@@ -1,5 +1,5 @@
 extension Duration {
-    /// A number of seconds, for clocks that count in them.
+    /// The duration in seconds, for clocks that count in seconds.
     package var inSeconds: Double {
         Double(components.seconds) + Double(components.attoseconds) / 1e18
     }

@@ -3,14 +3,16 @@ public import Synchronization
 
 /// A value that is accessible only while a lock is held.
 ///
-/// `Synchronization.Mutex` would do, but its slow path lies in a runtime library without instrumentation, so
-/// the thread sanitizer reports a race for every contended lock. Here the sanitizer sees every atomic
-/// operation. A POSIX mutex would cost two calls, 57 instructions together, and 40 bytes.
+/// This type replaces `Synchronization.Mutex`. The slow path of `Mutex` is in a runtime library without
+/// instrumentation, so the thread sanitizer reports a race for every contended lock. Here the sanitizer
+/// sees every atomic operation. A POSIX mutex would cost two calls, which execute 57 instructions in total,
+/// and 40 bytes.
 public struct Locked<Value>: @unchecked Sendable {
     // Unchecked: the value is used only between lock and unlock.
 
-    /// The lock and its value in one allocation, where neither moves. Both are used through pointers: the
-    /// lock guarantees the exclusivity that a stored property would check at run time.
+    /// The lock and its value in one allocation, at stable addresses. Both are accessed through pointers,
+    /// because the lock already guarantees the exclusivity that Swift would check at run time for a stored
+    /// property.
     @usableFromInline
     final class Storage: ManagedBuffer<UInt32, Value> {
         @inlinable
@@ -21,26 +23,28 @@ public struct Locked<Value>: @unchecked Sendable {
 
     @usableFromInline let storage: Storage
 
-    /// A lock around `value`. Copies share the lock and the value.
+    /// Creates a lock around `value`. Copies of the `Locked` share the lock and the value.
     @inlinable
     public init(_ value: consuming sending Value) {
         storage = unsafeDowncast(Storage.create(minimumCapacity: 1) { _ in LockWord.free }, to: Storage.self)
-        // Swift's header is copyable, and an atomic number is not.
+        // The header of a `ManagedBuffer` must be copyable, but `Atomic` is not. So the header is a `UInt32`,
+        // and its memory is bound to `LockWord`.
         storage.withUnsafeMutablePointerToHeader { _ = UnsafeMutableRawPointer($0).bindMemory(to: LockWord.self, capacity: 1) }
-        // Moved into its place, and not captured: a copy would count each reference in it.
+        // The value is moved into place instead of being captured, because a copy would retain every
+        // reference in it.
         storage.withUnsafeMutablePointerToElements { $0 }.initialize(to: consume value)
     }
 
-    // Public and inlinable, though no product exports this module: Swift does not specialise `package` code
-    // across modules, and would look the types up at run time in each call.
+    // These members are public and inlinable, although no product exports this module. Swift does not
+    // specialise `package` code across modules, so each call would look up the types at run time.
 
-    /// Runs `body` with the lock held. Never call user code inside; return objects whose release may run user
-    /// code.
+    /// Runs `body` with the lock held. Never call user code in `body`. If releasing an object may run user
+    /// code, return the object from `body`.
     ///
-    /// The order of locks: a thread that holds a socket's lock may lock the record of its connection, the
-    /// state of its listener or of an acceptor, and never the other way round. A thread that holds the record
-    /// of a UDP socket may lock the inherited descriptor that it takes over. No other two locks are
-    /// held together. A quota, for example, wakes listeners only after it has released its lock.
+    /// Lock order: a thread that holds a socket's lock may lock the record of its connection, or the state
+    /// of its listener or of an acceptor, but never the reverse. A thread that holds the record of a UDP
+    /// socket may lock the inherited descriptor that the socket adopts. No other two locks are held at the
+    /// same time. For example, a quota wakes listeners only after releasing its lock.
     @inlinable
     public func withLock<Result: ~Copyable, Failure: Error>(
         _ body: (inout Value) throws(Failure) -> Result
@@ -54,12 +58,12 @@ public struct Locked<Value>: @unchecked Sendable {
     }
 }
 
-/// A lock of one word (futex(7)): 0 is free, 1 is held, 2 is held and a thread may sleep on it.
+/// A one-word lock (futex(7)): 0 means free, 1 held, and 2 held with threads that may be sleeping.
 ///
-/// It is used by its address, which is what the kernel knows it by.
+/// It is used only through its address, by which the kernel identifies the futex.
 @usableFromInline
 struct LockWord: ~Copyable {
-    // In memory that was set to `free`.
+    // The memory was set to `free` before it was bound to this type.
     @usableFromInline let value: Atomic<UInt32>
 
     @inlinable static var free: UInt32 { 0 }

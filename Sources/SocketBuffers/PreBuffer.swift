@@ -1,20 +1,22 @@
 // Rules of the read buffer:
-//  1. Bytes enter at the back and leave at the front, in order. Only a read that is given up returns the
-//     bytes that it has taken.
-//  2. An empty buffer owns no memory: the block returns to the pool with the last byte.
-//  3. No byte is searched twice for the same delimiter: `searchedTo` marks where the next search begins.
+//  1. Bytes are appended at the back and consumed at the front, in order. Consumed bytes return to the
+//     front only if a read is abandoned.
+//  2. An empty buffer owns no memory: the block returns to the pool when the last byte is consumed.
+//  3. No byte is searched twice for the same delimiter. `searchedTo` is the position at which the next
+//     search starts.
 //  4. Pointers into the buffer are valid until the next mutation.
-//  5. If all bytes are taken at once, the block can leave with them (`takeBlock(_:atLeast:)`), which saves a
-//     copy. Its new owner keeps it for a short time only, unless they nearly fill it.
+//  5. If all bytes are consumed in one step, the block can be handed over with them
+//     (`takeBlock(_:atLeast:)`), which saves a copy. The new owner keeps the block only briefly, unless the
+//     bytes nearly fill it.
 
 internal import CLinux
 internal import Glibc
 
 /// The growable read buffer of a connection.
 ///
-/// Both the `preBuffer` (bytes that are read but not yet asked for) and the `sslPreBuffer` (ciphertext that
-/// is not yet decrypted) of CocoaAsyncSocket are one of these; so is the ciphertext that waits to be sent.
-/// Public and inlinable in part, for the reason in `Locked`: the call would cost more than the work.
+/// It corresponds to both the `preBuffer` (bytes that no read has requested yet) and the `sslPreBuffer`
+/// (ciphertext that is not yet decrypted) of CocoaAsyncSocket. It is also used for ciphertext to be sent.
+/// Parts are public and inlinable for the reason given in `Locked`: a call would cost more than the work.
 public final class PreBuffer {
     private let pool: BufferPool
     @exclusivity(unchecked) @usableFromInline var storage: UnsafeMutableRawPointer?
@@ -31,7 +33,7 @@ public final class PreBuffer {
 
     /// The number of unread bytes.
     @inlinable public var count: Int { tail - head }
-    /// Whether no byte is unread.
+    /// Whether the buffer is empty.
     @inlinable public var isEmpty: Bool { head == tail }
 
     /// The unread bytes. Valid until the buffer changes.
@@ -39,14 +41,14 @@ public final class PreBuffer {
         UnsafeRawBufferPointer(start: storage.map { $0 + head }, count: count)
     }
 
-    /// Room for at least `minimum` more bytes: fill it, then call `commit(_:)`. Valid until the buffer
-    /// changes.
+    /// Returns space for at least `minimum` more bytes. Fill it, then call `commit(_:)`. Valid until the
+    /// buffer changes.
     package func writableBytes(minimum: Int) -> UnsafeMutableRawBufferPointer {
         let base = makeRoom(for: minimum)
         return UnsafeMutableRawBufferPointer(start: base + tail, count: capacity - tail)
     }
 
-    /// Appends the first `count` bytes of the room that `writableBytes(minimum:)` returned.
+    /// Appends the first `count` bytes of the space that `writableBytes(minimum:)` returned.
     package func commit(_ count: Int) {
         precondition(
             count >= 0 && tail + count <= capacity,
@@ -62,7 +64,7 @@ public final class PreBuffer {
         tail += bytes.count
     }
 
-    /// Inserts bytes at the front: those that a read had taken.
+    /// Inserts bytes at the front that a read had consumed.
     package func prepend(_ bytes: UnsafeRawBufferPointer) {
         guard let source = bytes.baseAddress, bytes.count > 0 else { return }
         let unread = count
@@ -73,7 +75,7 @@ public final class PreBuffer {
         searchedTo = 0
     }
 
-    /// Drops the first `count` bytes. The buffer must have so many.
+    /// Consumes the first `count` bytes, which must not exceed the number of unread bytes.
     package func consume(_ count: Int) {
         precondition(count >= 0 && count <= self.count, "consume(_:) may drop only bytes that are in the buffer")
         head += count
@@ -81,8 +83,8 @@ public final class PreBuffer {
         if isEmpty { releaseStorage() }
     }
 
-    /// The block with its first `count` bytes, which leaves the buffer, if those are all the bytes, and at
-    /// least so many; otherwise nil.
+    /// Removes and returns the block if its first `count` bytes are all the unread bytes and at least
+    /// `least`. Otherwise returns `nil`.
     package func takeBlock(_ count: Int, atLeast least: Int = PreBuffer.leastGivenAway) -> TakenBlock? {
         guard let storage, capacity == BufferPool.blockSize, count == self.count, count >= least else { return nil }
         let taken = TakenBlock(start: storage + head, count: count, block: storage, pool: pool)
@@ -92,32 +94,35 @@ public final class PreBuffer {
         return taken
     }
 
-    /// Fewer bytes than this, two thirds of a block, must not keep a whole block alive.
+    /// The minimum number of bytes for handing over a block: two thirds of a block. Fewer bytes must not
+    /// keep a whole block alive.
     @inlinable public static var leastGivenAway: Int { 44_032 }
 
-    /// Drops all bytes and frees the memory.
+    /// Discards all bytes and frees the memory.
     package func reset() {
         head = 0
         tail = 0
         releaseStorage()
     }
 
-    /// Moves every byte to the back of `other`. At an upgrade `preBuffer` becomes the head of `sslPreBuffer`
-    /// this way.
+    /// Moves all bytes to the back of `other`. When a connection is upgraded, this moves `preBuffer` to the
+    /// front of `sslPreBuffer`.
     package func moveAll(to other: PreBuffer) {
         other.append(readableBytes)
         reset()
     }
 
-    /// Starts the search again, for a new delimiter.
+    /// Restarts the search at the front, for a different delimiter.
     package func restartSearch() {
         searchedTo = 0
     }
 
-    /// The number of bytes up to and including the first `delimiter`, or nil if it has not arrived yet.
+    /// Returns the number of bytes up to and including the first `delimiter`, or `nil` if it has not
+    /// arrived yet.
     ///
-    /// Each call continues where the last one stopped, less the length of the delimiter, so the search for a
-    /// line in small pieces takes linear time. Call `restartSearch()` when the delimiter changes.
+    /// Each call continues where the previous one stopped, minus the length of the delimiter. So the search
+    /// takes linear time even if a line arrives in small pieces. Call `restartSearch()` when the delimiter
+    /// changes.
     package func endOfFirst(_ delimiter: UnsafeRawBufferPointer) -> Int? {
         guard let base = storage, let needle = delimiter.baseAddress, delimiter.count > 0 else { return nil }
         let haystack = base + head + searchedTo
@@ -130,8 +135,8 @@ public final class PreBuffer {
         return offset + delimiter.count
     }
 
-    /// The number of bytes up to and including the first line feed, or nil if it has not arrived yet. Each
-    /// call continues where the last one stopped, as with `endOfFirst(_:)`.
+    /// Returns the number of bytes up to and including the first line feed, or `nil` if it has not arrived
+    /// yet. Each call continues where the previous one stopped, as in `endOfFirst(_:)`.
     package func endOfLine() -> Int? {
         guard let base = storage else { return nil }
         guard let hit = memchr(base + head + searchedTo, 0x0A, count - searchedTo) else {
@@ -184,15 +189,15 @@ public final class PreBuffer {
     }
 }
 
-/// Bytes that have left their buffer together with their block.
+/// Bytes removed from a buffer together with their block.
 package struct TakenBlock: @unchecked Sendable {
-    // Unchecked: the bytes have one owner, which alone uses them.
+    // Unchecked: the bytes have a single owner, and only the owner uses them.
     package let start: UnsafeMutableRawPointer
     package let count: Int
     fileprivate let block: UnsafeMutableRawPointer
     fileprivate let pool: BufferPool
 
-    /// Returns the block to the pool. Call it once.
+    /// Returns the block to the pool. Must be called exactly once.
     package func giveBack() {
         pool.give(block)
     }

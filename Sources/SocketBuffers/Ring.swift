@@ -2,20 +2,20 @@ public import Glibc
 
 /// A queue in a ring buffer.
 ///
-/// Elements are read and changed in place: in this project they have a hundred bytes with references among
-/// them, which each copy would count. Public and inlinable for the reason in `Locked`.
+/// Elements are read and modified in place. In this library they are about a hundred bytes large and
+/// contain references, which every copy would retain. Public and inlinable for the reason given in `Locked`.
 public struct Ring<Element>: ~Copyable {
     @usableFromInline var memory: UnsafeMutablePointer<Element>?
-    // Four bytes each, because every connection has several rings.
-    /// Zero, or a power of two.
+    // 32-bit fields save memory, because every connection has several rings.
+    /// Zero or a power of two.
     @usableFromInline var capacity: UInt32 = 0
     @usableFromInline var head: UInt32 = 0
     @usableFromInline var held: UInt32 = 0
 
-    /// The capacity above which an emptied ring frees its memory, unless its owner chooses another one.
+    /// The default capacity above which an emptied ring frees its memory.
     @inlinable public static var keptCapacity: Int { 64 }
 
-    /// An empty ring, which owns no memory.
+    /// Creates an empty ring, which allocates no memory.
     @inlinable
     public init() {}
 
@@ -38,15 +38,15 @@ public struct Ring<Element>: ~Copyable {
         held += 1
     }
 
-    /// The element at `offset` behind the front; nil past the end. Valid until the ring changes.
+    /// The element at `offset` from the front, or `nil` past the end. Valid until the ring changes.
     @inlinable
     public subscript(offset: Int) -> UnsafeMutablePointer<Element>? {
         offset < count ? place(offset) : nil
     }
 
-    /// Removes and returns the front element; nil if the ring is empty.
+    /// Removes and returns the front element, or returns `nil` if the ring is empty.
     ///
-    /// - Parameter limit: The capacity up to which an emptied ring keeps its memory.
+    /// - Parameter limit: The capacity above which an emptied ring frees its memory.
     @inlinable
     public mutating func popFirst(keepingCapacity limit: Int = Self.keptCapacity) -> Element? {
         guard held > 0 else { return nil }
@@ -57,7 +57,7 @@ public struct Ring<Element>: ~Copyable {
         return element
     }
 
-    /// Removes and returns the element at `offset` behind the front; nil past the end.
+    /// Removes and returns the element at `offset` from the front, or returns `nil` past the end.
     @inlinable
     public mutating func remove(at offset: Int) -> Element? {
         guard offset < count else { return nil }
@@ -78,7 +78,7 @@ public struct Ring<Element>: ~Copyable {
 
     @inlinable
     func place(_ offset: Int) -> UnsafeMutablePointer<Element> {
-        // Called only for an offset with an element or with room for one.
+        // Called only if the offset has an element or space for one.
         memory.unsafelyUnwrapped + Int((head &+ UInt32(truncatingIfNeeded: offset)) & (capacity &- 1))
     }
 
@@ -92,7 +92,8 @@ public struct Ring<Element>: ~Copyable {
         head = 0
     }
 
-    /// By malloc(3): `UnsafeMutablePointer.allocate` asks for an alignment, and costs twice as much.
+    /// Allocates with malloc(3). `UnsafeMutablePointer.allocate` requests an alignment, which takes twice
+    /// as long.
     @inlinable
     static func allocate(_ capacity: Int) -> UnsafeMutablePointer<Element> {
         guard let memory = malloc(capacity * MemoryLayout<Element>.stride) else { preconditionFailure("out of memory") }

@@ -1,12 +1,12 @@
 internal import COpenSSL
 
-/// One entry of a certificate's subjectAltName (RFC 5280, section 4.2.1.6).
+/// An entry of a certificate's subjectAltName (RFC 5280, section 4.2.1.6).
 enum AlternativeName {
     case dns(String)
     case address([UInt8])
     case email(String)
 
-    /// An address if it reads as one, otherwise a DNS name.
+    /// Creates an IP address entry if `host` is an IP address, otherwise a DNS name entry.
     init(host: String) throws(CertificateAuthorityError) {
         if let address = Self.addressBytes(host) {
             self = .address(address)
@@ -19,8 +19,8 @@ enum AlternativeName {
         self = .email(try Self.checked(email))
     }
 
-    /// Adds the names to `certificate` as bytes: in OpenSSL's textual form a comma in a name would begin
-    /// another name.
+    /// Adds the names to `certificate` in binary form. In OpenSSL's text form, a comma in a name would
+    /// start another name.
     static func add(_ names: [AlternativeName], to certificate: OpaquePointer) throws(CertificateAuthorityError) {
         let list = try CertificateCall.require("GENERAL_NAMES_new") { GENERAL_NAMES_new() }
         defer { GENERAL_NAMES_free(list) }

@@ -1,30 +1,30 @@
 public import SocketTLS
 
-/// A certificate authority that is made at run time and lives as long as a test.
+/// A certificate authority that is generated at run time, for use in tests.
 ///
-/// It has a root and an intermediate that the root has signed, each with a new key. Trust the root, and give
-/// a server or a client what `issue(_:validity:keyType:signedBy:)` returns:
+/// It consists of a root and an intermediate signed by the root, each with a new key. Make the side under
+/// test trust the root, and give a server or client the result of `issue(_:validity:keyType:signedBy:)`:
 ///
 ///     let authority = try CertificateAuthority()
 ///     let server = try authority.issue(.server(names: ["localhost", "127.0.0.1"]))
 ///     let expired = try authority.issue(.server(names: ["localhost"]), validity: .expired)
 ///     let client = try authority.issue(.client(commonName: "Ada", email: "ada@example.org"))
 ///
-/// The keys are never written anywhere unless you ask for it. Every call makes a new key, which takes less
-/// than a millisecond for P-256 and some hundred milliseconds for RSA.
+/// Keys are not written to disk unless you request it. Every call generates a new key, which takes less
+/// than a millisecond for P-256 and about a hundred milliseconds for RSA.
 public final class CertificateAuthority: Sendable {
-    /// The certificate to trust, as PEM text.
+    /// The root certificate, which clients and servers must trust, as PEM text.
     public let rootPEM: String
-    /// The certificate between the root and an issued certificate, as PEM text. Servers send it; it need not
-    /// be trusted.
+    /// The certificate between the root and an issued certificate, as PEM text. Servers send it, and peers
+    /// need not trust it.
     public let intermediatePEM: String
 
     private let root: Signer
     private let intermediate: Signer
 
-    /// A new root and intermediate, named `name` followed by "Root" and "Intermediate".
+    /// Creates a root and an intermediate, named `name` followed by "Root" and "Intermediate".
     ///
-    /// - Throws: `CertificateAuthorityError` if a name is longer than the 64 bytes that X.509 allows.
+    /// - Throws: `CertificateAuthorityError` if a name exceeds the X.509 limit of 64 characters.
     public init(keyType: KeyType = .p256, name: String = "AsyncSockets Test") throws(CertificateAuthorityError) {
         root = try Signer(.authority(name: name + " Root", pathLength: 1), keyType: keyType, signedBy: nil)
         intermediate = try Signer(.authority(name: name + " Intermediate", pathLength: 0), keyType: keyType, signedBy: root)
@@ -32,12 +32,12 @@ public final class CertificateAuthority: Sendable {
         intermediatePEM = try intermediate.certificate.pem
     }
 
-    /// Makes a key and a certificate for it.
+    /// Generates a key and issues a certificate for it.
     ///
-    /// For a certificate "for the wrong host", issue one for another name. For one "with the wrong key",
-    /// combine the certificate of one call with the key of another.
+    /// To test a certificate for the wrong host, issue one for a different name. To test a certificate with
+    /// the wrong key, combine the certificate of one call with the key of another.
     ///
-    /// - Throws: `CertificateAuthorityError` if a name cannot be part of a certificate.
+    /// - Throws: `CertificateAuthorityError` if a name is not allowed in a certificate.
     public func issue(
         _ purpose: Purpose,
         validity: Validity = .current,
@@ -54,7 +54,7 @@ public final class CertificateAuthority: Sendable {
         }
     }
 
-    /// A certificate, signed by the root, for a DNS name that may look like an address.
+    /// Issues a certificate, signed by the root, for a DNS name that may look like an address.
     package func issue(hostName: String) throws(CertificateAuthorityError) -> IssuedCertificate {
         var template = try CertificateTemplate.leaf(
             for: .server(names: [], commonName: hostName), validity: .current, keyType: .p256)
@@ -62,14 +62,13 @@ public final class CertificateAuthority: Sendable {
         return try IssuedCertificate(Signer(template, keyType: .p256, signedBy: root), intermediatePEM: nil)
     }
 
-    /// A certificate that no authority has signed.
     package static func selfSigned(_ purpose: Purpose) throws(CertificateAuthorityError) -> IssuedCertificate {
         let template = try CertificateTemplate.leaf(for: purpose, validity: .current, keyType: .p256)
         return try IssuedCertificate(Signer(template, keyType: .p256, signedBy: nil), intermediatePEM: nil)
     }
 
-    /// Writes the root certificate to `directory`, which is made if it is missing, and returns the file's
-    /// path.
+    /// Writes the root certificate to `directory` and returns the file's path. Creates the directory if it
+    /// does not exist.
     @discardableResult
     public func writeRoot(to directory: String) throws(CertificateAuthorityError) -> String {
         try PEMFile.write(rootPEM, named: "root-\(root.certificate.serialNumber).pem", to: directory, isSecret: false)
@@ -77,12 +76,12 @@ public final class CertificateAuthority: Sendable {
 }
 
 extension CertificateAuthority {
-    /// The root as the only trusted certificate.
+    /// Trust roots that contain only the root certificate.
     public var roots: TrustRoots {
         get throws(TLSError) { .certificates([try Certificate(pem: rootPEM)]) }
     }
 
-    /// Settings of a client that expects `serverName` and trusts only this authority.
+    /// Returns settings for a client that expects `serverName` and trusts only this authority.
     public func clientSettings(serverName: String) throws(TLSError) -> TLSClientSettings {
         var settings = TLSSettings.client(serverName: serverName)
         settings.trustRoots = try roots
@@ -93,42 +92,42 @@ extension CertificateAuthority {
 extension CertificateAuthority {
     /// The purpose of a certificate.
     public enum Purpose: Sendable, Hashable {
-        /// A TLS server. Each name is a DNS name, a wildcard such as "*.example.org", or an IP address, and
-        /// becomes a subject alternative name. ASCII bytes that a DNS name cannot have (even NUL) are not
-        /// changed. The common name defaults to the first name. Without names the certificate has only a
-        /// common name, which no TLS client should accept.
+        /// A TLS server. Each name is a DNS name, a wildcard such as "*.example.org" or an IP address, and
+        /// becomes a subject alternative name. ASCII bytes that are invalid in DNS names (even NUL) are
+        /// kept unchanged. The common name defaults to the first name. Without names, the certificate has
+        /// only a common name, which no TLS client should accept.
         case server(names: [String], commonName: String? = nil)
-        /// A TLS client. The e-mail address, if there is one, becomes a subject alternative name.
+        /// A TLS client. The email address, if given, becomes a subject alternative name.
         case client(commonName: String, email: String? = nil)
     }
 
-    /// When a certificate is valid. The authority itself is valid from a year ago until ten years from now.
+    /// A validity period. The authority itself is valid from one year ago until ten years from now.
     public enum Validity: Sendable, Hashable, CaseIterable {
-        /// Since yesterday, for a year.
+        /// Valid from yesterday for one year.
         case current
-        /// For a month that ended yesterday.
+        /// Expired yesterday, after one month.
         case expired
-        /// For a month that begins tomorrow.
+        /// Valid from tomorrow for one month.
         case notYetValid
-        /// Since yesterday, for the next ten minutes.
+        /// Valid from yesterday until ten minutes from now.
         case endsSoon
     }
 
-    /// The kind of a certificate's key.
+    /// The type of a certificate's key.
     public enum KeyType: Sendable, Hashable, CaseIterable {
-        /// ECDSA on NIST P-256, fast to make.
+        /// ECDSA on NIST P-256. Fast to generate.
         case p256
-        /// RSA with 2048 bits, slow to make.
+        /// RSA with 2,048 bits. Slow to generate.
         case rsa2048
-        /// RSA with 3,072 bits, slower to make and five times as slow to sign with.
+        /// RSA with 3,072 bits. Slower to generate than 2,048 bits, and five times as slow to sign with.
         case rsa3072
     }
 
-    /// Which of the authority's two keys signs a certificate.
+    /// The authority's key that signs a certificate.
     public enum Issuer: Sendable, Hashable, CaseIterable {
-        /// The root: the chain is the certificate alone.
+        /// The root, so that the chain contains only the certificate.
         case root
-        /// The intermediate: the chain is the certificate and the intermediate.
+        /// The intermediate, so that the chain contains the certificate and the intermediate.
         case intermediate
     }
 }

@@ -1,12 +1,12 @@
 internal import SocketTLS
 
-/// Why a certificate could not be made or written.
+/// An error in generating or writing a certificate.
 public struct CertificateAuthorityError: Error, Sendable, Hashable, CustomStringConvertible {
-    /// The kind of the failure.
+    /// The kind of failure.
     public var code: Code
-    /// One sentence that says what failed.
+    /// A one-sentence description of the failure.
     public var message: String
-    /// The function that failed, of OpenSSL or of the system.
+    /// The OpenSSL or system function that failed.
     public var operation: String
     /// The system's error number, if a file could not be written.
     public var errorNumber: Int32?
@@ -21,17 +21,17 @@ public struct CertificateAuthorityError: Error, Sendable, Hashable, CustomString
         self.openSSLStack = openSSLStack
     }
 
-    /// The message, the operation, and OpenSSL's error queue.
+    /// The message, the code, the operation and OpenSSL's error queue.
     public var description: String {
         "\(message) [\(code); \(([operation] + openSSLStack).joined(separator: "; "))]"
     }
 
-    /// The kind of a failure. New kinds may be added: a switch needs a `default`.
+    /// The kind of failure. New kinds may be added, so a switch needs a `default`.
     public struct Code: Sendable, Hashable, CustomStringConvertible {
         /// The name of the constant.
         public let description: String
 
-        /// A name given by the caller cannot be part of a certificate.
+        /// A name given by the caller is not allowed in a certificate.
         public static let invalidName = Code(description: "invalidName")
         /// A file or directory could not be written: see `errorNumber`.
         public static let fileNotWritten = Code(description: "fileNotWritten")
@@ -40,7 +40,8 @@ public struct CertificateAuthorityError: Error, Sendable, Hashable, CustomString
     }
 }
 
-/// The only way in which the authority calls OpenSSL: `OpenSSLCall`, with the authority's errors.
+/// The only way in which the authority calls OpenSSL: `OpenSSLCall`, with errors converted to
+/// `CertificateAuthorityError`.
 enum CertificateCall {
     static func require<Value>(
         _ operation: String,
@@ -55,7 +56,7 @@ enum CertificateCall {
         return value
     }
 
-    /// For calls that return a positive number on success.
+    /// For functions that return a positive number on success.
     static func requireSuccess(
         _ operation: String,
         or code: CertificateAuthorityError.Code = .openSSLFailed,

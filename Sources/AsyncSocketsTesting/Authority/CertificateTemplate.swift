@@ -1,10 +1,9 @@
-/// The contents of a certificate before it is made.
 struct CertificateTemplate {
     var commonName: String
-    /// Seconds from now.
+    /// Both times are in seconds from now.
     var notBefore: Int
     var notAfter: Int
-    /// The extensions that OpenSSL reads from text, in the syntax of x509v3_config(5).
+    /// The text of the following extensions uses the syntax of x509v3_config(5).
     var basicConstraints: String
     var keyUsage: String
     var extendedKeyUsage: String?
@@ -42,8 +41,8 @@ struct CertificateTemplate {
     private mutating func describe(_ purpose: CertificateAuthority.Purpose) throws(CertificateAuthorityError) {
         switch purpose {
         case .server(let names, let commonName):
-            // The first name that X.509 allows as a common name (64 characters); clients check the
-            // alternative names.
+            // Uses the first name that fits the X.509 limit for a common name (64 characters). Clients
+            // check only the alternative names.
             self.commonName = commonName ?? names.first { $0.utf8.count <= 64 } ?? "Server"
             extendedKeyUsage = "serverAuth"
             for name in names { alternativeNames.append(try AlternativeName(host: name)) }
@@ -63,7 +62,7 @@ struct CertificateTemplate {
         }
     }
 
-    /// An RSA key may also encrypt the premaster secret of TLS 1.2; an elliptic curve key cannot.
+    /// An RSA key may also encrypt the premaster secret of TLS 1.2, which an elliptic curve key cannot.
     private static func keyUsage(of keyType: CertificateAuthority.KeyType) -> String {
         switch keyType {
         case .p256: "critical,digitalSignature"

@@ -3,14 +3,14 @@ public import SocketTLS
 
 /// A certificate, its chain to the authority's root, and its private key.
 public struct IssuedCertificate: Sendable, Hashable {
-    /// The certificate alone, as PEM text.
+    /// The certificate without its chain, as PEM text.
     public let certificatePEM: String
-    /// The certificate and the intermediate, if one signed it, leaf first, as a server sends them; without
-    /// the root.
+    /// The certificate followed by the intermediate, if the intermediate signed it. This is the chain that
+    /// a server sends, without the root.
     public let certificateChainPEM: String
-    /// The private key, unencrypted, in PKCS #8 and PEM.
+    /// The private key as unencrypted PKCS #8 in PEM.
     public let privateKeyPEM: String
-    /// The serial number in upper-case hexadecimal, two digits for each octet: 64 random bits.
+    /// The serial number, 64 random bits, in upper-case hexadecimal with two digits per octet.
     public let serialNumber: String
 
     init(_ signer: Signer, intermediatePEM: String?) throws(CertificateAuthorityError) {
@@ -20,11 +20,11 @@ public struct IssuedCertificate: Sendable, Hashable {
         serialNumber = signer.certificate.serialNumber
     }
 
-    /// Writes the chain and the key to two new files in `directory`, which is made if it is missing, and
-    /// returns their paths.
+    /// Writes the chain and the key to two new files in `directory` and returns their paths. Creates the
+    /// directory if it does not exist.
     ///
-    /// The names contain the serial number, so one directory can hold any number of certificates. Only the
-    /// owner can read the key. You delete the directory.
+    /// The file names contain the serial number, so a directory can hold any number of certificates. Only
+    /// the owner can read the key file. The caller must delete the directory.
     @discardableResult
     public func write(to directory: String) throws(CertificateAuthorityError) -> (certificate: String, key: String) {
         let certificate = try PEMFile.write(
@@ -35,17 +35,16 @@ public struct IssuedCertificate: Sendable, Hashable {
 }
 
 extension IssuedCertificate {
-    /// The chain and the key, ready for `TLSSettings`.
+    /// Returns the chain and the key in the form that `TLSSettings` expects.
     public func identity() throws(TLSError) -> TLSIdentity {
         try TLSIdentity(
             certificateChain: Certificate.certificates(pem: certificateChainPEM), privateKey: PrivateKey(pem: privateKeyPEM))
     }
 }
 
-/// A new file with PEM text.
 enum PEMFile {
-    /// Makes `directory` if it is missing (but not its parents), and in it a file that must not exist yet;
-    /// returns its path.
+    /// Creates a new file in `directory` and returns its path. Creates the directory (but not its parents)
+    /// if it does not exist. Fails if the file already exists.
     static func write(
         _ text: String, named name: String, to directory: String, isSecret: Bool
     ) throws(CertificateAuthorityError) -> String {

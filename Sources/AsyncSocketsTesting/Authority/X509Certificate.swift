@@ -1,19 +1,19 @@
 internal import COpenSSL
 internal import SocketTLS
 
-/// Makes and owns a signed `X509`.
+/// Creates and owns a signed `X509`.
 final class X509Certificate: @unchecked Sendable {
-    // Unchecked: nothing changes the certificate after `init`.
+    // Unchecked: the certificate does not change after `init`.
     let pointer: OpaquePointer
-    /// Upper-case hexadecimal, two digits for each octet.
+    /// Upper-case hexadecimal with two digits per octet.
     let serialNumber: String
 
-    /// A signed certificate for `key`; self-signed without a signer.
+    /// Creates a signed certificate for `key`. Without a signer, the certificate is self-signed.
     init(_ template: CertificateTemplate, key: SigningKey, signedBy signer: Signer?) throws(CertificateAuthorityError) {
         let certificate = try CertificateCall.require("X509_new") { X509_new() }
         pointer = certificate
-        // Positive (RFC 5280, section 4.1.2.2), and random so that no two certificates of an authority share
-        // one.
+        // Positive (RFC 5280, section 4.1.2.2), and random so that no two certificates of an authority have
+        // the same serial number.
         let serial = UInt64.random(in: 1...UInt64.max)
         let digits = String(serial, radix: 16, uppercase: true)
         serialNumber = digits.count.isMultiple(of: 2) ? digits : "0" + digits
@@ -65,7 +65,8 @@ final class X509Certificate: @unchecked Sendable {
         try addExtension(NID_basic_constraints, template.basicConstraints, issuer: issuer)
         try addExtension(NID_key_usage, template.keyUsage, issuer: issuer)
         if let usage = template.extendedKeyUsage { try addExtension(NID_ext_key_usage, usage, issuer: issuer) }
-        // The subject's identifier comes first, because a self-signed certificate copies its own.
+        // The subject key identifier must be added before the authority key identifier, which in a
+        // self-signed certificate is copied from it.
         try addExtension(NID_subject_key_identifier, "hash", issuer: issuer)
         try addExtension(NID_authority_key_identifier, "keyid:always", issuer: issuer)
         if !template.alternativeNames.isEmpty { try AlternativeName.add(template.alternativeNames, to: pointer) }
@@ -80,12 +81,12 @@ final class X509Certificate: @unchecked Sendable {
     }
 }
 
-/// A certificate and its key. An authority's can sign others.
+/// A certificate and its key. The signer of an authority can sign other certificates.
 struct Signer: Sendable {
     let certificate: X509Certificate
     let key: SigningKey
 
-    /// A new key and a certificate for it, self-signed without a signer.
+    /// Creates a new key and a certificate for it. Without a signer, the certificate is self-signed.
     init(
         _ template: CertificateTemplate,
         keyType: CertificateAuthority.KeyType,
@@ -96,10 +97,9 @@ struct Signer: Sendable {
     }
 }
 
-/// The owner of an `EVP_PKEY`.
 final class SigningKey: @unchecked Sendable {
-    // Unchecked: the key never changes after `init`, and OpenSSL allows any number of threads to sign with
-    // one key.
+    // Unchecked: the key does not change after `init`, and OpenSSL allows any number of threads to sign
+    // with the same key.
     let pointer: OpaquePointer
 
     init(_ type: CertificateAuthority.KeyType) throws(CertificateAuthorityError) {
@@ -112,7 +112,7 @@ final class SigningKey: @unchecked Sendable {
 
     deinit { EVP_PKEY_free(pointer) }
 
-    /// PKCS #8, not encrypted.
+    /// PKCS #8, unencrypted.
     var pem: String {
         get throws(CertificateAuthorityError) {
             try CertificateCall.require("PEM_write_bio_PKCS8PrivateKey") {

@@ -1,31 +1,34 @@
 // Rules of the pair:
-//  1. Nothing moves by itself: only the pair's functions call the engines and carry bytes.
-//  2. One `carry()` delivers at most one segment each way, so `pieces(of: 1)` delivers one byte at a time.
-//  3. A pair is idle when `carry()` moves nothing. Every loop ends then: a handshake that cannot go on is not
-//     an error here.
+//  1. All activity is explicit: only the functions of the pair call the engines and transfer bytes.
+//  2. One `carry()` delivers at most one segment in each direction, so `pieces(of: 1)` delivers one byte at
+//     a time.
+//  3. A pair is idle when `carry()` transfers no data. Every loop then returns, so a handshake that cannot
+//     continue is not an error here.
 
 internal import SocketBuffers
 package import SocketTLS
 
-/// A client engine and a server engine with a wire in memory between them, for tests without sockets.
+/// A client engine and a server engine that are connected in memory, for tests without sockets.
 package final class EnginePair {
     package let client: TLSEngine
     package let server: TLSEngine
-    /// The result of the last handshake call.
+    /// The result of the client's most recent handshake call.
     package private(set) var clientAnswer = TLSEngine.HandshakeAnswer.incomplete
     package private(set) var serverAnswer = TLSEngine.HandshakeAnswer.incomplete
-    /// The trust questions that were asked, in order.
+    /// The client's trust decisions that were requested, in order.
     package private(set) var clientQuestions: [PeerTrust] = []
     package private(set) var serverQuestions: [PeerTrust] = []
-    /// Decides the trust questions; nil, or a result of nil, leaves them open.
+    /// Makes the client's trust decisions. Without a closure, or if it returns `nil`, the decision remains
+    /// pending.
     package var decideClientTrust: ((PeerTrust) -> Bool?)?
     package var decideServerTrust: ((PeerTrust) -> Bool?)?
 
     private let up: MemoryWire
     private let down: MemoryWire
 
-    /// Engines with these settings. Each direction can tamper with its bytes: see `Tampering`. A `reset`
-    /// stops both directions without a call to the engines, since sockets do not report a reset to an engine.
+    /// Creates engines with these settings. Each direction can tamper with its bytes: see `Tampering`. A
+    /// `reset` stops both directions without calling the engines, because sockets do not report a reset to
+    /// an engine.
     package init(
         _ clientSettings: TLSClientSettings,
         _ serverSettings: TLSServerSettings,
@@ -39,12 +42,13 @@ package final class EnginePair {
         down = MemoryWire(from: server, to: client, TamperingPlan(fromServer))
     }
 
-    /// Engines with these settings, and a wire that carries `chunk` bytes at a time.
+    /// Creates engines with these settings, connected by a wire that delivers `chunk` bytes at a time.
     package convenience init(_ client: TLSClientSettings, _ server: TLSServerSettings, chunk: Int) throws(TLSError) {
         try self.init(client, server, fromClient: [.pieces(of: chunk)], fromServer: [.pieces(of: chunk)])
     }
 
-    /// Shakes hands until nothing moves any more. Call it again after a new event, such as a trust decision.
+    /// Performs the handshake until no more data moves. Call this again after a new event, such as a trust
+    /// decision.
     package func shakeHands() {
         repeat {
             clientAnswer = advance(client, &clientQuestions, decideClientTrust)
@@ -52,7 +56,6 @@ package final class EnginePair {
         } while carry()
     }
 
-    /// Both sides have completed the handshake.
     package var isComplete: Bool {
         if case .complete = clientAnswer, case .complete = serverAnswer { return true }
         return false
@@ -68,7 +71,7 @@ package final class EnginePair {
         return nil
     }
 
-    /// Delivers the next segment of each direction. Returns false if there was none.
+    /// Delivers the next segment in each direction. Returns `false` if neither direction had a segment.
     @discardableResult
     package func carry() -> Bool {
         let moved = [up.carry(), down.carry()]
@@ -76,14 +79,14 @@ package final class EnginePair {
         return moved.contains(true)
     }
 
-    /// Appends bytes to what the engine of `side` has received, as if the other one had sent them.
+    /// Appends bytes to the input of `side`'s engine, as if the other engine had sent them.
     package func inject(_ bytes: [UInt8], to side: WireTranscript.Side) {
         bytes.withUnsafeBytes { engine(of: side).received.append($0) }
     }
 
-    /// The bytes that the engines have put on the wire.
+    /// The bytes that the engines sent, before tampering.
     package var original: WireTranscript { WireTranscript(fromClient: up.original, fromServer: down.original) }
-    /// The bytes that the wire has delivered.
+    /// The bytes that the wire delivered, after tampering.
     package var delivered: WireTranscript { WireTranscript(fromClient: up.delivered, fromServer: down.delivered) }
 
     private func engine(of side: WireTranscript.Side) -> TLSEngine {
@@ -106,10 +109,10 @@ package final class EnginePair {
 }
 
 extension EnginePair {
-    /// Encrypts all of `bytes` on one side and carries them to the other, which reads meanwhile. Returns
-    /// everything that the other side has read.
+    /// Encrypts `bytes` on one side and transfers them to the other side, which reads them as they arrive.
+    /// Returns all bytes that the other side has read.
     ///
-    /// Throws the failure of either engine, and `internalError` if the wire holds the bytes.
+    /// - Throws: The failure of either engine, or `internalError` if the wire is held.
     package func exchange(_ bytes: [UInt8], from side: WireTranscript.Side) throws(TLSError) -> [UInt8] {
         let reader = engine(of: side == .client ? .server : .client)
         let plaintext = PreBuffer()
@@ -145,7 +148,6 @@ extension EnginePair {
 }
 
 extension TLSEngine {
-    /// A new connection with the settings of a side.
     package convenience init<Side>(
         context: TLSContext, settings: TLSSettings<Side>, endpoint: String? = nil, defersWork: Bool = false,
         clock: @escaping @Sendable () -> Int = MessageAllowance.monotonicNanoseconds

@@ -1,7 +1,7 @@
 internal import SocketBuffers
 internal import SocketTLS
 
-/// One direction of an `EnginePair`: it carries the output of one engine to the other.
+/// One direction of an `EnginePair`, which transfers the output of one engine to the other.
 final class MemoryWire {
     private(set) var original: [UInt8] = []
     private(set) var delivered: [UInt8] = []
@@ -19,7 +19,8 @@ final class MemoryWire {
         underway = self.plan.actions(for: [])
     }
 
-    /// Delivers one segment, or one end. Returns false if nothing waits, or if it is held.
+    /// Delivers one segment, end of file or reset. Returns `false` if no action is pending or the wire is
+    /// held.
     func carry() -> Bool {
         while !isReset {
             if underway.isEmpty { collect() }
@@ -31,7 +32,7 @@ final class MemoryWire {
         return false
     }
 
-    /// Returns false for a hold that has ended, which delivers nothing.
+    /// Returns `false` for an expired hold, which delivers no data.
     private func deliver(_ action: TamperingPlan.Action) -> Bool {
         switch action {
         case .hold: return false

@@ -1,11 +1,11 @@
-/// Every byte on the wire, by direction.
+/// All bytes on the wire, by direction.
 public struct WireTranscript: Sendable, Hashable {
-    /// The bytes of the side that connected.
+    /// The bytes sent by the side that connected.
     public var fromClient: [UInt8]
-    /// The bytes of the side that accepted.
+    /// The bytes sent by the side that accepted.
     public var fromServer: [UInt8]
 
-    /// A transcript, empty by default.
+    /// Creates a transcript, which is empty by default.
     public init(fromClient: [UInt8] = [], fromServer: [UInt8] = []) {
         self.fromClient = fromClient
         self.fromServer = fromServer
@@ -13,7 +13,6 @@ public struct WireTranscript: Sendable, Hashable {
 }
 
 extension WireTranscript {
-    /// The side that sends.
     package enum Side: Sendable {
         case client
         case server
@@ -27,12 +26,11 @@ extension WireTranscript {
     }
 }
 
-/// The bytes that a scripted peer has sent and received so far.
+/// A recording of the bytes that a scripted peer has sent and received so far.
 final class WireRecording {
     private(set) var transcript = WireTranscript()
     private let side: WireTranscript.Side
 
-    /// A recording by the peer on this side.
     init(side: WireTranscript.Side) {
         self.side = side
     }
@@ -46,7 +44,6 @@ final class WireRecording {
     }
 }
 
-/// A socket whose bytes are recorded.
 final class RecordedWire {
     let socket: RawSocket
     private let recording: WireRecording

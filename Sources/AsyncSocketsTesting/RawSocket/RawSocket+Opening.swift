@@ -3,7 +3,7 @@ internal import FoundationEssentials
 package import Glibc
 
 extension RawSocket {
-    /// A socket that is neither bound nor connected, with the arguments of socket(2).
+    /// Creates a socket that is neither bound nor connected, with the arguments of socket(2).
     package convenience init(
         _ domain: Int32, _ type: __socket_type = SOCK_STREAM, protocol number: Int32 = 0, waitLimit: WaitLimit = .usual
     ) throws(LoopbackError) {
@@ -12,7 +12,7 @@ extension RawSocket {
         self.init(owning: descriptor, waitLimit: waitLimit)
     }
 
-    /// The two ends of a connection that the kernel makes without a network.
+    /// Creates two connected sockets with socketpair(2), without a network.
     package static func pair(
         _ type: __socket_type = SOCK_STREAM, waitLimit: WaitLimit = .usual
     ) throws(LoopbackError) -> (RawSocket, RawSocket) {
@@ -24,8 +24,8 @@ extension RawSocket {
 
     // MARK: - Listening
 
-    /// A socket that is bound and does not listen: it reserves the address, and connections to it are
-    /// refused. When it closes, the file of a Unix-domain socket remains.
+    /// Creates a socket that is bound but does not listen. It reserves the address, and connections to it
+    /// are refused. The file of a Unix-domain socket is not removed when the socket is closed.
     package static func bound(
         to address: SocketAddress, _ type: __socket_type = SOCK_STREAM, waitLimit: WaitLimit = .usual
     ) throws(LoopbackError) -> RawSocket {
@@ -34,7 +34,7 @@ extension RawSocket {
         return socket
     }
 
-    /// A socket that is bound to a port of a loopback address and does not listen.
+    /// Creates a socket that is bound to a port of a loopback address and does not listen.
     package static func refusing(_ host: String = SocketAddress.loopbackHost) throws(LoopbackError) -> RawSocket {
         try bound(to: .loopback(host))
     }
@@ -47,18 +47,19 @@ extension RawSocket {
         return listener
     }
 
-    /// Listens on a port of a loopback address that the system chooses.
+    /// Listens on a loopback address, at a port that the system chooses.
     package static func listening(
         _ host: String = SocketAddress.loopbackHost, backlog: Int32 = 8, waitLimit: WaitLimit = .usual
     ) throws(LoopbackError) -> RawSocket {
         try listening(on: .loopback(host), backlog: backlog, waitLimit: waitLimit)
     }
 
-    /// Waits for a connection.
+    /// Accepts a connection, waiting for one if necessary.
     package func accepted() throws(LoopbackError) -> RawSocket {
         while true {
             try waitLimit.wait(for: Int16(POLLIN), on: descriptor, "accept")
-            // This does not block: Linux keeps a connection that ends before it is accepted.
+            // This does not block: Linux keeps a connection in the queue even if it closes before it is
+            // accepted.
             let accepted = accept(descriptor, nil, nil)
             if accepted < 0 && [EAGAIN, EINTR, ECONNABORTED].contains(errno) { continue }
             guard accepted >= 0 else { throw .system("accept") }
@@ -69,8 +70,8 @@ extension RawSocket {
         }
     }
 
-    /// A port that is free on every address. The kernel gives it to no other socket, because it is below
-    /// the range from which the kernel chooses.
+    /// Returns a port that is free on all addresses. The kernel assigns it to no other socket, because it
+    /// is below the ephemeral port range.
     package static func freePort() throws(LoopbackError) -> UInt16 {
         for port in UInt16.random(in: 20_000..<30_000)..<32_000 {
             guard let any = SocketAddress(literal: "::", port: port) else { break }
@@ -86,7 +87,7 @@ extension RawSocket {
 
     // MARK: - Connecting
 
-    /// A connected socket.
+    /// Connects a socket, and returns it once the connection is established.
     package static func connected(
         to address: SocketAddress, waitLimit: WaitLimit = .usual
     ) throws(LoopbackError) -> RawSocket {
@@ -101,7 +102,7 @@ extension RawSocket {
         return socket
     }
 
-    /// Starts to connect and does not wait. The descriptor is non-blocking.
+    /// Starts to connect without waiting. The descriptor is non-blocking.
     package static func connecting(
         to address: SocketAddress, waitLimit: WaitLimit = .usual
     ) throws(LoopbackError) -> RawSocket {
@@ -120,10 +121,10 @@ extension RawSocket {
 }
 
 extension SocketAddress {
-    /// The host on which a test listens and connects by default.
     package static let loopbackHost = "127.0.0.1"
 
-    /// An address of this machine, such as `127.0.0.1` or `::1`. The system chooses a port in place of 0.
+    /// Returns an address of this machine, such as `127.0.0.1` or `::1`. If the port is 0, the system
+    /// chooses one.
     package static func loopback(
         _ host: String = SocketAddress.loopbackHost, port: UInt16 = 0
     ) throws(LoopbackError) -> SocketAddress {

@@ -1,17 +1,16 @@
 extension RawSocket {
-    /// Sends the whole text.
     package func send(_ text: String) throws(LoopbackError) {
         try send(text.utf8)
     }
 
-    /// Waits for bytes and returns all that have come; an empty text means that the other side has ended
-    /// (FIN).
+    /// Receives all available bytes as text, and blocks until there are some. Empty text means that the
+    /// other side sent FIN.
     package func receiveText() throws(LoopbackError) -> String {
         try String(decoding: receive(), as: UTF8.self)
     }
 
-    /// Waits for `count` bytes, in any number of pieces, and returns all that have come. If the other side
-    /// ends or resets the connection, there are fewer.
+    /// Receives at least `count` bytes, in any number of pieces. Returns fewer bytes if the other side closes
+    /// or resets the connection.
     package func receive(atLeast count: Int) throws(LoopbackError) -> String {
         var bytes: [UInt8] = []
         while bytes.count < count {
@@ -27,7 +26,7 @@ extension RawSocket {
         return String(decoding: bytes, as: UTF8.self)
     }
 
-    /// Receives text that ends with `end`, or all text until the other side ends.
+    /// Receives text until its suffix is `end` or the other side sends FIN.
     package func receive(through end: String) throws(LoopbackError) -> String {
         var text = ""
         while !text.hasSuffix(end) {
@@ -38,7 +37,7 @@ extension RawSocket {
         return text
     }
 
-    /// Receives all text until the other side ends.
+    /// Receives all text until the other side sends FIN.
     package func receiveAll() throws(LoopbackError) -> String {
         var bytes: [UInt8] = []
         while case let piece = try receive(), !piece.isEmpty { bytes += piece }

@@ -2,14 +2,15 @@ package import AsyncSockets
 internal import FoundationEssentials
 internal import Glibc
 
-/// The owner of one socket, made with only system calls. Its calls block until they are done or the wait
+/// Owns one socket and uses it only through system calls. The methods block until they complete or the wait
 /// limit is reached.
 ///
-/// It shares only `SocketAddress` with the library, so a test sees what the kernel says. The descriptor is
-/// blocking, as socket(2) makes it: the calls of this type wait with poll(2), and then do not block.
+/// The type shares only `SocketAddress` with the library, so tests see what the kernel reports. The
+/// descriptor is blocking, which is the default of socket(2). The methods first wait with poll(2), so the
+/// system calls themselves do not block.
 ///
-/// Two threads may read and write. The descriptor closes with the last reference, so no thread polls a
-/// number that belongs to another file.
+/// One thread may read while another writes. The descriptor is closed with the last reference, so no thread
+/// polls a descriptor number that has been reused.
 package final class RawSocket: Sendable {
     package let descriptor: Int32
     let waitLimit: WaitLimit
@@ -21,7 +22,7 @@ package final class RawSocket: Sendable {
 
     deinit { close(descriptor) }
 
-    /// Another descriptor of the same socket, which belongs to the caller and stays open in child processes.
+    /// Returns a duplicate of the descriptor. The caller owns it, and child processes inherit it.
     package func duplicate() -> Int32 { dup(descriptor) }
 
     // MARK: - Addresses
@@ -38,7 +39,6 @@ package final class RawSocket: Sendable {
         get throws(LoopbackError) { try Self.address(of: descriptor, "getpeername", getpeername) }
     }
 
-    /// The address of any socket, by its descriptor.
     package static func localAddress(of descriptor: Int32) throws(LoopbackError) -> SocketAddress {
         try address(of: descriptor, "getsockname", getsockname)
     }
@@ -47,7 +47,7 @@ package final class RawSocket: Sendable {
         of descriptor: Int32, _ call: String,
         _ ask: (Int32, UnsafeMutablePointer<sockaddr>?, UnsafeMutablePointer<socklen_t>?) -> Int32
     ) throws(LoopbackError) -> SocketAddress {
-        // As large as a `sockaddr_storage`, and aligned like one.
+        // As large as a `sockaddr_storage`, and sufficiently aligned.
         var storage = [UInt64](repeating: 0, count: 16)
         var length: socklen_t = 128
         let answer = storage.withUnsafeMutableBytes {
@@ -61,14 +61,14 @@ package final class RawSocket: Sendable {
 
     // MARK: - Receiving
 
-    /// Whether there are bytes, an end or a connection to accept. Does not wait.
+    /// Whether there are bytes to read, a FIN or a connection to accept. Does not wait.
     package var hasInput: Bool {
         var entry = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
         return poll(&entry, 1, 0) == 1
     }
 
-    /// Waits for bytes and returns all that have come, at most 64 KiB; an empty array means that the other
-    /// side has ended (FIN).
+    /// Receives all available bytes, at most 64 KiB, and blocks until there are some. An empty array means
+    /// that the other side sent FIN.
     package func receive() throws(LoopbackError) -> [UInt8] {
         while true {
             try waitLimit.wait(for: Int16(POLLIN), on: descriptor, "receive")
@@ -82,9 +82,9 @@ package final class RawSocket: Sendable {
         }
     }
 
-    // MARK: - Sending and ending
+    // MARK: - Sending and closing
 
-    /// Sends all bytes, in one segment if they fit; `waitLimit` is for this call only.
+    /// Sends all bytes, in one segment if they fit. `waitLimit` applies only to this call.
     package func send(_ bytes: some Collection<UInt8>, waitLimit: WaitLimit? = nil) throws(LoopbackError) {
         let flags = Int32(MSG_NOSIGNAL) | Int32(MSG_DONTWAIT)
         var rest = Array(bytes)[...]
@@ -100,17 +100,17 @@ package final class RawSocket: Sendable {
         }
     }
 
-    /// Sends FIN: this side sends no more, but goes on receiving.
+    /// Sends FIN. The socket can still receive.
     package func finish() {
         _ = shutdown(descriptor, Int32(SHUT_WR))
     }
 
-    /// Makes the last reference send RST instead of FIN.
+    /// Makes the socket send RST instead of FIN when its last reference is released.
     package func resetWhenClosed() {
         setOption(SO_LINGER, of: SOL_SOCKET, to: linger(l_onoff: 1, l_linger: 0))
     }
 
-    /// Makes every `send` a separate segment (TCP_NODELAY).
+    /// Sends the data of every `send` immediately as a separate segment (TCP_NODELAY).
     func sendAtOnce() {
         setOption(TCP_NODELAY, of: Int32(IPPROTO_TCP), to: Int32(1))
     }

@@ -22,7 +22,7 @@ final class RelayDirection: Sendable {
         self.state = state
     }
 
-    /// Returns when the source ends, or either socket breaks.
+    /// Forwards bytes until the source closes or either socket fails.
     func run() {
         do throws(LoopbackError) {
             try forward()
@@ -50,7 +50,8 @@ final class RelayDirection: Sendable {
         for action in actions {
             switch action {
             case .forward(let bytes):
-                // Recorded first, so that a byte is in the transcript when the other side receives it.
+                // Recorded before sending, so that a byte is in the transcript when the other side receives
+                // it.
                 state.delivered.withLock { $0.add(bytes, from: side) }
                 try destination.send(bytes)
             case .hold(let signal): try state.waitLimit.wait(for: signal)
@@ -61,10 +62,10 @@ final class RelayDirection: Sendable {
     }
 }
 
-/// The state that the two directions of a relay share.
+/// The state shared by both directions of a relay.
 final class RelayState: Sendable {
     let waitLimit: WaitLimit
-    /// Fires when both directions have ended.
+    /// Fires when both directions are closed.
     let done: TestSignal
     let original = Locked(WireTranscript())
     let delivered = Locked(WireTranscript())
@@ -77,13 +78,13 @@ final class RelayState: Sendable {
 
     var failure: LoopbackError? { outcome.withLock { $0.failure } }
 
-    /// Ends the relay because a connection could not be made.
+    /// Stops the relay because a connection could not be established.
     func abandon(_ error: LoopbackError) {
         outcome.withLock { $0.failure = error.code == .stopped ? nil : error }
         done.fire()
     }
 
-    /// Ends one direction. A reset and a stop are regular ends; every other error is a failure.
+    /// Marks one direction as closed. A reset and a stop are regular outcomes; any other error is a failure.
     func endDirection(_ error: LoopbackError?) {
         let isLast = outcome.withLock { outcome in
             if let error, error.code != .reset, error.code != .stopped, outcome.failure == nil { outcome.failure = error }

@@ -1,31 +1,32 @@
 // Rules:
-//  1. `offset` counts the bytes of the source. An event at an offset happens right after the byte before it.
-//  2. The bytes of one call leave in one segment, unless a tampering divides them.
-//  3. Nothing leaves after `finish` or `reset`.
+//  1. `offset` counts the bytes of the source. An event at an offset happens right after the preceding
+//     byte.
+//  2. The bytes of one call form one segment, unless a tampering splits them.
+//  3. No data is forwarded after `finish` or `reset`.
 
-/// A change to the bytes of one direction. Offsets count the bytes that the sending side has sent, from 0. A
-/// tampering happens as soon as so many bytes have passed, without waiting for the next one. Several at one
-/// offset happen in the order given.
+/// A modification of the bytes in one direction. Offsets start at 0 and count the bytes that the sending side
+/// has sent. A tampering happens as soon as that number of bytes has passed, before the next byte arrives.
+/// Tamperings at the same offset happen in the order given.
 public enum Tampering: Sendable {
-    /// Passes bytes on in segments of this many bytes.
+    /// Forwards bytes in segments of this size.
     case pieces(of: Int)
-    /// Begins a new segment.
+    /// Starts a new segment.
     case newSegment(at: Int)
-    /// Adds bytes that the sending side did not send, in the segment of the bytes around them.
+    /// Inserts bytes that the sending side did not send, in the same segment as the surrounding bytes.
     case inject([UInt8], at: Int)
-    /// Flips the bits that are set in `xor`, in the byte at offset `at`.
+    /// Flips the bits set in `xor` in the byte at offset `at`.
     case alter(at: Int, xor: UInt8)
-    /// Drops bytes.
+    /// Drops the bytes in this range.
     case drop(Range<Int>)
-    /// Passes nothing on until the test fires the signal.
+    /// Stops forwarding until the test fires the signal.
     case hold(at: Int, until: TestSignal)
-    /// Ends the direction with FIN, and drops the rest.
+    /// Closes the direction with FIN and drops the remaining bytes.
     case truncate(at: Int)
     /// Resets both connections.
     case reset(at: Int)
 }
 
-/// Decides what happens to the bytes of one direction: bytes go in, actions come out.
+/// Computes the actions for the bytes of one direction.
 struct TamperingPlan {
     enum Action: Equatable {
         case forward([UInt8])
@@ -49,7 +50,7 @@ struct TamperingPlan {
     private var pieceSize = Int.max
     private var flips: [Int: UInt8] = [:]
     private var dropped: [Range<Int>] = []
-    /// The events, by offset; the next one last.
+    /// The events in descending order of offset, so that the next event is the last element.
     private var due: [(offset: Int, event: Event)] = []
 
     private enum Event {
@@ -72,13 +73,13 @@ struct TamperingPlan {
             case .reset(let offset): events.append((offset, .act(.reset)))
             }
         }
-        // A stable order: events at one offset keep the order given.
+        // Sorts stably, so that events at the same offset keep the order given.
         due = events.enumerated().sorted { ($0.element.offset, $0.offset) < ($1.element.offset, $1.offset) }
             .map(\.element).reversed()
     }
 
-    /// The actions for the bytes that have come. Call it without bytes at the beginning: an event may be due
-    /// at offset 0.
+    /// Returns the actions for received bytes. Call this once without bytes at the start, because an event
+    /// may be due at offset 0.
     mutating func actions(for bytes: some Sequence<UInt8>) -> [Action] {
         var actions: [Action] = []
         perform(into: &actions)

@@ -1,13 +1,14 @@
 // Rules of the relay:
-//  1. It accepts one connection, and makes one to the target. Each direction has a thread that blocks, reads
-//     from its source and writes to its destination. The two share only `RelayState`.
-//  2. FIN passes through in each direction separately; a reset passes through and ends both.
-//  3. Every wait ends after `timeout` or at `stop()`; then both directions end with a reset.
+//  1. It accepts one connection and opens one connection to the target. Each direction has a thread that
+//     reads from its source and writes to its destination with blocking calls. The directions share only
+//     `RelayState`.
+//  2. FIN is forwarded separately in each direction. A reset is forwarded and closes both directions.
+//  3. Every wait is bounded by `timeout` and `stop()`. Either of them closes both directions with a reset.
 
 internal import SocketBuffers
 
-/// A man in the middle on real TCP sockets: it forwards between a client and a server on 127.0.0.1, records
-/// every byte, and tampers with each direction as the test asks.
+/// A man in the middle on real TCP sockets. It forwards data between a client and a server on 127.0.0.1,
+/// records every byte, and tampers with each direction as instructed.
 ///
 ///     let reply = "220 go ahead\r\n"
 ///     let injection = Tampering.inject(Array("250 injected\r\n".utf8), at: reply.utf8.count)
@@ -19,16 +20,16 @@ public final class TamperingRelay: Sendable {
 
     private let state: RelayState
 
-    /// A relay that listens on a port of 127.0.0.1 that the system chooses, and connects to `target` when
-    /// someone connects to it.
+    /// Creates a relay that listens on a port of 127.0.0.1 and connects to `target` when a client connects.
+    /// The system chooses the port.
     ///
-    /// It lives until both sides have ended, even if you do not keep it.
+    /// The relay runs until both directions are closed, even if you do not keep a reference to it.
     ///
     /// - Parameters:
-    ///   - target: The port of 127.0.0.1 where the server listens.
-    ///   - fromClient: The changes to the client's bytes.
-    ///   - fromServer: The changes to the server's bytes.
-    ///   - timeout: How long each wait may take, for the connection and for the next byte.
+    ///   - target: The port of 127.0.0.1 on which the server listens.
+    ///   - fromClient: The modifications of the client's bytes.
+    ///   - fromServer: The modifications of the server's bytes.
+    ///   - timeout: The time limit for each wait, for a connection or for the next byte.
     public init(
         toPort target: UInt16,
         fromClient: [Tampering] = [],
@@ -56,19 +57,19 @@ public final class TamperingRelay: Sendable {
     /// The bytes that each side has sent so far, before tampering.
     public var original: WireTranscript { state.original.withLock { $0 } }
 
-    /// The bytes that the relay has passed on so far, after tampering.
+    /// The bytes that the relay has forwarded so far, after tampering.
     public var delivered: WireTranscript { state.delivered.withLock { $0 } }
 
-    /// Waits until both directions have ended: by FIN, by a reset (of one side or of the relay), or by
+    /// Waits until both directions are closed: by FIN, by a reset (from one side or from the relay), or by
     /// `stop()`.
     ///
-    /// - Throws: `LoopbackError` if the connection could not be made, or if a wait took too long.
+    /// - Throws: `LoopbackError` if a connection could not be established or a wait timed out.
     public func finish(within timeout: Duration = .seconds(30)) async throws(LoopbackError) {
         try await state.done.wait(within: timeout)
         if let failure = state.failure { throw failure }
     }
 
-    /// Resets both connections now.
+    /// Resets both connections immediately.
     public func stop() {
         state.waitLimit.stop?.fire()
     }

@@ -1,12 +1,12 @@
 internal import SocketBuffers
 internal import SocketTLS
 
-/// The connection of a scripted peer, confined to the peer's thread.
+/// The connection of a scripted peer. Used only by the peer's thread.
 final class ScriptedConnection {
-    /// Nil after a reset.
+    /// `nil` after the connection was closed or reset.
     private var wire: RecordedWire?
     private var tls: TLSLayer?
-    /// Plaintext that no step has taken yet.
+    /// Plaintext that no step has consumed yet.
     private let incoming = PreBuffer()
     private let recording: WireRecording
     private var read: [[UInt8]] = []
@@ -16,7 +16,7 @@ final class ScriptedConnection {
         wire = RecordedWire(socket, recording)
     }
 
-    /// Performs the steps. After a failure the connection is reset with the end of this object.
+    /// Performs the steps. If a step fails, the connection is reset when this object is deallocated.
     func perform(_ steps: [ScriptedPeer.Step]) throws(LoopbackError) -> ScriptedPeer.Report {
         var report = ScriptedPeer.Report()
         for (number, step) in steps.enumerated() {
@@ -33,7 +33,7 @@ final class ScriptedConnection {
         return report
     }
 
-    /// Receives and drops bytes until the other side ends or the wait limit is reached.
+    /// Receives and discards bytes until the other side closes the connection or the wait limit is reached.
     func drain() {
         while let wire, let bytes = try? wire.socket.receive(), !bytes.isEmpty {}
     }
@@ -63,7 +63,8 @@ final class ScriptedConnection {
         var compared = 0
         while true {
             let common = min(incoming.count, bytes.count)
-            // Only what has come since: a megabyte comes in hundreds of pieces.
+            // Compares only the bytes that arrived since the last comparison, because a megabyte arrives in
+            // hundreds of pieces.
             guard incoming.readableBytes[compared..<common].elementsEqual(bytes[compared..<common]) else { throw unexpected() }
             if common == bytes.count { return take(common) }
             compared = common
@@ -79,7 +80,7 @@ final class ScriptedConnection {
         }
     }
 
-    /// RFC 8446, section 5.1: type, version (two bytes), length (two bytes), payload.
+    /// RFC 8446, section 5.1: type (one byte), version (two bytes), length (two bytes), payload.
     private func expectRecord() throws(LoopbackError) {
         while true {
             let bytes = incoming.readableBytes
@@ -110,7 +111,7 @@ final class ScriptedConnection {
         }
     }
 
-    /// Appends bytes to `incoming` and returns them: none at the end.
+    /// Appends received bytes to `incoming` and returns them. An empty array means the end of the stream.
     private func receive() throws(LoopbackError) -> [UInt8] {
         let bytes = if let tls { try tls.receive() } else { try openWire().receive() }
         bytes.withUnsafeBytes { incoming.append($0) }
@@ -125,7 +126,7 @@ final class ScriptedConnection {
         String(decoding: buffer.readableBytes.prefix(200), as: UTF8.self).debugDescription
     }
 
-    // MARK: - Sending and ending
+    // MARK: - Sending and closing
 
     private func send(_ bytes: [UInt8], inPiecesOf size: Int) throws(LoopbackError) {
         for start in stride(from: 0, to: bytes.count, by: max(1, size)) {

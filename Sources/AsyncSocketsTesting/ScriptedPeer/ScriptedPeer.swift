@@ -1,15 +1,16 @@
 // Rules of a scripted peer:
-//  1. One thread performs the steps in order, and blocks in each until it is done.
-//  2. Every wait ends: with its event, after `timeout`, or at `stop()`.
-//  3. The first step that fails ends the script, and resets the connection, so that the other side does not
+//  1. One thread performs the steps in order and blocks in each step until it is complete.
+//  2. Every wait is bounded: it returns on its event, after `timeout` or at `stop()`.
+//  3. The first failed step stops the script and resets the connection, so that the other side does not
 //     hang either.
-//  4. After the last step the peer receives and drops bytes until the other side ends, and only then closes.
-//     A close with unread bytes would become a reset, which could destroy bytes that the script has sent.
+//  4. After the last step, the peer receives and discards bytes until the other side closes the connection,
+//     and only then closes its own socket. Closing with unread bytes would send a reset, which could
+//     destroy bytes that the script has sent.
 
 internal import SocketBuffers
 public import SocketTLS
 
-/// A peer on a real TCP socket that does exactly what a script says, however hostile.
+/// A peer on a real TCP socket that follows a script exactly, even if the script violates the protocol.
 ///
 ///     let peer = try ScriptedPeer.listening([
 ///         .send("220 ready\r\n"),
@@ -20,10 +21,10 @@ public import SocketTLS
 ///     …
 ///     let report = try await peer.finish()
 ///
-/// It listens or connects on 127.0.0.1, and serves one connection. It lives until its script ends, even if
-/// you do not keep it.
+/// The peer listens or connects on 127.0.0.1 and serves a single connection. It runs until its script is
+/// complete, even if you do not keep a reference to it.
 public final class ScriptedPeer: Sendable {
-    /// The port on which the peer listens, or to which it has connected.
+    /// The port on which the peer listens, or the port it connected to.
     public let port: UInt16
 
     private let run: Run
@@ -33,12 +34,12 @@ public final class ScriptedPeer: Sendable {
         self.run = run
     }
 
-    /// A peer that listens on a port of 127.0.0.1 that the system chooses, accepts one connection and then
-    /// performs `steps`.
+    /// Creates a peer that listens on a port of 127.0.0.1, accepts one connection and then performs
+    /// `steps`. The system chooses the port.
     ///
     /// - Parameters:
     ///   - steps: The script.
-    ///   - timeout: How long accepting, and each wait in a step, may take.
+    ///   - timeout: The time limit for accepting the connection, and for each wait in a step.
     public static func listening(
         _ steps: [Step], timeout: Duration = .seconds(60)
     ) throws(LoopbackError) -> ScriptedPeer {
@@ -49,12 +50,12 @@ public final class ScriptedPeer: Sendable {
         return peer
     }
 
-    /// A peer that connects to `port` on 127.0.0.1 and then performs `steps`.
+    /// Creates a peer that connects to `port` on 127.0.0.1 and then performs `steps`.
     ///
     /// - Parameters:
-    ///   - port: The port of 127.0.0.1 where the other side listens.
+    ///   - port: The port of 127.0.0.1 on which the other side listens.
     ///   - steps: The script.
-    ///   - timeout: How long connecting, and each wait in a step, may take.
+    ///   - timeout: The time limit for connecting, and for each wait in a step.
     public static func connecting(
         toPort port: UInt16, _ steps: [Step], timeout: Duration = .seconds(60)
     ) throws(LoopbackError) -> ScriptedPeer {
@@ -65,9 +66,9 @@ public final class ScriptedPeer: Sendable {
         return ScriptedPeer(port: port, run: run)
     }
 
-    /// Waits until the last step is done; returns what was read and sent until then.
+    /// Waits until the last step is complete, and returns the data received and sent so far.
     ///
-    /// Unless a step has ended the connection, it stays open until the other side ends it or `stop()` is
+    /// Unless a step closed the connection, it stays open until the other side closes it or `stop()` is
     /// called.
     ///
     /// - Throws: The `LoopbackError` of the step that failed.
@@ -79,27 +80,28 @@ public final class ScriptedPeer: Sendable {
         return try result.get()
     }
 
-    /// Ends the script and resets the connection now. Does nothing if both have ended.
+    /// Stops the script and resets the connection immediately. Has no effect if both are already finished.
     public func stop() {
         run.waitLimit.stop?.fire()
     }
 }
 
 extension ScriptedPeer {
-    /// The results of a script: what it received and sent.
+    /// The results of a script: the data it received and sent.
     public struct Report: Sendable {
-        /// The plaintext that each expecting step took, in order.
+        /// The plaintext that each expecting step received, in order.
         public var read: [[UInt8]] = []
-        /// All bytes on the wire until the last step was done.
+        /// All bytes on the wire until the last step was complete.
         public var transcript = WireTranscript()
-        /// The result of the handshake, if there was one.
+        /// The TLS session. `nil` if no handshake was completed, or if the script closed or reset the
+        /// connection.
         public var session: TLSSession?
 
-        /// The text that each expecting step took.
+        /// The plaintext that each expecting step received, as text.
         public var texts: [String] { read.map { String(decoding: $0, as: UTF8.self) } }
     }
 
-    /// One run of a script: the state that the peer's thread and `finish()` share.
+    /// One run of a script: the state shared by the peer's thread and `finish()`.
     private final class Run: Sendable {
         let steps: [Step]
         let waitLimit: WaitLimit
@@ -112,7 +114,7 @@ extension ScriptedPeer {
             done = try TestSignal()
         }
 
-        /// Longer than all waits of all steps together, unless the other side sends slowly on purpose.
+        /// An upper bound on the time for all steps, unless the other side deliberately sends slowly.
         var longestTime: Duration { waitLimit.timeout * (4 * steps.count + 4) }
 
         func start(

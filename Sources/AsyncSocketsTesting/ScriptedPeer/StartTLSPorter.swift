@@ -3,10 +3,10 @@ internal import Dispatch
 public import FoundationEssentials
 internal import SocketBuffers
 
-/// Speaks the plaintext part of SMTP's STARTTLS (RFC 3207) for a server that knows only TLS, such as `openssl
-/// s_server`, and then passes every byte on to it.
+/// A proxy that performs the plaintext part of SMTP's STARTTLS (RFC 3207) for a TLS-only server, such as
+/// `openssl s_server`, and then forwards all bytes.
 ///
-/// It listens on a port of 127.0.0.1, and stops when it is released.
+/// It listens on a port of 127.0.0.1 and stops when it is deallocated.
 public final class StartTLSPorter: AsyncSocketDelegate, Sendable {
     private struct Pair {
         let client: AsyncSocket
@@ -23,9 +23,9 @@ public final class StartTLSPorter: AsyncSocketDelegate, Sendable {
     private let listener: AsyncSocket
     private let pairs = Locked<[Pair]>([])
 
-    /// Starts to listen.
+    /// Starts listening.
     ///
-    /// - Parameter target: The port of 127.0.0.1 where the TLS server listens.
+    /// - Parameter target: The port of 127.0.0.1 on which the TLS server listens.
     /// - Throws: The error of `AsyncSocket.accept(onInterface:port:)`.
     public init(inFrontOf target: UInt16) throws(AsyncSocketError) {
         self.target = target
@@ -34,24 +34,24 @@ public final class StartTLSPorter: AsyncSocketDelegate, Sendable {
         try listener.accept(onInterface: "127.0.0.1", port: 0)
     }
 
-    /// The port on which it listens.
+    /// The port on which the proxy listens.
     public var port: UInt16 { listener.localPort }
 
-    /// Sends the greeting.
+    /// Sends the greeting to a new client.
     public func socket(_ socket: AsyncSocket, didAcceptNewSocket newSocket: AsyncSocket) {
         pairs.withLock { $0.append(Pair(client: newSocket)) }
         write("220 localhost ESMTP porter", to: newSocket)
         readLine(from: newSocket)
     }
 
-    /// Answers a line of plaintext, or passes a piece of TLS on.
+    /// Responds to a line of plaintext, or forwards TLS data.
     public func socket(_ socket: AsyncSocket, didRead data: Data, withTag tag: Int) {
         if tag == Tag.line { return answer(data, on: socket) }
         partner(of: socket)?.write(data, withTimeout: -1, tag: 0)
         socket.readData(withTimeout: -1, tag: Tag.piece)
     }
 
-    /// Ends the other half when one ends.
+    /// Closes the other connection of a pair after its pending writes.
     public func socketDidDisconnect(_ socket: AsyncSocket, withError error: AsyncSocketError?) {
         partner(of: socket)?.disconnectAfterWriting()
     }

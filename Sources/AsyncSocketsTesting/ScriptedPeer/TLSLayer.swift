@@ -1,8 +1,8 @@
 internal import SocketBuffers
 internal import SocketTLS
 
-/// A TLS engine over a blocking socket: every call sends the engine's output, and reads when the engine needs
-/// more.
+/// A TLS engine on a blocking socket. Every call sends the engine's output, and receives data when the
+/// engine needs more.
 final class TLSLayer {
     private let engine: TLSEngine
     private let wire: RecordedWire
@@ -18,7 +18,7 @@ final class TLSLayer {
 
     var session: TLSSession? { engine.session }
 
-    /// Takes bytes that arrived before the layer existed.
+    /// Moves in bytes that arrived before the layer existed.
     func take(_ bytes: PreBuffer) {
         bytes.moveAll(to: engine.received)
     }
@@ -27,8 +27,8 @@ final class TLSLayer {
         while try !advance(sendingAtMost: .max) {}
     }
 
-    /// Returns when the handshake is complete, or when it would send more than `limit` bytes; the first
-    /// `limit` are sent.
+    /// Performs the handshake until it is complete or would send more than `limit` bytes. In the second
+    /// case, only the first `limit` bytes are sent.
     func handshake(sendingOnly limit: Int) throws(LoopbackError) {
         var rest = limit
         while rest >= 0 {
@@ -38,8 +38,8 @@ final class TLSLayer {
         }
     }
 
-    /// One step of the handshake; returns whether the handshake has ended. `produced` gets the number of
-    /// bytes to send.
+    /// Performs one step of the handshake and returns whether the handshake is complete. Passes the number
+    /// of output bytes to `produced`.
     private func advance(
         sendingAtMost limit: Int, produced: (Int) -> Void = { _ in }
     ) throws(LoopbackError) -> Bool {
@@ -60,7 +60,7 @@ final class TLSLayer {
         return false
     }
 
-    /// Waits for plaintext; an empty array means close_notify.
+    /// Blocks until plaintext arrives. An empty array means close_notify.
     func receive() throws(LoopbackError) -> [UInt8] {
         let plaintext = PreBuffer()
         while true {
