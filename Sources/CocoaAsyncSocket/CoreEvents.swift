@@ -1,11 +1,11 @@
 internal import Dispatch
 
-/// The delegate of a core socket. The core holds it weakly, and its owner keeps it.
+/// The delegate of a core socket. The core references it weakly, and the owner references it strongly.
 ///
-/// It is a separate object, to keep the core's delegate methods out of the owner's interface. Without an
-/// owner, each question is refused, which closes the connection.
+/// A separate object, so that the core's delegate methods do not appear in the owner's interface. Once the
+/// owner is gone, every decision is a rejection, which closes the connection.
 final class CoreEvents<Owner: AnyObject> {
     weak var owner: Owner?
-    /// The socket queue of the next connection that is accepted.
+    /// The socket queue for the next accepted connection.
     var nextQueue: DispatchQueue?
 }

@@ -1,82 +1,82 @@
 // swift-format-ignore-file: AlwaysUseLowerCamelCase, NeverUseImplicitlyUnwrappedOptionals
 
-// The names of Core Foundation, Dispatch and the Objective-C runtime that socket code uses, and that
-// Linux lacks. A Core Foundation type is the Foundation class that it is bridged to there, so that spellings
-// such as `[identity] as CFArray` compile.
+// The names from Core Foundation, Dispatch and the Objective-C runtime that socket code uses and that Linux
+// lacks. Each Core Foundation type is an alias for its bridged Foundation class, so that expressions such as
+// `[identity] as CFArray` compile.
 
 @_exported public import Dispatch
 @_exported public import Foundation
 
-/// The spelling of Objective-C for a queue.
+/// Objective-C's name for a dispatch queue.
 public typealias dispatch_queue_t = DispatchQueue
 
-/// An array of Core Foundation.
+/// A Core Foundation array.
 public typealias CFArray = NSArray
-/// A Boolean of Core Foundation.
+/// A Core Foundation Boolean.
 public typealias CFBoolean = NSNumber
-/// Bytes of Core Foundation.
+/// A Core Foundation byte buffer.
 public typealias CFData = NSData
-/// A dictionary of Core Foundation.
+/// A Core Foundation dictionary.
 public typealias CFDictionary = NSDictionary
-/// An error of Core Foundation.
+/// A Core Foundation error.
 public typealias CFError = NSError
-/// An index or a count of Core Foundation.
+/// A Core Foundation index or count.
 public typealias CFIndex = Int
-/// A number of Core Foundation.
+/// A Core Foundation number.
 public typealias CFNumber = NSNumber
-/// A string of Core Foundation.
+/// A Core Foundation string.
 public typealias CFString = NSString
-/// An object of Core Foundation.
+/// A Core Foundation object.
 public typealias CFTypeRef = AnyObject
-/// The result of a function of the Security framework: `errSecSuccess` or another code.
+/// The result of a Security framework function: `errSecSuccess` or an error code.
 public typealias OSStatus = Int32
 
-/// The null of Core Foundation.
+/// The Core Foundation null object.
 public typealias CFNull = NSNull
-// Implicitly unwrapped, as on Apple platforms: a program may write `kCFBooleanTrue` and `kCFBooleanTrue!`.
+// Implicitly unwrapped as on Apple platforms, so that both `kCFBooleanTrue` and `kCFBooleanTrue!` compile.
 
-/// The null object.
+/// The shared null object.
 public var kCFNull: CFNull! { NSNull() }
-/// True, as an object.
+/// The Boolean object for true.
 public var kCFBooleanTrue: CFBoolean! { NSNumber(value: true) }
-/// False, as an object.
+/// The Boolean object for false.
 public var kCFBooleanFalse: CFBoolean! { NSNumber(value: false) }
 
-/// The code of an error.
+/// Returns the code of an error.
 public func CFErrorGetCode(_ err: CFError) -> CFIndex { err.code }
-/// The domain of an error.
+/// Returns the domain of an error.
 public func CFErrorGetDomain(_ err: CFError) -> CFString! { err.domain as NSString }
-/// The description of an error for a person.
+/// Returns the localized description of an error.
 public func CFErrorCopyDescription(_ err: CFError) -> CFString! { err.localizedDescription as NSString }
 
-/// The number of elements of an array.
+/// Returns the number of elements in an array.
 public func CFArrayGetCount(_ theArray: CFArray) -> CFIndex { theArray.count }
 
-/// An allocator of Core Foundation. It allocates nothing here: pass `kCFAllocatorDefault` or nil.
+/// A Core Foundation allocator. It exists only for source compatibility: pass `kCFAllocatorDefault` or `nil`.
 public final class CFAllocator: Sendable {
     fileprivate init() {}
 }
 
-/// The allocator to pass where Core Foundation wants one.
+/// The allocator to pass to functions with an allocator parameter.
 public let kCFAllocatorDefault: CFAllocator! = CFAllocator()
 
-/// A pointer to a variable of the caller's. Nothing is autoreleased on Linux, so it is a plain pointer.
+/// A pointer to a caller's variable. Linux has no autoreleasing, so this is an ordinary pointer.
 public typealias AutoreleasingUnsafeMutablePointer = UnsafeMutablePointer
 
-/// Calls `body`. Linux has no pool: objects go with their last reference.
+/// Calls `body`. Linux has no autorelease pools: objects are freed with their last reference.
 public func autoreleasepool<Result>(invoking body: () throws -> Result) rethrows -> Result {
     try body()
 }
 
-/// A stream of Core Foundation, which Linux lacks.
+/// A Core Foundation read stream, which is not available on Linux.
 @available(*, unavailable, message: "Linux has no Core Foundation streams: use the socket's own reads")
 public final class CFReadStream {}
 
-/// A stream of Core Foundation, which Linux lacks.
+/// A Core Foundation write stream, which is not available on Linux.
 @available(*, unavailable, message: "Linux has no Core Foundation streams: use the socket's own writes")
 public final class CFWriteStream {}
 
-/// A Bonjour service, which Linux lacks.
+/// A Bonjour service, which is not available on Linux.
 @available(
     *, unavailable,
     message:
@@ -84,46 +84,46 @@ public final class CFWriteStream {}
 )
 open class NetService: NSObject {}
 
-/// A search for Bonjour services, which Linux lacks.
+/// A search for Bonjour services, which is not available on Linux.
 @available(*, unavailable, message: "Linux has no NetServiceBrowser: browse with Avahi, or send multicast with GCDAsyncUdpSocket")
 open class NetServiceBrowser: NSObject {}
 
-/// The callbacks of a Bonjour service, which Linux lacks.
+/// The callbacks of a Bonjour service, which are not available on Linux.
 @available(*, unavailable, message: "Linux has no NetService: leave these methods out")
 public protocol NetServiceDelegate {}
 
-/// The callbacks of a search for Bonjour services, which Linux lacks.
+/// The callbacks of a search for Bonjour services, which are not available on Linux.
 @available(*, unavailable, message: "Linux has no NetServiceBrowser: leave these methods out")
 public protocol NetServiceBrowserDelegate {}
 
 // MARK: - Keys of TLS settings
 
-/// The name that the server's certificate must be for: a String.
+/// The key for the name that the server's certificate must match, a String.
 public var kCFStreamSSLPeerName: CFString { "kCFStreamSSLPeerName" }
-/// The identity of this side: an array with a `SecIdentity` first, and then the `SecCertificate`s of its
+/// The key for this side's identity: an array of a `SecIdentity`, followed by the `SecCertificate`s of its
 /// chain.
 public var kCFStreamSSLCertificates: CFString { "kCFStreamSSLCertificates" }
-/// Whether this side is the server: a Boolean.
+/// The key for whether this side is the server, a Boolean.
 public var kCFStreamSSLIsServer: CFString { "kCFStreamSSLIsServer" }
-/// Refused, as on Apple platforms: a TLS setting that would accept any root.
+/// A rejected key, as on Apple platforms: the setting would accept any root.
 public var kCFStreamSSLAllowsAnyRoot: CFString { "kCFStreamSSLAllowsAnyRoot" }
-/// Refused, as on Apple platforms: a TLS setting that would accept expired roots.
+/// A rejected key, as on Apple platforms: the setting would accept expired roots.
 public var kCFStreamSSLAllowsExpiredRoots: CFString { "kCFStreamSSLAllowsExpiredRoots" }
-/// Refused, as on Apple platforms: a TLS setting that would accept expired certificates.
+/// A rejected key, as on Apple platforms: the setting would accept expired certificates.
 public var kCFStreamSSLAllowsExpiredCertificates: CFString { "kCFStreamSSLAllowsExpiredCertificates" }
-/// Refused, as on Apple platforms: a TLS setting that would switch the verification off.
+/// A rejected key, as on Apple platforms: the setting would disable verification.
 public var kCFStreamSSLValidatesCertificateChain: CFString { "kCFStreamSSLValidatesCertificateChain" }
-/// Refused, as on Apple platforms: use `GCDAsyncSocketSSLProtocolVersionMin` and `…Max`.
+/// A rejected key, as on Apple platforms. Use `GCDAsyncSocketSSLProtocolVersionMin` and `…Max`.
 public var kCFStreamSSLLevel: CFString { "kCFStreamSSLLevel" }
 
-/// A value of `kCFStreamSSLLevel`.
+/// A value for `kCFStreamSSLLevel`: no security.
 public var kCFStreamSocketSecurityLevelNone: CFString { "kCFStreamSocketSecurityLevelNone" }
-/// A value of `kCFStreamSSLLevel`.
+/// A value for `kCFStreamSSLLevel`: TLS 1.0.
 public var kCFStreamSocketSecurityLevelTLSv1: CFString { "kCFStreamSocketSecurityLevelTLSv1" }
-/// A value of `kCFStreamSSLLevel`.
+/// A value for `kCFStreamSSLLevel`: the highest version that both sides support.
 public var kCFStreamSocketSecurityLevelNegotiatedSSL: CFString { "kCFStreamSocketSecurityLevelNegotiatedSSL" }
 
-/// The number of the error domain "kCFStreamErrorDomainSSL".
+/// The numeric form of the error domain "kCFStreamErrorDomainSSL".
 public let kCFStreamErrorDomainSSL: Int32 = 3
-/// The number of the error domain "kCFStreamErrorDomainNetDB".
+/// The numeric form of the error domain "kCFStreamErrorDomainNetDB".
 public let kCFStreamErrorDomainNetDB: Int32 = 12

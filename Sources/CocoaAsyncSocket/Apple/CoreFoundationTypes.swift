@@ -1,16 +1,14 @@
 // swift-format-ignore-file: AlwaysUseLowerCamelCase, NeverUseImplicitlyUnwrappedOptionals
 
-// The numbers of types.
-
-/// The number of a type, the same for all its objects.
+/// A type identifier, shared by all objects of a type.
 public typealias CFTypeID = UInt
-/// The number of the type of an object.
+/// Returns the type identifier of an object.
 public func CFGetTypeID(_ cf: CFTypeRef) -> CFTypeID { UInt(bitPattern: ObjectIdentifier(type(of: cf))) }
-/// The number of `SecCertificate`.
+/// Returns the type identifier of `SecCertificate`.
 public func SecCertificateGetTypeID() -> CFTypeID { UInt(bitPattern: ObjectIdentifier(SecCertificate.self)) }
-/// The number of `SecIdentity`.
+/// Returns the type identifier of `SecIdentity`.
 public func SecIdentityGetTypeID() -> CFTypeID { UInt(bitPattern: ObjectIdentifier(SecIdentity.self)) }
-/// The number of `SecKey`.
+/// Returns the type identifier of `SecKey`.
 public func SecKeyGetTypeID() -> CFTypeID { UInt(bitPattern: ObjectIdentifier(SecKey.self)) }
-/// The number of `SecTrust`.
+/// Returns the type identifier of `SecTrust`.
 public func SecTrustGetTypeID() -> CFTypeID { UInt(bitPattern: ObjectIdentifier(SecTrust.self)) }

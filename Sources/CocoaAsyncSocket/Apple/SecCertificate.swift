@@ -1,10 +1,10 @@
-// The names are the ones that programs use.
+// The names match the Apple API that existing programs use.
 // swift-format-ignore-file: AlwaysUseLowerCamelCase
 
 internal import AsyncSockets
 public import Foundation
 
-/// A certificate, as the Security framework names it: a `Certificate` of AsyncSockets.
+/// A certificate with the Security framework's name. It wraps a `Certificate` from AsyncSockets.
 public final class SecCertificate: NSObject, Sendable {
     let certificate: Certificate
 
@@ -12,7 +12,7 @@ public final class SecCertificate: NSObject, Sendable {
         self.certificate = certificate
     }
 
-    /// Equal means the same DER encoding.
+    /// Returns whether the DER encodings are equal.
     public override func isEqual(_ object: Any?) -> Bool {
         (object as? SecCertificate)?.certificate == certificate
     }
@@ -20,20 +20,20 @@ public final class SecCertificate: NSObject, Sendable {
     /// A hash of the DER encoding.
     public override var hash: Int { certificate.hashValue }
 
-    /// The subject.
+    /// A description that contains the subject.
     public override var description: String { "SecCertificate(\(certificate.subject))" }
 }
 
 /// A public key, or the private key of an identity.
 public final class SecKey: NSObject, Sendable {
-    /// A SubjectPublicKeyInfo in DER; nil for a private key, whose bytes nothing gets.
+    /// The public key as a DER SubjectPublicKeyInfo, or `nil` for a private key, which cannot be exported.
     let publicKeyInfo: [UInt8]?
 
     init(publicKeyInfo: [UInt8]?) {
         self.publicKeyInfo = publicKeyInfo
     }
 
-    /// Equal means the same public key.
+    /// Returns whether the public keys are equal.
     public override func isEqual(_ object: Any?) -> Bool {
         guard let other = object as? SecKey, let publicKeyInfo else { return object as AnyObject? === self }
         return other.publicKeyInfo == publicKeyInfo
@@ -45,7 +45,7 @@ public final class SecKey: NSObject, Sendable {
 
 // MARK: - Certificates
 
-/// A certificate from its DER encoding; nil for other bytes.
+/// Creates a certificate from its DER encoding. Returns `nil` for any other data.
 public func SecCertificateCreateWithData(_ allocator: CFAllocator?, _ data: CFData) -> SecCertificate? {
     do throws(TLSError) {
         return SecCertificate(try Certificate(der: Array(Data(referencing: data))))
@@ -54,18 +54,19 @@ public func SecCertificateCreateWithData(_ allocator: CFAllocator?, _ data: CFDa
     }
 }
 
-/// The DER encoding of a certificate.
+/// Returns the DER encoding of a certificate.
 public func SecCertificateCopyData(_ certificate: SecCertificate) -> CFData {
     NSData(data: Data(certificate.certificate.derBytes))
 }
 
-/// The name of a certificate for a person: the common name, or else the first host name, or the subject.
+/// Returns a certificate's display name: the common name, otherwise the first host name, otherwise the
+/// subject.
 public func SecCertificateCopySubjectSummary(_ certificate: SecCertificate) -> CFString? {
     let certificate = certificate.certificate
     return (certificate.commonName ?? certificate.dnsNames.first ?? certificate.subject) as NSString
 }
 
-/// Stores the common name of a certificate, which may be nil.
+/// Stores a certificate's common name, which may be `nil`.
 @discardableResult
 public func SecCertificateCopyCommonName(
     _ certificate: SecCertificate, _ commonName: UnsafeMutablePointer<CFString?>
@@ -74,15 +75,15 @@ public func SecCertificateCopyCommonName(
     return errSecSuccess
 }
 
-/// The public key of a certificate.
+/// Returns a certificate's public key.
 public func SecCertificateCopyKey(_ certificate: SecCertificate) -> SecKey? {
     SecKey(publicKeyInfo: certificate.certificate.publicKey)
 }
 
 // MARK: - Keys
 
-/// The bytes of a public key: for RSA as in PKCS#1, for a curve the point (X9.63), otherwise as they are
-/// stand in the certificate. Nil for a private key, which cannot be read.
+/// Returns the bytes of a public key: for RSA in PKCS#1 form, for elliptic curves the point (X9.63), and for
+/// other keys the encoding used in certificates. Returns `nil` for a private key, which cannot be exported.
 public func SecKeyCopyExternalRepresentation(
     _ key: SecKey, _ error: UnsafeMutablePointer<Unmanaged<CFError>?>?
 ) -> CFData? {
@@ -92,7 +93,7 @@ public func SecKeyCopyExternalRepresentation(
     return nil
 }
 
-/// Reads the BIT STRING at the end of a SubjectPublicKeyInfo (RFC 5280, section 4.1.2.7).
+/// Extracts the BIT STRING at the end of a SubjectPublicKeyInfo (RFC 5280, section 4.1.2.7).
 enum PublicKeyBits {
     private static let sequence: UInt8 = 0x30
     private static let bitString: UInt8 = 0x03
@@ -101,7 +102,7 @@ enum PublicKeyBits {
         guard let outer = content(of: info[...], tag: sequence), let algorithm = content(of: outer, tag: sequence) else {
             return nil
         }
-        // The first byte says how many bits of the last one are unused: none in a key.
+        // The first byte is the number of unused bits in the last byte, which is 0 for a key.
         guard let bits = content(of: outer[algorithm.endIndex...], tag: bitString), bits.first == 0 else { return nil }
         return Array(bits.dropFirst())
     }

@@ -1,11 +1,11 @@
-// The names are the ones that programs use.
+// The names match the Apple API that existing programs use.
 // swift-format-ignore-file: AlwaysUseLowerCamelCase
 
 internal import AsyncSockets
 public import Foundation
 internal import SocketTLS
 
-/// A certificate with its private key: the first item of `kCFStreamSSLCertificates`.
+/// A certificate with its private key, for use as the first item of `kCFStreamSSLCertificates`.
 public final class SecIdentity: NSObject, Sendable {
     let identity: TLSIdentity
 
@@ -32,23 +32,24 @@ public func SecIdentityCopyPrivateKey(
     return errSecSuccess
 }
 
-/// The passphrase, a key of the options of `SecPKCS12Import`.
+/// The key for the passphrase in the options of `SecPKCS12Import`.
 public var kSecImportExportPassphrase: CFString { "passphrase" }
-/// The identity, a key of the items of `SecPKCS12Import`.
+/// The key for the identity in the items of `SecPKCS12Import`.
 public var kSecImportItemIdentity: CFString { "identity" }
-/// The chain of the identity, a key of the items of `SecPKCS12Import`.
+/// The key for the identity's chain in the items of `SecPKCS12Import`.
 public var kSecImportItemCertChain: CFString { "chain" }
-/// The trust of the identity, a key of the items of `SecPKCS12Import`.
+/// The key for the identity's trust in the items of `SecPKCS12Import`.
 public var kSecImportItemTrust: CFString { "trust" }
-/// The label of the identity, a key of the items of `SecPKCS12Import`.
+/// The key for the identity's label in the items of `SecPKCS12Import`.
 public var kSecImportItemLabel: CFString { "label" }
-/// The SHA-256 digest of the public key, a key of the items of `SecPKCS12Import`.
+/// The key for the SHA-256 digest of the public key in the items of `SecPKCS12Import`.
 public var kSecImportItemKeyID: CFString { "keyid" }
 
-/// Reads a PKCS#12 file: one dictionary with its identity and its chain, and none for a file without a
-/// private key. The chain ends with the root if the file has it; a handshake does not send that.
+/// Reads a PKCS#12 file and stores an array with one dictionary for its identity and chain. The array is
+/// empty if the file has no private key.
 ///
-/// Nothing is stored in a keychain. Files of old programs, with RC2 or 3DES, are read too.
+/// The chain includes the root if the file contains it. The root is not sent in a handshake. The identity is
+/// not added to a keychain. Files from old programs, encrypted with RC2 or 3DES, are supported too.
 @discardableResult
 public func SecPKCS12Import(
     _ pkcs12_data: CFData, _ options: CFDictionary, _ items: UnsafeMutablePointer<CFArray?>
@@ -65,7 +66,7 @@ public func SecPKCS12Import(
 }
 
 private enum PKCS12Item {
-    /// Old algorithms are tried last: they need a provider that may be missing.
+    /// Tries old algorithms last, because they need a provider that may not be installed.
     static func contents(of file: [UInt8], _ passphrase: String) throws(TLSError) -> PKCS12Contents? {
         do throws(TLSError) {
             return try TLSIdentity.contents(ofPKCS12: file, passphrase: passphrase)
@@ -91,21 +92,21 @@ private enum PKCS12Item {
 
 // MARK: - The Keychain
 
-/// Linux has no Keychain.
+/// Searches the Keychain, which is not available on Linux.
 @available(*, unavailable, message: "Linux has no Keychain: read the identity from a file, with SecPKCS12Import")
 @discardableResult
 public func SecItemCopyMatching(_ query: CFDictionary, _ result: UnsafeMutablePointer<CFTypeRef?>?) -> OSStatus {
     errSecUnimplemented
 }
 
-/// Linux has no Keychain.
+/// Adds an item to the Keychain, which is not available on Linux.
 @available(*, unavailable, message: "Linux has no Keychain: keep the identity in a file")
 @discardableResult
 public func SecItemAdd(_ attributes: CFDictionary, _ result: UnsafeMutablePointer<CFTypeRef?>?) -> OSStatus {
     errSecUnimplemented
 }
 
-/// Linux has no Keychain.
+/// Deletes an item from the Keychain, which is not available on Linux.
 @available(*, unavailable, message: "Linux has no Keychain: keep the identity in a file")
 @discardableResult
 public func SecItemDelete(_ query: CFDictionary) -> OSStatus { errSecUnimplemented }

@@ -1,28 +1,28 @@
-// The names are the ones that programs use.
+// The names match the Apple API that existing programs use.
 // swift-format-ignore-file: AlwaysUseLowerCamelCase
 
 // Rules of a trust:
-//  1. It judges by the same rules as a handshake (`ChainEvaluation`).
-//  2. Until the program sets a policy, a server's certificate must be for the name that the settings name, or
-//     else for the host that the socket connected to. On Apple platforms only the first counts (D10).
-//  3. Anchors replace the system's roots, unless the program says that both count.
+//  1. It is evaluated by the same rules as in a handshake (`ChainEvaluation`).
+//  2. Unless the program sets a policy, a server's certificate must match the name in the settings, or, if
+//     the settings contain no name, the host that the socket connected to. On Apple platforms, only the name
+//     in the settings is checked (D10).
+//  3. Anchors replace the system's roots, unless the program enables both.
 
 internal import AsyncSockets
 public import Foundation
 internal import SocketBuffers
 internal import SocketTLS
 
-/// The part of TLS settings that is about the evaluation of a peer.
 struct EvaluationSettings: Sendable {
-    /// Nil: the system's roots.
+    /// The trusted roots, or `nil` to use the system's roots.
     var anchors: [Certificate]?
-    /// Whom this side judges.
     var peer = PeerTrust.Peer.server
-    /// The name that a server's certificate must be for; nil: the socket connected to nothing that has one.
+    /// The name that a server's certificate must match, or `nil` if the socket connected to an endpoint
+    /// without a name.
     var serverName: String?
 }
 
-/// The certificates of a peer, and the means to judge them.
+/// A peer's certificates, together with the rules for their evaluation.
 public final class SecTrust: NSObject, Sendable {
     let chain: [Certificate]
     private let evaluation: Locked<ChainEvaluation>
@@ -49,7 +49,7 @@ public final class SecTrust: NSObject, Sendable {
         lastVerdict.withLock { $0 = nil }
     }
 
-    /// Judges the chain; the first evaluation with the system's roots reads them.
+    /// Evaluates the chain. The first evaluation that uses the system's roots loads them.
     func evaluate() -> PeerTrust.Verdict {
         let verdict: PeerTrust.Verdict
         do throws(TLSError) {
@@ -70,7 +70,7 @@ public final class SecTrust: NSObject, Sendable {
     }
 }
 
-/// The rules by which a trust is evaluated.
+/// The rules for evaluating a trust.
 public final class SecPolicy: NSObject, Sendable {
     let judgesServers: Bool
     let hostName: String?
@@ -83,7 +83,7 @@ public final class SecPolicy: NSObject, Sendable {
 
 /// The result of an evaluation.
 public enum SecTrustResultType: UInt32, Sendable {
-    /// There was none.
+    /// The certificate was not evaluated.
     case invalid = 0
     /// The user trusts the peer.
     case proceed = 1
@@ -93,23 +93,23 @@ public enum SecTrustResultType: UInt32, Sendable {
     case unspecified = 4
     /// The peer is not trusted.
     case recoverableTrustFailure = 5
-    /// The peer is not trusted, and cannot be.
+    /// The peer is not trusted, and cannot be made trusted.
     case fatalTrustFailure = 6
-    /// Something failed.
+    /// The evaluation failed.
     case otherError = 7
 }
 
 // MARK: - Policies
 
-/// The rules for a peer of TLS: a server, for a host name if one is given, or a client.
+/// Returns the policy for a TLS peer: for a server, with a host name if given, or for a client.
 public func SecPolicyCreateSSL(_ server: Bool, _ hostname: CFString?) -> SecPolicy {
     SecPolicy(judgesServers: server, hostName: hostname.map { $0 as String })
 }
 
-/// The rules for a server without a name.
+/// Returns the policy for a server without a host name check.
 public func SecPolicyCreateBasicX509() -> SecPolicy { SecPolicy(judgesServers: true, hostName: nil) }
 
-/// Judges by this policy from now on: one, or an array whose first one counts.
+/// Replaces the policy of a trust. `policies` is a policy, or an array with the policy as its first item.
 @discardableResult
 public func SecTrustSetPolicies(_ trust: SecTrust, _ policies: CFTypeRef) -> OSStatus {
     guard let policy = SecPolicy.first(of: policies) else { return errSecParam }
@@ -126,7 +126,7 @@ extension SecPolicy {
     }
 }
 
-/// Stores a trust for certificates: one, or an array with the peer's own first.
+/// Creates and stores a trust for a certificate, or for an array of certificates, with the peer's own first.
 @discardableResult
 public func SecTrustCreateWithCertificates(
     _ certificates: CFTypeRef, _ policies: CFTypeRef?, _ trust: UnsafeMutablePointer<SecTrust?>
@@ -139,8 +139,8 @@ public func SecTrustCreateWithCertificates(
 
 // MARK: - Anchors
 
-/// Trusts these certificates, and no longer the system's roots. Each is a root, a server's own certificate
-/// too.
+/// Trusts these certificates instead of the system's roots. Each certificate is trusted as a root, even if it
+/// is a server's own certificate.
 @discardableResult
 public func SecTrustSetAnchorCertificates(_ trust: SecTrust, _ anchorCertificates: CFArray?) -> OSStatus {
     guard let anchorCertificates else {
@@ -152,7 +152,7 @@ public func SecTrustSetAnchorCertificates(_ trust: SecTrust, _ anchorCertificate
     return errSecSuccess
 }
 
-/// Whether the anchors alone are trusted, or the system's roots beside them.
+/// Sets whether only the anchors are trusted, or also the system's roots.
 @discardableResult
 public func SecTrustSetAnchorCertificatesOnly(_ trust: SecTrust, _ anchorCertificatesOnly: Bool) -> OSStatus {
     trust.change { $0.trustsSystemRoots = !anchorCertificatesOnly }
@@ -161,7 +161,7 @@ public func SecTrustSetAnchorCertificatesOnly(_ trust: SecTrust, _ anchorCertifi
 
 // MARK: - Evaluation
 
-/// Whether the peer is trusted, and otherwise why not.
+/// Returns whether the peer is trusted, and stores an error if it is not.
 @discardableResult
 public func SecTrustEvaluateWithError(_ trust: SecTrust, _ error: UnsafeMutablePointer<CFError?>?) -> Bool {
     let verdict = trust.evaluate()
@@ -169,7 +169,8 @@ public func SecTrustEvaluateWithError(_ trust: SecTrust, _ error: UnsafeMutableP
     return verdict == .trusted
 }
 
-/// The same on a queue: `result` gets the trust, the answer, and the error.
+/// Evaluates the trust on a queue, and calls `result` with the trust, whether the peer is trusted, and the
+/// error.
 @discardableResult
 @preconcurrency
 public func SecTrustEvaluateAsyncWithError(
@@ -182,7 +183,7 @@ public func SecTrustEvaluateAsyncWithError(
     return errSecSuccess
 }
 
-/// The older form: `result` gets the trust and the answer.
+/// Evaluates the trust on a queue, and calls `result` with the trust and the result. An older form.
 @discardableResult
 @preconcurrency
 public func SecTrustEvaluateAsync(
@@ -195,7 +196,8 @@ public func SecTrustEvaluateAsync(
     return errSecSuccess
 }
 
-/// Stores whether the peer is trusted: `.unspecified` or `.proceed` means yes.
+/// Evaluates the trust and stores the result. The peer is trusted if the result is `.unspecified` or
+/// `.proceed`.
 @discardableResult
 public func SecTrustEvaluate(_ trust: SecTrust, _ result: UnsafeMutablePointer<SecTrustResultType>) -> OSStatus {
     _ = trust.evaluate()
@@ -211,14 +213,14 @@ public func SecTrustGetTrustResult(_ trust: SecTrust, _ result: UnsafeMutablePoi
 }
 
 extension PeerTrust.Verdict {
-    /// Nil for a trusted peer.
+    /// The error for an untrusted peer, or `nil` for a trusted peer.
     fileprivate var asSecurityError: NSError? {
         guard case .untrusted(let reason, let code, _) = self else { return nil }
         return NSError(
             domain: NSOSStatusErrorDomain, code: Int(Self.status(of: code)), userInfo: [NSLocalizedDescriptionKey: reason])
     }
 
-    /// The result for an `X509_V_ERR_…` of OpenSSL.
+    /// Returns the status for an OpenSSL `X509_V_ERR_…` code.
     private static func status(of code: Int32) -> OSStatus {
         switch code {
         case 9: errSecCertificateNotValidYet
@@ -232,23 +234,24 @@ extension PeerTrust.Verdict {
 
 // MARK: - The chain
 
-/// How many certificates the peer has sent.
+/// Returns the number of certificates that the peer sent.
 public func SecTrustGetCertificateCount(_ trust: SecTrust) -> CFIndex { trust.chain.count }
 
-/// A certificate of the peer, its own at 0; nil past the end.
+/// Returns one of the peer's certificates, or `nil` for an index past the end. Index 0 is the peer's own
+/// certificate.
 public func SecTrustGetCertificateAtIndex(_ trust: SecTrust, _ ix: CFIndex) -> SecCertificate? {
     trust.chain.indices.contains(ix) ? SecCertificate(trust.chain[ix]) : nil
 }
 
-/// The certificates as the peer sent them, its own first.
+/// Returns the certificates as the peer sent them, own certificate first.
 public func SecTrustCopyCertificateChain(_ trust: SecTrust) -> CFArray? {
     trust.chain.map { SecCertificate($0) } as NSArray
 }
 
-/// The public key of the peer's own certificate.
+/// Returns the public key of the peer's own certificate.
 public func SecTrustCopyKey(_ trust: SecTrust) -> SecKey? {
     trust.chain.first.map { SecKey(publicKeyInfo: $0.publicKey) }
 }
 
-/// The public key of the peer's own certificate.
+/// Returns the public key of the peer's own certificate.
 public func SecTrustCopyPublicKey(_ trust: SecTrust) -> SecKey? { SecTrustCopyKey(trust) }

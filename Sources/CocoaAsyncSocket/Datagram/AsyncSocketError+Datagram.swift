@@ -2,7 +2,7 @@ internal import AsyncSockets
 internal import Foundation
 
 extension AsyncSocketError {
-    /// The error as the delegate of a UDP socket gets it.
+    /// The error in the form that a UDP socket's delegate receives.
     var asDatagramError: any Error {
         switch code {
         case .badConfiguration: known(.badConfigError, message)

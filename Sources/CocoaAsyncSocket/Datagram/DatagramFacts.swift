@@ -1,17 +1,18 @@
 internal import AsyncSockets
 internal import Foundation
 
-/// The core, and the facts that it does not know.
+/// The current core, and state that the core does not track.
 struct DatagramFacts {
     private(set) var core: AsyncUDPSocket
-    /// Cores whose end is on its way.
+    /// Replaced cores that have not delivered their close yet.
     private var retired: [AsyncUDPSocket] = []
-    /// Whether the close of `core` has been delivered, or needs no delivery for lack of a delegate queue.
+    /// Whether the close of `core` has been delivered, or will not be delivered because there was no delegate
+    /// queue.
     private var isEndOver = false
     var userData: Any?
     var maxReceive4 = UInt16.max
     var maxReceive6 = UInt32(UInt16.max)
-    /// Nil: as the kernel has it.
+    /// The size of the send buffer, or `nil` for the kernel's default.
     var maxSend: UInt16?
     var filters = DatagramFilters()
 
@@ -25,8 +26,8 @@ struct DatagramFacts {
         (core, isEndOver) = (new, false)
     }
 
-    /// Notes that the close of a core has been delivered, and returns the core if it is retired. The caller
-    /// releases it outside the lock.
+    /// Records that the close of a core was delivered. Returns the core if it was retired, so that the caller
+    /// can release it outside the lock.
     mutating func noteEnd(of socket: AsyncUDPSocket) -> AsyncUDPSocket? {
         if socket === core { isEndOver = true }
         return retired.firstIndex { $0 === socket }.map { retired.remove(at: $0) }
@@ -49,7 +50,7 @@ struct DatagramFilters {
 
     private func applySend(to core: AsyncUDPSocket) {
         guard let (block, queue) = send else { return core.setSendFilter(nil) }
-        // Only called on its queue.
+        // Safe, because the block is called only on its queue.
         nonisolated(unsafe) let filter = block
         core.setSendFilter(on: queue.serialForDelegate) { filter($0, $1.data, $2) }
     }

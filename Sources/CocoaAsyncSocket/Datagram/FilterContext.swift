@@ -1,5 +1,5 @@
-/// An object that a receive filter has added to a datagram. It goes from the filter's queue to the
-/// delegate's, and the filter does not keep it.
+/// An object that a receive filter attached to a datagram. It moves from the filter's queue to the delegate's
+/// queue, and the filter does not retain it.
 final class FilterContext: Sendable {
     nonisolated(unsafe) let object: AnyObject?
 

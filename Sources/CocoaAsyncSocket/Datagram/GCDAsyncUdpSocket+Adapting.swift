@@ -1,7 +1,7 @@
 // Rules of the cores:
-//  1. A core serves one use, from its first bind, connect or send to its end. The next use gets a new one,
-//  with the configuration and the filters.
-//  2. A core that has ended is kept until its end is delivered.
+//  1. A core is used once, from its first bind, connect or send until it closes. A new core with the same
+//     configuration and filters replaces it for the next use.
+//  2. A closed core is kept until its close has been delivered.
 
 internal import AsyncSockets
 public import Foundation
@@ -9,15 +9,15 @@ internal import Logging
 internal import SocketBuffers
 
 extension GCDAsyncUdpSocket {
-    /// A socket without a delegate, with a queue of its own.
+    /// Creates a socket without a delegate, with a queue on which the socket runs.
     public convenience init(socketQueue sq: DispatchQueue?) { self.init(delegate: nil, delegateQueue: nil, socketQueue: sq) }
 
-    /// A socket with a delegate and the queue on which it is called.
+    /// Creates a socket with a delegate and the queue on which the delegate is called.
     public convenience init(delegate aDelegate: (any GCDAsyncUdpSocketDelegate)?, delegateQueue dq: DispatchQueue?) {
         self.init(delegate: aDelegate, delegateQueue: dq, socketQueue: nil)
     }
 
-    /// Another spelling of `markQueueTargetQueue(_:)`.
+    /// Marks a queue. An alternative spelling of `markQueueTargetQueue(_:)`.
     public func markSocketQueueTargetQueue(_ socketQueuesPreConfiguredTargetQueue: DispatchQueue) {
         markQueueTargetQueue(socketQueuesPreConfiguredTargetQueue)
     }
@@ -33,10 +33,10 @@ extension GCDAsyncUdpSocket {
         return AsyncUDPSocket(delegate: events, delegateQueue: delegateQueue.serialForDelegate, socketQueue: socketQueue)
     }
 
-    /// The core as it is: for questions.
+    /// The current core, even if it is closed. Use it for queries.
     var core: AsyncUDPSocket { facts.withLock { $0.core } }
 
-    /// A core that can be used: for requests.
+    /// A core that is not closed. Use it for operations.
     var fresh: AsyncUDPSocket {
         let (old, queue) = (core, audience.withLock { $0.queue })
         guard old.isClosed else { return old }
@@ -47,7 +47,7 @@ extension GCDAsyncUdpSocket {
         filters.apply(to: new)
         Self.setSendBuffer(sendBuffer, of: new)
         return facts.withLock { facts in
-            // Another thread may have been first.
+            // Another thread may have replaced the core already.
             if facts.core === old { facts.retire(with: new, keepsOld: queue != nil) }
             return facts.core
         }
@@ -68,7 +68,8 @@ extension GCDAsyncUdpSocket {
         return address
     }
 
-    /// As in the original the port is free when this returns, unless the caller is on the socket's queue.
+    /// Like CocoaAsyncSocket on Apple platforms, frees the port before it returns, unless it is called on the
+    /// socket's queue.
     func closeAndWait() {
         let core = core
         guard core.isInUse else { return }
@@ -84,13 +85,13 @@ extension GCDAsyncUdpSocket {
             return audience.queue != nil
         }
         let core = core
-        // Without a delegate queue the close is never delivered.
+        // Without a delegate queue, the close is never delivered.
         if !hadQueue, core.isClosed { _ = facts.withLock { $0.noteEnd(of: core) } }
         if let queue { core.setDelegate(events, delegateQueue: queue.serialForDelegate) } else { core.removeDelegate() }
     }
 
     func replaceUserData(_ value: Any?) {
-        // The old value may run code of the caller's when it goes: not under the lock.
+        // Releasing the old value may run user code, so it is released outside the lock.
         let old = facts.withLock { facts in
             defer { facts.userData = value }
             return facts.userData
@@ -103,7 +104,7 @@ extension GCDAsyncUdpSocket {
         Self.setSendBuffer(size, of: fresh)
     }
 
-    /// - Parameter size: Nil: as the kernel has it.
+    /// - Parameter size: The size in bytes, or `nil` for the kernel's default.
     private static func setSendBuffer(_ size: UInt16?, of core: AsyncUDPSocket) {
         guard let size else { return }
         do throws(AsyncSocketError) {
@@ -122,7 +123,8 @@ extension GCDAsyncUdpSocket {
     }
 
     private func change(_ body: (inout DatagramFilters) -> Void) {
-        // The objects that old blocks hold go outside of the lock.
+        // Releasing the objects captured by the old blocks may run user code, so they are released outside
+        // the lock.
         let (old, new) = facts.withLock { facts in
             let old = facts.filters
             body(&facts.filters)
@@ -154,5 +156,5 @@ extension GCDAsyncUdpSocket {
     }
 }
 
-/// The delegate of a socket without one.
+/// The delegate type of a socket without a delegate.
 final class SilentDatagramDelegate: AsyncUDPSocketDelegate, Sendable {}

@@ -1,24 +1,24 @@
 internal import AsyncSockets
 public import Foundation
 
-// Class methods. They are not overridable: Swift allows that in the body of the class alone.
+// Class methods. They cannot be overridden, because Swift allows overridable methods only in the class body.
 extension GCDAsyncUdpSocket {
-    /// The host of an address, in numbers; nil for other data.
+    /// Returns the host of an address in numeric form, or `nil` if the data is not an address.
     public class func host(fromAddress address: Data) -> String? { SocketAddress(data: address)?.host }
 
-    /// The port of an address; 0 for other data.
+    /// Returns the port of an address, or 0 if the data is not an address.
     public class func port(fromAddress address: Data) -> UInt16 { SocketAddress(data: address)?.port ?? 0 }
 
-    /// The family of an address, `AF_INET` or `AF_INET6`; `AF_UNSPEC` for other data.
+    /// Returns the family of an address, `AF_INET` or `AF_INET6`, or `AF_UNSPEC` for any other data.
     public class func family(fromAddress address: Data) -> Int32 { InternetAddress.parts(of: address)?.family ?? AF_UNSPEC }
 
-    /// Whether the data is an address of IPv4.
+    /// Returns whether the data is an IPv4 address.
     public class func isIPv4Address(_ address: Data) -> Bool { SocketAddress(data: address)?.family == .ipv4 }
 
-    /// Whether the data is an address of IPv6.
+    /// Returns whether the data is an IPv6 address.
     public class func isIPv6Address(_ address: Data) -> Bool { SocketAddress(data: address)?.family == .ipv6 }
 
-    /// Stores the host and the port of an address; false for other data.
+    /// Stores the host and the port of an address. Returns false if the data is not an address.
     @discardableResult
     public class func getHost(
         _ hostPtr: AutoreleasingUnsafeMutablePointer<NSString?>?, port portPtr: UnsafeMutablePointer<UInt16>?,
@@ -27,7 +27,7 @@ extension GCDAsyncUdpSocket {
         getHost(hostPtr, port: portPtr, family: nil, fromAddress: address)
     }
 
-    /// Stores the host, the port and the family of an address; false for other data.
+    /// Stores the host, the port and the family of an address. Returns false if the data is not an address.
     @discardableResult
     public class func getHost(
         _ hostPtr: AutoreleasingUnsafeMutablePointer<NSString?>?, port portPtr: UnsafeMutablePointer<UInt16>?,

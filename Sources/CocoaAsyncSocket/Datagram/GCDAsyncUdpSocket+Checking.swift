@@ -1,8 +1,8 @@
 internal import AsyncSockets
 internal import SocketBuffers
 
-// The original's checks before it acts. The core checks once more, with its own words: another thread may
-// be faster.
+// The preconditions that CocoaAsyncSocket checks on Apple platforms, with the same messages. The core checks
+// them again with its own messages, because another thread may change the state in between.
 extension GCDAsyncUdpSocket {
     func bind(by interface: String?, _ start: (AsyncUDPSocket) throws(AsyncSocketError) -> Void) throws {
         try requireDelegate()

@@ -1,5 +1,5 @@
-// The reports of the core, in the words of the original. All of it is called on the delegate queue, and all
-// calls of a UDP delegate are in this file.
+// Translates the core's events into delegate callbacks. All code here runs on the delegate queue, and all
+// calls to a UDP delegate are in this file.
 
 internal import AsyncSockets
 internal import Foundation
@@ -19,7 +19,7 @@ extension CoreEvents: AsyncUDPSocketDelegate where Owner == GCDAsyncUdpSocket {
     }
 
     func udpSocket(_ socket: AsyncUDPSocket, didNotSendDataWithTag tag: Int, dueToError error: AsyncSocketError) {
-        // The original drops what waits when the socket is closed.
+        // CocoaAsyncSocket drops queued datagrams without a callback when the socket closes.
         guard error.code != .closed else { return }
         owner.map { $0.listener?.udpSocket($0, didNotSendDataWithTag: tag, dueToError: error.asDatagramError) }
     }
@@ -42,7 +42,7 @@ extension CoreEvents: AsyncUDPSocketDelegate where Owner == GCDAsyncUdpSocket {
 }
 
 extension GCDAsyncUdpSocket {
-    /// The delegate, if there is a queue to call it on.
+    /// The delegate, or `nil` without a queue to call it on.
     fileprivate var listener: (any GCDAsyncUdpSocketDelegate)? {
         audience.withLock { $0.queue == nil ? nil : $0.delegate }
     }

@@ -1,4 +1,4 @@
-// The names are the ones that programs use.
+// The names match the Apple API that existing programs use.
 // swift-format-ignore-file: AlwaysUseLowerCamelCase
 
 internal import AsyncSockets
@@ -6,27 +6,28 @@ public import Dispatch
 public import Foundation
 internal import SocketBuffers
 
-/// The callbacks of a `GCDAsyncUdpSocket`, on its delegate queue. Every method is optional: see
-/// `GCDAsyncSocketDelegate`.
+/// The callbacks of a `GCDAsyncUdpSocket`, which are called on its delegate queue. Every method is optional:
+/// see `GCDAsyncSocketDelegate`.
 @preconcurrency
 public protocol GCDAsyncUdpSocketDelegate: NSObjectProtocol {
-    /// The socket is connected: it sends to this address, and hears this address alone.
+    /// Reports that the socket is connected. It now sends to this address and receives only from it.
     func udpSocket(_ sock: GCDAsyncUdpSocket, didConnectToAddress address: Data)
-    /// An attempt to connect has failed. The socket stays open.
+    /// Reports that an attempt to connect failed. The socket stays open.
     func udpSocket(_ sock: GCDAsyncUdpSocket, didNotConnect error: (any Error)?)
-    /// A datagram has left, or the send filter has dropped it.
+    /// Reports that a datagram was sent, or was dropped by the send filter.
     func udpSocket(_ sock: GCDAsyncUdpSocket, didSendDataWithTag tag: Int)
-    /// A datagram has not left. The socket stays open.
+    /// Reports that a datagram could not be sent. The socket stays open.
     func udpSocket(_ sock: GCDAsyncUdpSocket, didNotSendDataWithTag tag: Int, dueToError error: (any Error)?)
-    /// A datagram has arrived, and the receive filter may have added an object.
+    /// Reports a received datagram. `filterContext` is the object attached by the receive filter, if any.
     func udpSocket(
         _ sock: GCDAsyncUdpSocket, didReceive data: Data, fromAddress address: Data, withFilterContext filterContext: Any?)
-    /// The socket is closed: the last callback. The error is nil after `close()` and the like.
+    /// Reports that the socket is closed. This is the last callback. The error is `nil` after `close()` or
+    /// `closeAfterSending()`.
     func udpSocketDidClose(_ sock: GCDAsyncUdpSocket, withError error: (any Error)?)
 
-    // The same, as programs from before nullability annotations spell them, with an exclamation mark after
-    // each type. On Apple platforms a delegate may have either form. The ordinary one is called, and its
-    // default calls this.
+    // The same callbacks with implicitly unwrapped types, as spelled by programs that predate nullability
+    // annotations. On Apple platforms a delegate may use either form. The socket calls the current spelling,
+    // and its default implementation calls the older one.
 
     /// The older spelling.
     func udpSocket(_ sock: GCDAsyncUdpSocket!, didConnectToAddress address: Data!)
@@ -43,10 +44,11 @@ public protocol GCDAsyncUdpSocketDelegate: NSObjectProtocol {
     func udpSocketDidClose(_ sock: GCDAsyncUdpSocket!, withError error: (any Error)!)
 }
 
-/// A UDP socket with the interface of CocoaAsyncSocket, over `AsyncUDPSocket`.
+/// A UDP socket with the interface of CocoaAsyncSocket, implemented on top of `AsyncUDPSocket`.
 ///
-/// Every method may be called on any thread, and `perform(_:)` alone waits. A socket may be used again after
-/// its end. When the last reference goes, it closes without a callback.
+/// Every method can be called on any thread. Apart from `close()`, which returns once the port is free, only
+/// `perform(_:)` blocks. A socket can be reused after it is closed. When its last reference is released, it
+/// closes without a callback.
 open class GCDAsyncUdpSocket: NSObject {
     struct Audience {
         weak var delegate: (any GCDAsyncUdpSocketDelegate)?
@@ -59,11 +61,11 @@ open class GCDAsyncUdpSocket: NSObject {
     let marks: SocketQueueMarks
     let socketQueue: DispatchQueue?
 
-    /// A socket without a delegate and a queue.
+    /// Creates a socket without a delegate or a queue.
     public convenience override init() { self.init(delegate: nil, delegateQueue: nil, socketQueue: nil) }
 
-    /// A socket with a delegate, the queue on which it is called, and a queue on which the socket runs: see
-    /// `GCDAsyncSocket`.
+    /// Creates a socket with a delegate, the queue on which the delegate is called, and the queue on which
+    /// the socket runs. See `GCDAsyncSocket`.
     public init(
         delegate aDelegate: (any GCDAsyncUdpSocketDelegate)?, delegateQueue dq: DispatchQueue?, socketQueue sq: DispatchQueue?
     ) {
@@ -77,21 +79,21 @@ open class GCDAsyncUdpSocket: NSObject {
 
     // MARK: - The delegate
 
-    /// The object that gets the callbacks, held weakly.
+    /// Returns the object that receives the callbacks. The socket references it weakly.
     open func delegate() -> (any GCDAsyncUdpSocketDelegate)? { audience.withLock { $0.delegate } }
-    /// Sets another delegate. Events on their way go to the new one.
+    /// Sets the delegate. Pending events are delivered to the new delegate.
     open func setDelegate(_ delegate: (any GCDAsyncUdpSocketDelegate)?) { audience.withLock { $0.delegate = delegate } }
-    /// The same as `setDelegate(_:)`: that too takes effect at once.
+    /// Sets the delegate, exactly like `setDelegate(_:)`, which also takes effect immediately.
     open func synchronouslySetDelegate(_ delegate: (any GCDAsyncUdpSocketDelegate)?) {
         audience.withLock { $0.delegate = delegate }
     }
-    /// The queue on which the delegate is called; nil: nothing is called.
+    /// Returns the queue on which the delegate is called. If it is `nil`, no callbacks are made.
     open func delegateQueue() -> DispatchQueue? { audience.withLock { $0.queue } }
-    /// Sets another delegate queue.
+    /// Sets the delegate queue.
     open func setDelegateQueue(_ delegateQueue: DispatchQueue?) { callBack(on: delegateQueue) }
-    /// The same as `setDelegateQueue(_:)`.
+    /// Sets the delegate queue, exactly like `setDelegateQueue(_:)`.
     open func synchronouslySetDelegateQueue(_ delegateQueue: DispatchQueue?) { callBack(on: delegateQueue) }
-    /// Stores the delegate and its queue where the pointers say.
+    /// Stores the delegate and its queue in the given variables.
     open func getDelegate(
         _ delegatePtr: AutoreleasingUnsafeMutablePointer<(any GCDAsyncUdpSocketDelegate)?>?,
         delegateQueue delegateQueuePtr: AutoreleasingUnsafeMutablePointer<DispatchQueue?>?
@@ -100,12 +102,12 @@ open class GCDAsyncUdpSocket: NSObject {
         delegatePtr?.pointee = delegate
         delegateQueuePtr?.pointee = queue
     }
-    /// Sets another delegate and its queue.
+    /// Sets the delegate and its queue.
     open func setDelegate(_ delegate: (any GCDAsyncUdpSocketDelegate)?, delegateQueue: DispatchQueue?) {
         audience.withLock { $0.delegate = delegate }
         callBack(on: delegateQueue)
     }
-    /// The same as `setDelegate(_:delegateQueue:)`.
+    /// Sets the delegate and its queue, exactly like `setDelegate(_:delegateQueue:)`.
     open func synchronouslySetDelegate(_ delegate: (any GCDAsyncUdpSocketDelegate)?, delegateQueue: DispatchQueue?) {
         audience.withLock { $0.delegate = delegate }
         callBack(on: delegateQueue)
@@ -113,96 +115,100 @@ open class GCDAsyncUdpSocket: NSObject {
 
     // MARK: - Configuration
 
-    /// Whether to use IPv4. True at first.
+    /// Returns whether the socket uses IPv4. The default is true.
     open func isIPv4Enabled() -> Bool { core.isIPv4Enabled }
-    /// Sets whether to use IPv4, from the next bind or connect on.
+    /// Sets whether the socket uses IPv4, starting with the next bind or connect.
     open func setIPv4Enabled(_ flag: Bool) { fresh.isIPv4Enabled = flag }
-    /// Whether to use IPv6. True at first.
+    /// Returns whether the socket uses IPv6. The default is true.
     open func isIPv6Enabled() -> Bool { core.isIPv6Enabled }
-    /// Sets whether to use IPv6, from the next bind or connect on.
+    /// Sets whether the socket uses IPv6, starting with the next bind or connect.
     open func setIPv6Enabled(_ flag: Bool) { fresh.isIPv6Enabled = flag }
-    /// Whether a host's IPv4 address is preferred.
+    /// Returns whether a host's IPv4 address is preferred.
     open func isIPv4Preferred() -> Bool { core.preferredFamily == .ipv4 }
-    /// Whether a host's IPv6 address is preferred.
+    /// Returns whether a host's IPv6 address is preferred.
     open func isIPv6Preferred() -> Bool { core.preferredFamily == .ipv6 }
-    /// Whether the system's resolver decides. True at first.
+    /// Returns whether the order of the system's resolver determines the preferred address. The default is
+    /// true.
     open func isIPVersionNeutral() -> Bool { core.preferredFamily == nil }
-    /// Prefers IPv4.
+    /// Prefers a host's IPv4 address.
     open func setPreferIPv4() { fresh.preferredFamily = .ipv4 }
-    /// Prefers IPv6.
+    /// Prefers a host's IPv6 address.
     open func setPreferIPv6() { fresh.preferredFamily = .ipv6 }
-    /// Prefers neither.
+    /// Prefers the address that the system's resolver returns first.
     open func setIPVersionNeutral() { fresh.preferredFamily = nil }
-    /// How many bytes of a datagram over IPv4 the delegate gets; 65,535 at first.
+    /// Returns how many bytes of an IPv4 datagram are delivered. The default is 65,535.
     open func maxReceiveIPv4BufferSize() -> UInt16 { facts.withLock { $0.maxReceive4 } }
-    /// Sets how many bytes of a datagram over IPv4 the delegate gets.
+    /// Sets how many bytes of an IPv4 datagram are delivered. Longer datagrams are truncated.
     open func setMaxReceiveIPv4BufferSize(_ max: UInt16) { facts.withLock { $0.maxReceive4 = max } }
-    /// How many bytes of a datagram over IPv6 the delegate gets; 65,535 at first.
+    /// Returns how many bytes of an IPv6 datagram are delivered. The default is 65,535.
     open func maxReceiveIPv6BufferSize() -> UInt32 { facts.withLock { $0.maxReceive6 } }
-    /// Sets how many bytes of a datagram over IPv6 the delegate gets.
+    /// Sets how many bytes of an IPv6 datagram are delivered. Longer datagrams are truncated.
     open func setMaxReceiveIPv6BufferSize(_ max: UInt32) { facts.withLock { $0.maxReceive6 = max } }
-    /// The size of the kernel's buffer for sending, if it was set; 65,535 at first.
+    /// Returns the size of the kernel's send buffer if it was set, otherwise 65,535.
     open func maxSendBufferSize() -> UInt16 { facts.withLock { $0.maxSend } ?? .max }
-    /// Sets the size of the kernel's buffer for sending.
+    /// Sets the size of the kernel's send buffer in bytes.
     open func setMaxSendBufferSize(_ max: UInt16) { setSendBuffer(max) }
-    /// A value of your own.
+    /// Returns the user data, an arbitrary value for the program's own use.
     open func userData() -> Any? { facts.withLock { $0.userData } }
-    /// Sets the value of your own.
+    /// Sets the user data.
     open func setUserData(_ arbitraryUserData: Any?) { replaceUserData(arbitraryUserData) }
 
     // MARK: - Facts
 
-    /// Our address, a `sockaddr`: over IPv4 if the socket has one.
+    /// Returns the local address as a `sockaddr`: the IPv4 address if the socket uses IPv4.
     open func localAddress() -> Data? { local(nil)?.data }
-    /// Our address in numbers.
+    /// Returns the local address in numeric form.
     open func localHost() -> String? { local(nil)?.host }
-    /// Our port, the same for both versions of IP; 0 while the socket is closed.
+    /// Returns the local port, which is the same for IPv4 and IPv6, or 0 while the socket is closed.
     open func localPort() -> UInt16 { local(nil)?.port ?? 0 }
-    /// Our IPv4 address.
+    /// Returns the local IPv4 address as a `sockaddr`.
     open func localAddress_IPv4() -> Data? { local(.ipv4)?.data }
-    /// Our IPv4 address in numbers.
+    /// Returns the local IPv4 address in numeric form.
     open func localHost_IPv4() -> String? { local(.ipv4)?.host }
-    /// Our port over IPv4; 0 without one.
+    /// Returns the local port for IPv4, or 0 if the socket does not use IPv4.
     open func localPort_IPv4() -> UInt16 { local(.ipv4)?.port ?? 0 }
-    /// Our IPv6 address.
+    /// Returns the local IPv6 address as a `sockaddr`.
     open func localAddress_IPv6() -> Data? { local(.ipv6)?.data }
-    /// Our IPv6 address in numbers.
+    /// Returns the local IPv6 address in numeric form.
     open func localHost_IPv6() -> String? { local(.ipv6)?.host }
-    /// Our port over IPv6; 0 without one.
+    /// Returns the local port for IPv6, or 0 if the socket does not use IPv6.
     open func localPort_IPv6() -> UInt16 { local(.ipv6)?.port ?? 0 }
-    /// The peer's address, a `sockaddr`; nil unless the socket is connected.
+    /// Returns the peer's address as a `sockaddr`, or `nil` if the socket is not connected.
     open func connectedAddress() -> Data? { peer?.data }
-    /// The peer's address in numbers; nil unless the socket is connected.
+    /// Returns the peer's address in numeric form, or `nil` if the socket is not connected.
     open func connectedHost() -> String? { peer?.host }
-    /// The peer's port; 0 unless the socket is connected.
+    /// Returns the peer's port, or 0 if the socket is not connected.
     open func connectedPort() -> UInt16 { peer?.port ?? 0 }
-    /// True while the socket has a peer.
+    /// Returns whether the socket is connected to a peer.
     open func isConnected() -> Bool { core.isConnected }
-    /// True unless the socket is bound, connected or has sent.
+    /// Returns whether the socket is closed: neither bound, connecting nor connected, and has not sent a
+    /// datagram.
     open func isClosed() -> Bool { !core.isInUse }
-    /// True while the socket uses IPv4.
+    /// Returns whether the socket is open and uses IPv4.
     open func isIPv4() -> Bool { core.isIPv4 }
-    /// True while the socket uses IPv6.
+    /// Returns whether the socket is open and uses IPv6.
     open func isIPv6() -> Bool { core.isIPv6 }
 
     // MARK: - Binding and connecting
 
-    /// Binds the socket to a port of all interfaces; 0: the kernel chooses one.
+    /// Binds the socket to a port on all interfaces. If the port is 0, the kernel chooses a free port.
     open func bind(toPort port: UInt16) throws { try bind(toPort: port, interface: nil) }
-    /// Binds the socket to a port of one interface: a name, an address, or "localhost"; nil: all.
+    /// Binds the socket to a port on one interface: a name, an address, or "localhost". `nil` means all
+    /// interfaces.
     open func bind(toPort port: UInt16, interface: String?) throws {
         try bind(by: interface) { core throws(AsyncSocketError) in try core.bind(toPort: port, interface: interface) }
     }
-    /// Binds the socket to an address, for its version of IP alone.
+    /// Binds the socket to an address. The socket then uses only this address's IP version.
     open func bind(toAddress localAddr: Data) throws {
         let address = try Self.internetAddress(localAddr)
         try bind(by: nil) { core throws(AsyncSocketError) in try core.bind(toAddress: address) }
     }
-    /// Connects to a host: the socket sends to it, and hears it alone. The delegate learns when that is so.
+    /// Connects to a host, so that the socket sends to it and receives only from it. The delegate is notified
+    /// of the result.
     open func connect(toHost host: String, onPort port: UInt16) throws {
         try connect { core throws(AsyncSocketError) in try core.connect(toHost: host, onPort: port, withTimeout: -1) }
     }
-    /// Connects to an address.
+    /// Connects to an address. See `connect(toHost:onPort:)`.
     open func connect(toAddress remoteAddr: Data) throws {
         let address = try Self.internetAddress(remoteAddr)
         try connect { core throws(AsyncSocketError) in try core.connect(toAddress: address) }
@@ -212,7 +218,8 @@ open class GCDAsyncUdpSocket: NSObject {
 
     /// Joins a multicast group. The socket must be bound.
     open func joinMulticastGroup(_ group: String) throws { try joinMulticastGroup(group, onInterface: nil) }
-    /// Joins a multicast group on an interface: a name or an address; nil: the kernel chooses.
+    /// Joins a multicast group on an interface, given as a name or an address. If it is `nil`, the kernel
+    /// chooses.
     open func joinMulticastGroup(_ group: String, onInterface interface: String?) throws {
         try join(by: interface) { core throws(AsyncSocketError) in
             try core.joinMulticastGroup(group, onInterface: interface)
@@ -220,52 +227,54 @@ open class GCDAsyncUdpSocket: NSObject {
     }
     /// Leaves a multicast group.
     open func leaveMulticastGroup(_ group: String) throws { try leaveMulticastGroup(group, onInterface: nil) }
-    /// Leaves a multicast group on an interface.
+    /// Leaves a multicast group on an interface, given as a name or an address.
     open func leaveMulticastGroup(_ group: String, onInterface interface: String?) throws {
         try join(by: interface) { core throws(AsyncSocketError) in
             try core.leaveMulticastGroup(group, onInterface: interface)
         }
     }
-    /// Has multicast datagrams over IPv4 leave by an interface.
+    /// Sets the interface for outgoing IPv4 multicast datagrams.
     open func sendIPv4Multicast(onInterface interface: String) throws {
         try attempt { core throws(AsyncSocketError) in try core.sendMulticast(onInterface: interface, over: .ipv4) }
     }
-    /// Has multicast datagrams over IPv6 leave by an interface.
+    /// Sets the interface for outgoing IPv6 multicast datagrams.
     open func sendIPv6Multicast(onInterface interface: String) throws {
         try attempt { core throws(AsyncSocketError) in try core.sendMulticast(onInterface: interface, over: .ipv6) }
     }
-    /// Whether other sockets may have the same port. Call it before `bind`, on each of them.
+    /// Sets whether other sockets may bind to the same port. Call it on each of these sockets before `bind`.
     open func enableReusePort(_ flag: Bool) throws {
         try attempt { core throws(AsyncSocketError) in
             try core.setOption(.reusePort, to: flag)
             try core.setOption(.reuseAddress, to: flag)
         }
     }
-    /// Whether datagrams may go to a broadcast address.
+    /// Sets whether datagrams may be sent to a broadcast address.
     open func enableBroadcast(_ flag: Bool) throws {
         try attempt { core throws(AsyncSocketError) in try core.setOption(.broadcast, to: flag) }
     }
 
     // MARK: - Sending
 
-    /// Sends a datagram to the peer of a connected socket. One without bytes is dropped, as in the original.
+    /// Sends a datagram to the peer of a connected socket. Empty datagrams are dropped, as on Apple
+    /// platforms.
     open func send(_ data: Data, withTimeout timeout: TimeInterval, tag: Int) {
         if !data.isEmpty { fresh.send(data, withTimeout: timeout, tag: tag) }
     }
-    /// Sends a datagram to a host.
+    /// Sends a datagram to a host. Empty datagrams are dropped.
     open func send(_ data: Data, toHost host: String, port: UInt16, withTimeout timeout: TimeInterval, tag: Int) {
         if !data.isEmpty { fresh.send(data, toHost: host, port: port, withTimeout: timeout, tag: tag) }
     }
-    /// Sends a datagram to an address.
+    /// Sends a datagram to an address. Empty datagrams are dropped.
     open func send(_ data: Data, toAddress remoteAddr: Data, withTimeout timeout: TimeInterval, tag: Int) {
         guard !data.isEmpty, let address = SocketAddress(data: remoteAddr) else { return note("a datagram was dropped") }
         fresh.send(data, toAddress: address, withTimeout: timeout, tag: tag)
     }
-    /// Sets a filter of datagrams that are about to leave. Nil for either removes it.
+    /// Sets a filter for outgoing datagrams. If either argument is `nil`, the filter is removed.
     open func setSendFilter(_ filterBlock: GCDAsyncUdpSocketSendFilterBlock?, with filterQueue: DispatchQueue?) {
         setSendFilter(filterBlock, with: filterQueue, isAsynchronous: true)
     }
-    /// The same: the filter always runs on its queue, and the datagrams wait.
+    /// Sets a filter for outgoing datagrams. It always runs on its queue while the datagrams are held, so
+    /// that `isAsynchronous` has no effect.
     open func setSendFilter(
         _ filterBlock: GCDAsyncUdpSocketSendFilterBlock?, with filterQueue: DispatchQueue?, isAsynchronous: Bool
     ) {
@@ -274,46 +283,47 @@ open class GCDAsyncUdpSocket: NSObject {
 
     // MARK: - Receiving
 
-    /// Has the delegate get one datagram. The socket must be bound, connected, or have sent.
+    /// Delivers one datagram to the delegate. The socket must be bound or connected, or have sent a datagram.
     open func receiveOnce() throws { try receive { core throws(AsyncSocketError) in try core.receiveOnce() } }
-    /// Has the delegate get all datagrams, until `pauseReceiving()` or `receiveOnce()`.
+    /// Delivers all datagrams to the delegate, until `pauseReceiving()` or `receiveOnce()` is called.
     open func beginReceiving() throws { try receive { core throws(AsyncSocketError) in try core.beginReceiving() } }
-    /// Has the delegate get no more datagrams.
+    /// Stops delivering datagrams. Datagrams already queued for the delegate are still delivered.
     open func pauseReceiving() { core.pauseReceiving() }
-    /// Sets a filter of datagrams that have arrived. Nil for either removes it.
+    /// Sets a filter for received datagrams. If either argument is `nil`, the filter is removed.
     open func setReceiveFilter(_ filterBlock: GCDAsyncUdpSocketReceiveFilterBlock?, with filterQueue: DispatchQueue?) {
         setReceiveFilter(filterBlock, with: filterQueue, isAsynchronous: true)
     }
-    /// The same: the filter always runs on its queue, and the datagrams wait.
+    /// Sets a filter for received datagrams. It always runs on its queue while the datagrams are held, so
+    /// that `isAsynchronous` has no effect.
     open func setReceiveFilter(
         _ filterBlock: GCDAsyncUdpSocketReceiveFilterBlock?, with filterQueue: DispatchQueue?, isAsynchronous: Bool
     ) {
         filterReceipts(by: filterBlock, on: filterQueue)
     }
 
-    // MARK: - The end
+    // MARK: - Closing
 
-    /// Closes the socket at once. Datagrams that wait to be sent are dropped without a callback.
+    /// Closes the socket immediately. Datagrams that are still queued are dropped without a callback.
     open func close() { closeAndWait() }
-    /// Closes the socket once the datagrams that wait now have been sent.
+    /// Closes the socket after the datagrams queued so far have been sent.
     open func closeAfterSending() { core.closeAfterSending() }
 
     // MARK: - The socket's queue
 
-    /// Code on this queue counts as code on the socket's queue, which targets it.
+    /// Treats code on a queue as code on the socket's queue. The socket's queue must target this queue.
     open func markQueueTargetQueue(_ socketQueuesPreConfiguredTargetQueue: DispatchQueue) {
         marks.mark(socketQueuesPreConfiguredTargetQueue)
     }
-    /// Ends that.
+    /// Reverts `markQueueTargetQueue(_:)`.
     open func unmarkSocketQueueTargetQueue(_ socketQueuesPreviouslyConfiguredTargetQueue: DispatchQueue) {
         marks.unmark(socketQueuesPreviouslyConfiguredTargetQueue)
     }
-    /// Runs a block while nothing else happens to the socket, and waits for it.
+    /// Runs a block with exclusive access to the socket, and blocks until the block returns.
     open func perform(_ block: @escaping () -> Void) { marks.performAndWait(block) { body in core.perform { body($0.first) } } }
-    /// A descriptor, over IPv4 if there is one, inside `perform(_:)`; otherwise -1.
+    /// Returns a descriptor inside `perform(_:)`, otherwise -1. The IPv4 descriptor is preferred.
     open func socketFD() -> Int32 { descriptor(nil) }
-    /// The descriptor for IPv4, inside `perform(_:)`; otherwise -1.
+    /// Returns the IPv4 descriptor inside `perform(_:)`, otherwise -1.
     open func socket4FD() -> Int32 { descriptor(.ipv4) }
-    /// The descriptor for IPv6, inside `perform(_:)`; otherwise -1.
+    /// Returns the IPv6 descriptor inside `perform(_:)`, otherwise -1.
     open func socket6FD() -> Int32 { descriptor(.ipv6) }
 }

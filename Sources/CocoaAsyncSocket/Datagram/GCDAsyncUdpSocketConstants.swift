@@ -1,19 +1,23 @@
-// The names are the ones that programs use.
+// The names match the Apple API that existing programs use.
 // swift-format-ignore-file: AlwaysUseLowerCamelCase
 
 public import Foundation
 
-/// The name of exceptions of the original, which are traps here.
+/// The name of CocoaAsyncSocket's exceptions. This library traps instead of raising them.
 public let GCDAsyncUdpSocketException = "GCDAsyncUdpSocketException"
-/// The label of the original's socket queues.
+/// The label of CocoaAsyncSocket's socket queues.
 public let GCDAsyncUdpSocketQueueName = "GCDAsyncUdpSocket"
-/// The name of the original's thread of Core Foundation streams.
+/// The name of CocoaAsyncSocket's thread for Core Foundation streams.
 public let GCDAsyncUdpSocketThreadName = "GCDAsyncUdpSocket-CFStream"
 
-/// A filter of datagrams that have arrived: the bytes, the sender's address, and where to put an object for
-/// the delegate. False drops the datagram.
+/// A filter for received datagrams.
+///
+/// The arguments are the bytes, the sender's address, and a pointer for storing an object for the delegate.
+/// Returning false drops the datagram.
 public typealias GCDAsyncUdpSocketReceiveFilterBlock = (Data, Data, AutoreleasingUnsafeMutablePointer<AnyObject?>) -> Bool
 
-/// A filter of datagrams that are about to leave: the bytes, the destination, and the tag. False drops the
-/// datagram, which counts as sent.
+/// A filter for outgoing datagrams.
+///
+/// The arguments are the bytes, the destination and the tag. Returning false drops the datagram, which is
+/// reported as sent.
 public typealias GCDAsyncUdpSocketSendFilterBlock = (Data, Data, Int) -> Bool

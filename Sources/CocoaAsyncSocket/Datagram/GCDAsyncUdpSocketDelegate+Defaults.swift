@@ -1,6 +1,6 @@
 public import Foundation
 
-// The defaults that make every method of the delegate optional.
+// Default implementations, which make every delegate method optional.
 extension GCDAsyncUdpSocketDelegate {
     /// Calls the older spelling.
     public func udpSocket(_ sock: GCDAsyncUdpSocket, didConnectToAddress address: Data) {
@@ -28,20 +28,20 @@ extension GCDAsyncUdpSocketDelegate {
     }
 }
 
-// The defaults of the older spellings.
+// Default implementations of the older spellings.
 extension GCDAsyncUdpSocketDelegate {
-    /// Does nothing.
+    /// Ignores the event.
     public func udpSocket(_ sock: GCDAsyncUdpSocket!, didConnectToAddress address: Data!) {}
-    /// Does nothing.
+    /// Ignores the event.
     public func udpSocket(_ sock: GCDAsyncUdpSocket!, didNotConnect error: (any Error)!) {}
-    /// Does nothing.
+    /// Ignores the event.
     public func udpSocket(_ sock: GCDAsyncUdpSocket!, didSendDataWithTag tag: Int) {}
-    /// Does nothing.
+    /// Ignores the event.
     public func udpSocket(_ sock: GCDAsyncUdpSocket!, didNotSendDataWithTag tag: Int, dueToError error: (any Error)!) {}
-    /// Does nothing.
+    /// Ignores the event.
     public func udpSocket(
         _ sock: GCDAsyncUdpSocket!, didReceive data: Data!, fromAddress address: Data!, withFilterContext filterContext: Any!
     ) {}
-    /// Does nothing.
+    /// Ignores the event.
     public func udpSocketDidClose(_ sock: GCDAsyncUdpSocket!, withError error: (any Error)!) {}
 }

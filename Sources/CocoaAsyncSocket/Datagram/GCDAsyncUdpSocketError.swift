@@ -1,4 +1,4 @@
-// The names are the ones that programs use.
+// The names match the Apple API that existing programs use.
 // swift-format-ignore-file: AlwaysUseLowerCamelCase, NoLeadingUnderscores
 
 public import Foundation
@@ -6,12 +6,12 @@ public import Foundation
 /// The domain of `GCDAsyncUdpSocketError`.
 public let GCDAsyncUdpSocketErrorDomain = "GCDAsyncUdpSocketErrorDomain"
 
-/// An error of a UDP socket that is not one of the system.
+/// An error of a UDP socket, other than a system error.
 ///
-/// The socket delivers it as this type, so `error as? GCDAsyncUdpSocketError` and `(error as NSError).code`
-/// both work. `userInfo[NSUnderlyingErrorKey]` has the error of AsyncSockets, which says more.
+/// The delegate receives errors of this type, so both `error as? GCDAsyncUdpSocketError` and `(error as
+/// NSError).code` work. `userInfo[NSUnderlyingErrorKey]` contains the more detailed error from AsyncSockets.
 public struct GCDAsyncUdpSocketError: Error, CustomNSError, Hashable {
-    /// The kinds of error, with the numbers of the original.
+    /// The kinds of error, with the same numbers as on Apple platforms.
     public enum Code: Int, Sendable {
         /// Never used.
         case noError = 0
@@ -19,17 +19,17 @@ public struct GCDAsyncUdpSocketError: Error, CustomNSError, Hashable {
         case badConfigError = 1
         /// An argument is invalid.
         case badParamError = 2
-        /// A datagram was not sent in time.
+        /// A datagram was not sent before its timeout.
         case sendTimeoutError = 3
         /// The socket is closed.
         case closedError = 4
-        /// Something else: see the description.
+        /// Any other error. See the description.
         case otherError = 5
     }
 
     private let contents: NSError
 
-    /// An error with a description and the like in `userInfo`.
+    /// Creates an error with a description and other details in `userInfo`.
     public init(_ code: Code, userInfo: [String: Any] = [:]) {
         contents = NSError(domain: GCDAsyncUdpSocketErrorDomain, code: code.rawValue, userInfo: userInfo)
     }
@@ -38,7 +38,7 @@ public struct GCDAsyncUdpSocketError: Error, CustomNSError, Hashable {
         self.init(code, userInfo: [NSLocalizedDescriptionKey: description])
     }
 
-    /// The same error, from an `NSError` of its domain.
+    /// Creates the error that an `NSError` of the same domain represents.
     public init(_nsError error: NSError) {
         self = GCDAsyncUdpSocketError(error) ?? GCDAsyncUdpSocketError(.otherError, userInfo: error.userInfo)
     }
@@ -50,53 +50,54 @@ public struct GCDAsyncUdpSocketError: Error, CustomNSError, Hashable {
 
     /// The kind of error.
     public var code: Code { Code(rawValue: contents.code) ?? .otherError }
-    /// The description and the like, by the keys of `NSError`.
+    /// The description and other details, by `NSError` key.
     public var userInfo: [String: Any] { contents.userInfo }
     /// The description in English.
     public var localizedDescription: String { contents.localizedDescription }
 
-    /// `GCDAsyncUdpSocketErrorDomain`.
+    /// The domain, `GCDAsyncUdpSocketErrorDomain`.
     public static var errorDomain: String { GCDAsyncUdpSocketErrorDomain }
     /// The number of the code.
     public var errorCode: Int { contents.code }
-    /// The same as `userInfo`.
+    /// The same value as `userInfo`.
     public var errorUserInfo: [String: Any] { contents.userInfo }
 }
 
 extension GCDAsyncUdpSocketError {
-    /// `Code.noError`.
+    /// The code `Code.noError`.
     public static var noError: Code { .noError }
-    /// `Code.badConfigError`.
+    /// The code `Code.badConfigError`.
     public static var badConfigError: Code { .badConfigError }
-    /// `Code.badParamError`.
+    /// The code `Code.badParamError`.
     public static var badParamError: Code { .badParamError }
-    /// `Code.sendTimeoutError`.
+    /// The code `Code.sendTimeoutError`.
     public static var sendTimeoutError: Code { .sendTimeoutError }
-    /// `Code.closedError`.
+    /// The code `Code.closedError`.
     public static var closedError: Code { .closedError }
-    /// `Code.otherError`.
+    /// The code `Code.otherError`.
     public static var otherError: Code { .otherError }
 }
 
 extension GCDAsyncUdpSocketError.Code {
-    /// Matches an error with this code, as in `catch GCDAsyncUdpSocketError.closedError`.
+    /// Returns whether an error has this code, for patterns such as `catch
+    /// GCDAsyncUdpSocketError.closedError`.
     public static func ~= (code: Self, error: any Error) -> Bool {
         (error as? GCDAsyncUdpSocketError)?.code == code
     }
 }
 
-// This makes `error as? NSError` work from this type, and `error as? GCDAsyncUdpSocketError` from an NSError:
-// Swift on Linux casts between the two by this protocol alone.
+// Enables `error as? NSError` for this type, and `error as? GCDAsyncUdpSocketError` for an NSError. On Linux,
+// this protocol is Swift's only way to cast between the two.
 extension GCDAsyncUdpSocketError: _ObjectiveCBridgeable {
-    /// Called by the compiler.
+    /// Bridges to `NSError`. Called by the compiler.
     public func _bridgeToObjectiveC() -> NSError { contents }
 
-    /// Called by the compiler.
+    /// Bridges from `NSError`. Called by the compiler.
     public static func _forceBridgeFromObjectiveC(_ source: NSError, result: inout GCDAsyncUdpSocketError?) {
         result = GCDAsyncUdpSocketError(source)
     }
 
-    /// Called by the compiler.
+    /// Bridges from `NSError` if the domain and code match. Called by the compiler.
     public static func _conditionallyBridgeFromObjectiveC(
         _ source: NSError, result: inout GCDAsyncUdpSocketError?
     ) -> Bool {
@@ -104,7 +105,7 @@ extension GCDAsyncUdpSocketError: _ObjectiveCBridgeable {
         return result != nil
     }
 
-    /// Called by the compiler.
+    /// Bridges from `NSError`, or returns `otherError`. Called by the compiler.
     public static func _unconditionallyBridgeFromObjectiveC(_ source: NSError?) -> GCDAsyncUdpSocketError {
         source.flatMap { GCDAsyncUdpSocketError($0) } ?? GCDAsyncUdpSocketError(.otherError)
     }

@@ -2,7 +2,7 @@ internal import AsyncSockets
 internal import Foundation
 
 extension AsyncSocketError {
-    /// The error as the original's delegate gets it.
+    /// The error in the form that a stream socket's delegate receives.
     var asStreamError: any Error {
         switch code {
         case .badConfiguration: known(.badConfigError, message)
@@ -25,7 +25,7 @@ extension AsyncSocketError {
         GCDAsyncSocketError(code, userInfo: [NSLocalizedDescriptionKey: message, NSUnderlyingErrorKey: self])
     }
 
-    /// An error of the system, with its number.
+    /// Returns a system error with the given errno.
     func posix(_ number: Int32) -> NSError {
         NSError(
             domain: NSPOSIXErrorDomain, code: Int(number),
@@ -35,7 +35,8 @@ extension AsyncSocketError {
             ])
     }
 
-    /// Settings that cannot be used have no number of Secure Transport.
+    /// Returns a Secure Transport error, or `otherError` for unusable settings, which have no Secure
+    /// Transport status.
     private func secureTransport(_ status: OSStatus?) -> any Error {
         guard let status else { return known(.otherError, message) }
         return NSError(
@@ -45,7 +46,7 @@ extension AsyncSocketError {
 }
 
 extension NSError {
-    /// A failed lookup, with its `EAI_…`.
+    /// Returns the error for a failed lookup with the given `EAI_…` code.
     static func lookup(_ code: Int32, _ reason: String) -> NSError {
         NSError(
             domain: "kCFStreamErrorDomainNetDB", code: Int(code), userInfo: [NSLocalizedDescriptionKey: reason])
@@ -53,7 +54,7 @@ extension NSError {
 }
 
 extension TLSError {
-    /// The number of Secure Transport; nil for an error of the program's own settings.
+    /// The Secure Transport status, or `nil` for an error in the program's own settings.
     fileprivate var status: OSStatus? {
         switch code {
         case .invalidSettings, .invalidCertificate, .invalidPrivateKey, .invalidSession, .keyMismatch: nil
@@ -74,7 +75,7 @@ extension TLSError {
         }
     }
 
-    /// By the numbers of alerts (RFC 8446, section 6.2).
+    /// Statuses by alert number (RFC 8446, section 6.2).
     private static let statuses: [UInt8: OSStatus] = [
         10: errSSLPeerUnexpectedMsg, 20: errSSLPeerBadRecordMac, 22: errSSLPeerRecordOverflow, 40: errSSLPeerHandshakeFail,
         42: errSSLPeerBadCert, 43: errSSLPeerUnsupportedCert, 44: errSSLPeerCertRevoked, 45: errSSLPeerCertExpired,

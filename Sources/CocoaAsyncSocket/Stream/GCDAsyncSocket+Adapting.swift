@@ -3,12 +3,14 @@ internal import Foundation
 internal import Logging
 internal import SocketBuffers
 
-// How the original's declarations become requests to the core.
+// Translates the calls of CocoaAsyncSocket's interface into calls to the core.
 extension GCDAsyncSocket {
-    /// Enough for a program that queues a large file at once, and an end for one that never stops (D13).
+    /// Enough for a program that queues a large file in one call, but a limit for a program that never stops
+    /// writing (D13).
     static var pendingWriteLimit: ByteLimit { .mebibytes(1024) }
 
-    /// A core that calls `events` on the delegate queue, or nothing without one.
+    /// Creates a core that calls `events` on the delegate queue. Without a queue, the core makes no
+    /// callbacks.
     static func makeCore(
         _ events: CoreEvents<GCDAsyncSocket>, _ delegateQueue: DispatchQueue?, _ socketQueue: DispatchQueue?
     ) -> AsyncSocket {
@@ -30,7 +32,7 @@ extension GCDAsyncSocket {
     }
 
     func replaceUserData(_ value: Any?) {
-        // The old value may run code of the caller's when it goes: not under the lock.
+        // Releasing the old value may run user code, so it is released outside the lock.
         let old = facts.withLock { facts in
             defer { facts.userData = value }
             return facts.userData
@@ -38,9 +40,9 @@ extension GCDAsyncSocket {
         withExtendedLifetime(old) {}
     }
 
-    // MARK: - Beginning
+    // MARK: - Starting
 
-    /// Has the core connect or listen.
+    /// Checks the preconditions, and starts connecting or listening with `start`.
     func begin(
         _ operation: String, to host: String?, by interface: String? = nil,
         _ start: (AsyncSocket) throws(AsyncSocketError) -> Void
@@ -71,7 +73,6 @@ extension GCDAsyncSocket {
         GCDAsyncSocketError(.badConfigError, message)
     }
 
-    /// An IPv4 or IPv6 address in a Data.
     static func internetAddress(_ data: Data) throws -> SocketAddress {
         guard let address = SocketAddress(data: data), address.family == .ipv4 || address.family == .ipv6 else {
             throw GCDAsyncSocketError(.badParamError, "A valid IPv4 or IPv6 address was not given")
@@ -79,19 +80,20 @@ extension GCDAsyncSocket {
         return address
     }
 
-    // MARK: - Taking over
+    // MARK: - Taking over connections
 
-    /// A socket of this one's class, with its delegate, for an accepted connection.
+    /// Creates the socket for an accepted connection, with this socket's class and delegate.
     func makeChild(socketQueue: DispatchQueue?) -> GCDAsyncSocket {
-        // By way of the conformance, which is unavailable as its initializer is.
+        // Created through the `AcceptedSocket` conformance, because the initializer itself is marked
+        // unavailable.
         let type: Any.Type = Swift.type(of: self)
         let child = (type as? any AcceptedSocket.Type)?.init(accepted: self, socketQueue: socketQueue)
         let (delegate, queue) = audience
         return child as? GCDAsyncSocket ?? GCDAsyncSocket(delegate: delegate, delegateQueue: queue, socketQueue: socketQueue)
     }
 
-    /// On a new socket: serves the connection of `accepted` instead of its own core, with its own
-    /// configuration.
+    /// Replaces the core of a new socket with the core of an accepted connection, and applies the socket's
+    /// configuration to it.
     func takeOver(_ accepted: AsyncSocket) {
         accepted.isIPv4Enabled = core.isIPv4Enabled
         accepted.isIPv6Enabled = core.isIPv6Enabled
@@ -102,9 +104,9 @@ extension GCDAsyncSocket {
         callBack(on: audience.queue)
     }
 
-    /// On a new socket: takes over a connected descriptor.
+    /// Takes over a connected descriptor, on a new socket.
     ///
-    /// The connection may end at once, on another thread: nothing is delivered before `core` is set.
+    /// The connection may close immediately on another thread, so no event is delivered before `core` is set.
     func adopt(_ descriptor: Int32, socketQueue: DispatchQueue?) throws {
         let queue = audience.queue.map {
             DispatchQueue(label: "GCDAsyncSocket.delegate", attributes: .initiallyInactive, target: $0)
@@ -150,11 +152,11 @@ extension GCDAsyncSocket {
             return note("a read was dropped: its offset lies beyond the end of its buffer")
         }
         guard !core.isDisconnected else { return note("a read was dropped: the socket is not in use") }
-        // Without a buffer the offset is ignored, and may exceed `Int.max`.
+        // Without a buffer the offset is ignored, so it may exceed `Int.max`.
         read(core, reads.append(tag: tag, buffer: buffer, offset: Int(clamping: offset)))
     }
 
-    /// A limit of the original, where 0 means unlimited.
+    /// Converts a limit of CocoaAsyncSocket's interface, where 0 means unlimited.
     static func limit(_ length: UInt) -> ByteLimit {
         length == 0 ? .unlimited : .bytes(Int(clamping: length))
     }
@@ -175,10 +177,10 @@ extension GCDAsyncSocket {
     }
 }
 
-/// The delegate of a socket without one.
+/// The delegate type of a socket without a delegate.
 final class SilentDelegate: AsyncSocketDelegate, Sendable {}
 
-/// A socket that a listener can make for a connection.
+/// A socket that a listener can create for an accepted connection.
 protocol AcceptedSocket: AnyObject {
     init(accepted listener: GCDAsyncSocket, socketQueue: DispatchQueue?)
 }

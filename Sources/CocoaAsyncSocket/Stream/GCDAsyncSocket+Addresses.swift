@@ -2,11 +2,11 @@ internal import AsyncSockets
 public import Foundation
 internal import SocketCore
 
-// Class methods. They are not overridable: Swift allows that in the body of the class alone.
+// Class methods. They cannot be overridden, because Swift allows overridable methods only in the class body.
 extension GCDAsyncSocket {
-    /// The addresses of a host, as `Data`. The call waits for the resolver.
+    /// Returns the addresses of a host, as `Data`. Blocks until the lookup is complete.
     ///
-    /// - Throws: An error of the domain "kCFStreamErrorDomainNetDB" with the code of getaddrinfo(3).
+    /// - Throws: An error in the domain "kCFStreamErrorDomainNetDB" with the code from getaddrinfo(3).
     public class func lookupHost(_ host: String, port: UInt16) throws -> NSMutableArray {
         do {
             return NSMutableArray(array: try HostLookup.addresses(of: host, port: port).map(\.data))
@@ -15,19 +15,19 @@ extension GCDAsyncSocket {
         }
     }
 
-    /// The host of an address, in numbers; nil for other data.
+    /// Returns the host of an address in numeric form, or `nil` if the data is not an address.
     public class func host(fromAddress address: Data) -> String? { SocketAddress(data: address)?.host }
 
-    /// The port of an address; 0 for other data.
+    /// Returns the port of an address, or 0 if the data is not an address.
     public class func port(fromAddress address: Data) -> UInt16 { SocketAddress(data: address)?.port ?? 0 }
 
-    /// Whether the data is an address of IPv4.
+    /// Returns whether the data is an IPv4 address.
     public class func isIPv4Address(_ address: Data) -> Bool { SocketAddress(data: address)?.family == .ipv4 }
 
-    /// Whether the data is an address of IPv6.
+    /// Returns whether the data is an IPv6 address.
     public class func isIPv6Address(_ address: Data) -> Bool { SocketAddress(data: address)?.family == .ipv6 }
 
-    /// Stores the host and the port of an address; false for other data.
+    /// Stores the host and the port of an address. Returns false if the data is not an address.
     @discardableResult
     public class func getHost(
         _ hostPtr: AutoreleasingUnsafeMutablePointer<NSString?>?, port portPtr: UnsafeMutablePointer<UInt16>?,
@@ -36,7 +36,7 @@ extension GCDAsyncSocket {
         getHost(hostPtr, port: portPtr, family: nil, fromAddress: address)
     }
 
-    /// Stores the host, the port and the family of an address; false for other data.
+    /// Stores the host, the port and the family of an address. Returns false if the data is not an address.
     @discardableResult
     public class func getHost(
         _ hostPtr: AutoreleasingUnsafeMutablePointer<NSString?>?, port portPtr: UnsafeMutablePointer<UInt16>?,
@@ -49,20 +49,19 @@ extension GCDAsyncSocket {
         return true
     }
 
-    /// Carriage return and line feed.
+    /// Returns a carriage return and a line feed.
     public class func crlfData() -> Data { AsyncSocket.crlf }
 
-    /// Carriage return.
+    /// Returns a carriage return.
     public class func crData() -> Data { AsyncSocket.cr }
 
-    /// Line feed.
+    /// Returns a line feed.
     public class func lfData() -> Data { AsyncSocket.lf }
 
-    /// A zero byte.
+    /// Returns a zero byte.
     public class func zeroData() -> Data { AsyncSocket.zero }
 }
 
-/// An address of IPv4 or IPv6 in a Data.
 enum InternetAddress {
     static func parts(of data: Data) -> (host: String, port: UInt16, family: Int32)? {
         guard let address = SocketAddress(data: data), let host = address.host, let port = address.port else { return nil }

@@ -1,12 +1,12 @@
-// The reports of the core, in the words of the original. All of it is called on the delegate queue, and all
-// calls of a stream delegate are in this file.
+// Translates the core's events into delegate callbacks. All code here runs on the delegate queue, and all
+// calls to a stream delegate are in this file.
 
 internal import AsyncSockets
 internal import Foundation
 internal import SocketBuffers
 
 extension CoreEvents: AsyncSocketDelegate where Owner == GCDAsyncSocket {
-    // MARK: - Beginnings
+    // MARK: - Accepting and connecting
 
     func newSocketQueueForConnection(fromAddress address: SocketAddress, on socket: AsyncSocket) -> DispatchQueue? {
         nextQueue = owner.flatMap { $0.listener?.newSocketQueueForConnection(fromAddress: address.data, on: $0) }
@@ -15,7 +15,7 @@ extension CoreEvents: AsyncSocketDelegate where Owner == GCDAsyncSocket {
 
     func socket(_ socket: AsyncSocket, didAcceptNewSocket newSocket: AsyncSocket) {
         defer { nextQueue = nil }
-        // Without a delegate the core closes the connection, since nothing keeps it (D16).
+        // Without a delegate, no reference to the new connection is kept, so the core closes it (D16).
         guard let owner, let listener = owner.listener else { return }
         let child = owner.makeChild(socketQueue: nextQueue)
         child.takeOver(newSocket)
@@ -32,9 +32,9 @@ extension CoreEvents: AsyncSocketDelegate where Owner == GCDAsyncSocket {
 
     // MARK: - Reading and writing
 
-    /// - Parameter ticket: Of the read in the owner's `ReadLedger`.
+    /// - Parameter ticket: The read's ticket in the owner's `ReadLedger`.
     func socket(_ socket: AsyncSocket, didRead data: Data, withTag ticket: Int) {
-        // Nil: a read of an earlier connection.
+        // The lookup fails for a read of an earlier connection.
         guard let owner, let read = owner.reads.take(ticket) else { return }
         read.store(data)
         owner.listener?.socket(owner, didRead: data, withTag: read.tag)
@@ -48,7 +48,8 @@ extension CoreEvents: AsyncSocketDelegate where Owner == GCDAsyncSocket {
     func socket(
         _ socket: AsyncSocket, didNotReadDataWithTag ticket: Int, bytesSoFar data: Data, dueToError error: AsyncSocketError
     ) {
-        // The original has no callback for a read that the peer's end makes impossible (D18).
+        // CocoaAsyncSocket has no callback for a read that cannot complete because the peer closed the
+        // connection (D18).
         _ = owner?.reads.take(ticket)
     }
 
@@ -92,7 +93,7 @@ extension CoreEvents: AsyncSocketDelegate where Owner == GCDAsyncSocket {
         listener.socket(owner, didReceive: SecTrust(trust.chain, evaluation), completionHandler: completionHandler)
     }
 
-    // MARK: - The end
+    // MARK: - Disconnecting
 
     func socketDidDisconnect(_ socket: AsyncSocket, withError error: AsyncSocketError?) {
         guard let owner else { return }
@@ -103,12 +104,13 @@ extension CoreEvents: AsyncSocketDelegate where Owner == GCDAsyncSocket {
 }
 
 extension GCDAsyncSocket {
-    /// The delegate, if there is a queue to call it on.
+    /// The delegate, or `nil` without a queue to call it on.
     fileprivate var listener: (any GCDAsyncSocketDelegate)? {
         facts.withLock { $0.delegateQueue == nil ? nil : $0.delegate }
     }
 
-    /// Asks the delegate's asynchronous method. On Apple platforms too it runs outside of the delegate queue.
+    /// Calls the delegate's asynchronous method. As on Apple platforms, this method does not run on the
+    /// delegate queue.
     func ask(
         _ delegate: any GCDAsyncSocketDelegate, about trust: SecTrust, _ answer: @escaping @Sendable (Bool) -> Void
     ) {

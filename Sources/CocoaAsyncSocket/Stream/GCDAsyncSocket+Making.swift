@@ -1,22 +1,24 @@
 public import Foundation
 
 extension GCDAsyncSocket {
-    /// A socket without a delegate, with a queue of its own.
+    /// Creates a socket without a delegate, with a queue on which the socket runs.
     public convenience init(socketQueue sq: DispatchQueue?) {
         self.init(delegate: nil, delegateQueue: nil, socketQueue: sq)
     }
 
-    /// A socket with a delegate and the queue on which it is called.
+    /// Creates a socket with a delegate and the queue on which the delegate is called.
     public convenience init(delegate aDelegate: (any GCDAsyncSocketDelegate)?, delegateQueue dq: DispatchQueue?) {
         self.init(delegate: aDelegate, delegateQueue: dq, socketQueue: nil)
     }
 
-    /// A socket for a connection that other code has made, without a delegate.
+    /// Creates a socket without a delegate for an existing connection. See
+    /// `init(fromConnectedSocketFD:delegate:delegateQueue:socketQueue:)`.
     public convenience init(fromConnectedSocketFD socketFD: Int32, socketQueue sq: DispatchQueue?) throws {
         try self.init(fromConnectedSocketFD: socketFD, delegate: nil, delegateQueue: nil, socketQueue: sq)
     }
 
-    /// A socket for a connection that other code has made.
+    /// Creates a socket for an existing connection. See
+    /// `init(fromConnectedSocketFD:delegate:delegateQueue:socketQueue:)`.
     public convenience init(
         fromConnectedSocketFD socketFD: Int32, delegate aDelegate: (any GCDAsyncSocketDelegate)?,
         delegateQueue dq: DispatchQueue?
@@ -24,9 +26,10 @@ extension GCDAsyncSocket {
         try self.init(fromConnectedSocketFD: socketFD, delegate: aDelegate, delegateQueue: dq, socketQueue: nil)
     }
 
-    /// A socket for a connection that other code has made: a TCP or Unix-domain stream.
+    /// Creates a socket for a connection that other code established: a TCP or Unix-domain stream.
     ///
-    /// The descriptor belongs to the socket from then on; when this throws, it is left as it was.
+    /// The socket takes ownership of the descriptor. If the initializer throws, the descriptor is unchanged
+    /// and still belongs to the caller.
     public convenience init(
         fromConnectedSocketFD socketFD: Int32, delegate aDelegate: (any GCDAsyncSocketDelegate)?,
         delegateQueue dq: DispatchQueue?, socketQueue sq: DispatchQueue?
@@ -35,7 +38,7 @@ extension GCDAsyncSocket {
         try adopt(socketFD, socketQueue: sq)
     }
 
-    /// Another spelling of `markQueueTargetQueue(_:)`.
+    /// Marks a queue. An alternative spelling of `markQueueTargetQueue(_:)`.
     public func markSocketQueueTargetQueue(_ socketQueuesPreConfiguredTargetQueue: DispatchQueue) {
         markQueueTargetQueue(socketQueuesPreConfiguredTargetQueue)
     }

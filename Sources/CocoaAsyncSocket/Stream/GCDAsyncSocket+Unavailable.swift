@@ -1,15 +1,14 @@
-// Missing on Linux.
 extension GCDAsyncSocket {
-    /// Linux has no Core Foundation streams.
+    /// Returns the read stream. Linux has no Core Foundation streams.
     @available(*, unavailable, message: "Linux has no Core Foundation streams: use the socket's own reads")
     public func readStream() -> Unmanaged<CFReadStream>? { nil }
-    /// Linux has no Core Foundation streams.
+    /// Returns the write stream. Linux has no Core Foundation streams.
     @available(*, unavailable, message: "Linux has no Core Foundation streams: use the socket's own writes")
     public func writeStream() -> Unmanaged<CFWriteStream>? { nil }
-    /// Linux has no backgrounding.
+    /// Enables backgrounding. Linux does not suspend programs in the background.
     @available(*, unavailable, message: "a Linux program is not suspended: leave this call out")
     public func enableBackgroundingOnSocket() -> Bool { false }
-    /// Linux has no NetService.
+    /// Connects to a Bonjour service. Linux has no NetService.
     @available(*, unavailable, message: "Linux has no NetService: resolve the service, and call connect(toHost:onPort:)")
     public func connect(to netService: NetService) throws {}
 }

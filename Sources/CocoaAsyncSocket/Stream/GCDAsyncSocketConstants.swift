@@ -1,47 +1,50 @@
-// The names are the ones that programs use.
+// The names match the Apple API that existing programs use.
 // swift-format-ignore-file: AlwaysUseLowerCamelCase
 
-/// The name of exceptions of the original, which are traps here.
+/// The name of CocoaAsyncSocket's exceptions. This library traps instead of raising them.
 public let GCDAsyncSocketException = "GCDAsyncSocketException"
-/// The label of the original's socket queues.
+/// The label of CocoaAsyncSocket's socket queues.
 public let GCDAsyncSocketQueueName = "GCDAsyncSocket"
-/// The name of the original's thread of Core Foundation streams.
+/// The name of CocoaAsyncSocket's thread for Core Foundation streams.
 public let GCDAsyncSocketThreadName = "GCDAsyncSocket-CFStream"
-/// The context of the original's log messages, for CocoaLumberjack.
+/// The context of CocoaAsyncSocket's log messages in CocoaLumberjack.
 public var GCDAsyncSocketLoggingContext: Int32 { 65535 }
 
 // MARK: - Keys of TLS settings
 
-/// Whether the delegate decides about the server's certificate: a Boolean. See
+/// Whether the delegate evaluates the server's certificate, a Boolean. See
 /// `socket(_:didReceive:completionHandler:)`.
 public let GCDAsyncSocketManuallyEvaluateTrust = "GCDAsyncSocketManuallyEvaluateTrust"
-/// Which sessions may be resumed: the ones of connections with an equal value, a Data.
+/// An identifier for session resumption, a Data. Only sessions of connections with an equal identifier are
+/// resumed.
 public let GCDAsyncSocketSSLPeerID = "GCDAsyncSocketSSLPeerID"
-/// The oldest version of TLS: a number of `SSLProtocol`. Versions before 1.2 mean 1.2.
+/// The oldest allowed TLS version, an `SSLProtocol` number. Versions older than TLS 1.2 are raised to TLS
+/// 1.2.
 public let GCDAsyncSocketSSLProtocolVersionMin = "GCDAsyncSocketSSLProtocolVersionMin"
-/// The newest version of TLS: a number of `SSLProtocol`, at least 1.2.
+/// The newest allowed TLS version, an `SSLProtocol` number. It must be TLS 1.2 or newer.
 public let GCDAsyncSocketSSLProtocolVersionMax = "GCDAsyncSocketSSLProtocolVersionMax"
-/// A Boolean without effect: OpenSSL has no False Start.
+/// A Boolean without effect, because OpenSSL does not support False Start.
 public let GCDAsyncSocketSSLSessionOptionFalseStart = "GCDAsyncSocketSSLSessionOptionFalseStart"
-/// A Boolean without effect: it is about versions before TLS 1.1.
+/// A Boolean without effect, because it only concerns versions before TLS 1.1.
 public let GCDAsyncSocketSSLSessionOptionSendOneByteRecord = "GCDAsyncSocketSSLSessionOptionSendOneByteRecord"
-/// The cipher suites that may be used: an array of `SSLCipherSuite` numbers.
+/// The allowed cipher suites, an array of `SSLCipherSuite` numbers.
 public let GCDAsyncSocketSSLCipherSuites = "GCDAsyncSocketSSLCipherSuites"
-/// Application protocols, the preferred one first: an array of String.
+/// The application protocols, an array of String, most preferred first.
 public let GCDAsyncSocketSSLALPN = "GCDAsyncSocketSSLALPN"
-/// A Data without effect: no key exchange here uses a finite field.
+/// A Data without effect, because this library uses no finite-field key exchange.
 public let GCDAsyncSocketSSLDiffieHellmanParameters = "GCDAsyncSocketSSLDiffieHellmanParameters"
-/// The same as `kCFStreamSSLPeerName`.
+/// The same key as `kCFStreamSSLPeerName`.
 public let GCDAsyncSocketSSLPeerName = "kCFStreamSSLPeerName"
-/// The same as `kCFStreamSSLCertificates`.
+/// The same key as `kCFStreamSSLCertificates`.
 public let GCDAsyncSocketSSLCertificates = "kCFStreamSSLCertificates"
-/// The same as `kCFStreamSSLIsServer`.
+/// The same key as `kCFStreamSSLIsServer`.
 public let GCDAsyncSocketSSLIsServer = "kCFStreamSSLIsServer"
-/// A Boolean without effect: Linux has no Core Foundation streams.
+/// A Boolean without effect, because Linux has no Core Foundation streams.
 public let GCDAsyncSocketUseCFStreamForTLS = "GCDAsyncSocketUseCFStreamForTLS"
 
-/// Not in the original: whether a server asks for a client certificate, a number of `SSLAuthenticate`.
+/// Whether a server requests a client certificate, an `SSLAuthenticate` number. Not available on Apple
+/// platforms.
 public let GCDAsyncSocketSSLClientAuthentication = "GCDAsyncSocketSSLClientAuthentication"
-/// Not in the original: the roots that the peer's certificate must lead to instead of the system's, an array
-/// of `SecCertificate`.
+/// The roots to trust instead of the system's roots, an array of `SecCertificate`. Not available on Apple
+/// platforms.
 public let GCDAsyncSocketSSLAnchorCertificates = "GCDAsyncSocketSSLAnchorCertificates"

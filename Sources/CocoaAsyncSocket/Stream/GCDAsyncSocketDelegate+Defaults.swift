@@ -1,8 +1,8 @@
 public import Foundation
 
-// The defaults that make every method of the delegate optional.
+// Default implementations, which make every delegate method optional.
 extension GCDAsyncSocketDelegate {
-    /// Asks the older spelling.
+    /// Returns the result of the older spelling.
     public func newSocketQueueForConnection(fromAddress address: Data, on sock: GCDAsyncSocket) -> DispatchQueue? {
         newSocketQueueForConnection(fromAddress: Optional(address), on: sock)
     }
@@ -30,11 +30,11 @@ extension GCDAsyncSocketDelegate {
     public func socket(_ sock: GCDAsyncSocket, didWritePartialDataOfLength partialLength: UInt, tag: Int) {
         socket(Optional(sock), didWritePartialDataOfLength: partialLength, tag: tag)
     }
-    /// Asks the older spelling.
+    /// Returns the result of the older spelling.
     public func socket(
         _ sock: GCDAsyncSocket, shouldTimeoutReadWithTag tag: Int, elapsed: TimeInterval, bytesDone length: UInt
     ) -> TimeInterval { socket(Optional(sock), shouldTimeoutReadWithTag: tag, elapsed: elapsed, bytesDone: length) }
-    /// Asks the older spelling.
+    /// Returns the result of the older spelling.
     public func socket(
         _ sock: GCDAsyncSocket, shouldTimeoutWriteWithTag tag: Int, elapsed: TimeInterval, bytesDone length: UInt
     ) -> TimeInterval { socket(Optional(sock), shouldTimeoutWriteWithTag: tag, elapsed: elapsed, bytesDone: length) }
@@ -46,49 +46,50 @@ extension GCDAsyncSocketDelegate {
     }
     /// Calls the older spelling.
     public func socketDidSecure(_ sock: GCDAsyncSocket) { socketDidSecure(Optional(sock)) }
-    /// Asks the asynchronous method, which refuses by default.
+    /// Calls the asynchronous method, which rejects the peer by default.
     public func socket(
         _ sock: GCDAsyncSocket, didReceive trust: SecTrust, completionHandler: @escaping @Sendable (Bool) -> Void
     ) {
         sock.ask(self, about: trust, completionHandler)
     }
-    /// Refuses: the delegate has neither of the two methods. The end of the connection says so.
+    /// Rejects the peer, because the delegate implements neither method. The connection closes with an error
+    /// that explains this.
     public func socket(_ sock: GCDAsyncSocket, didReceive trust: SecTrust) async -> Bool {
         sock.refuseUnaskedTrust()
         return false
     }
 }
 
-// The defaults of the older spellings.
+// Default implementations of the older spellings.
 extension GCDAsyncSocketDelegate {
-    /// Returns nil: the library's own threads.
+    /// Returns `nil`, so that the socket runs on the library's own threads.
     public func newSocketQueueForConnection(fromAddress address: Data!, on sock: GCDAsyncSocket!) -> DispatchQueue? { nil }
     /// Releases `newSocket`, which closes it.
     public func socket(_ sock: GCDAsyncSocket!, didAcceptNewSocket newSocket: GCDAsyncSocket!) {}
-    /// Does nothing.
+    /// Ignores the event.
     public func socket(_ sock: GCDAsyncSocket!, didConnectToHost host: String!, port: UInt16) {}
-    /// Does nothing.
+    /// Ignores the event.
     public func socket(_ sock: GCDAsyncSocket!, didConnectTo url: URL!) {}
-    /// Does nothing.
+    /// Ignores the event.
     public func socket(_ sock: GCDAsyncSocket!, didRead data: Data!, withTag tag: Int) {}
-    /// Does nothing.
+    /// Ignores the event.
     public func socket(_ sock: GCDAsyncSocket!, didReadPartialDataOfLength partialLength: UInt, tag: Int) {}
-    /// Does nothing.
+    /// Ignores the event.
     public func socket(_ sock: GCDAsyncSocket!, didWriteDataWithTag tag: Int) {}
-    /// Does nothing.
+    /// Ignores the event.
     public func socket(_ sock: GCDAsyncSocket!, didWritePartialDataOfLength partialLength: UInt, tag: Int) {}
-    /// Returns zero: the connection ends.
+    /// Returns zero, so that the connection closes.
     public func socket(_ sock: GCDAsyncSocket!, shouldTimeoutReadWithTag tag: Int, elapsed: TimeInterval, bytesDone length: UInt)
         -> TimeInterval
     { 0 }
-    /// Returns zero: the connection ends.
+    /// Returns zero, so that the connection closes.
     public func socket(_ sock: GCDAsyncSocket!, shouldTimeoutWriteWithTag tag: Int, elapsed: TimeInterval, bytesDone length: UInt)
         -> TimeInterval
     { 0 }
-    /// Does nothing.
+    /// Ignores the event.
     public func socketDidCloseReadStream(_ sock: GCDAsyncSocket!) {}
-    /// Does nothing.
+    /// Ignores the event.
     public func socketDidDisconnect(_ sock: GCDAsyncSocket!, withError err: (any Error)!) {}
-    /// Does nothing.
+    /// Ignores the event.
     public func socketDidSecure(_ sock: GCDAsyncSocket!) {}
 }

@@ -1,4 +1,4 @@
-// The names are the ones that programs use.
+// The names match the Apple API that existing programs use.
 // swift-format-ignore-file: AlwaysUseLowerCamelCase, NoLeadingUnderscores
 
 public import Foundation
@@ -6,12 +6,12 @@ public import Foundation
 /// The domain of `GCDAsyncSocketError`.
 public let GCDAsyncSocketErrorDomain = "GCDAsyncSocketErrorDomain"
 
-/// An error of a socket that is not one of the system or of TLS.
+/// An error of a socket, other than a system error or a TLS error.
 ///
-/// The socket delivers it as this type, so `error as? GCDAsyncSocketError` and `(error as NSError).code` both
-/// work. `userInfo[NSUnderlyingErrorKey]` has the error of AsyncSockets, which says more.
+/// The delegate receives errors of this type, so both `error as? GCDAsyncSocketError` and `(error as
+/// NSError).code` work. `userInfo[NSUnderlyingErrorKey]` contains the more detailed error from AsyncSockets.
 public struct GCDAsyncSocketError: Error, CustomNSError, Hashable {
-    /// The kinds of error, with the numbers of the original.
+    /// The kinds of error, with the same numbers as on Apple platforms.
     public enum Code: Int, Sendable {
         /// Never used.
         case noError = 0
@@ -19,23 +19,23 @@ public struct GCDAsyncSocketError: Error, CustomNSError, Hashable {
         case badConfigError = 1
         /// An argument is invalid.
         case badParamError = 2
-        /// The connection was not established in time.
+        /// The connection was not established before its timeout.
         case connectTimeoutError = 3
-        /// A read was not complete in time.
+        /// A read did not complete before its timeout.
         case readTimeoutError = 4
-        /// A write was not complete in time.
+        /// A write did not complete before its timeout.
         case writeTimeoutError = 5
-        /// `maxLength` bytes came without the delimiter.
+        /// `maxLength` bytes arrived without the delimiter.
         case readMaxedOutError = 6
-        /// The peer closed the connection in good order.
+        /// The peer closed the connection cleanly.
         case closedError = 7
-        /// Something else: see the description.
+        /// Any other error. See the description.
         case otherError = 8
     }
 
     private let contents: NSError
 
-    /// An error with a description and the like in `userInfo`.
+    /// Creates an error with a description and other details in `userInfo`.
     public init(_ code: Code, userInfo: [String: Any] = [:]) {
         contents = NSError(domain: GCDAsyncSocketErrorDomain, code: code.rawValue, userInfo: userInfo)
     }
@@ -44,7 +44,7 @@ public struct GCDAsyncSocketError: Error, CustomNSError, Hashable {
         self.init(code, userInfo: [NSLocalizedDescriptionKey: description])
     }
 
-    /// The same error, from an `NSError` of its domain.
+    /// Creates the error that an `NSError` of the same domain represents.
     public init(_nsError error: NSError) {
         self = GCDAsyncSocketError(error) ?? GCDAsyncSocketError(.otherError, userInfo: error.userInfo)
     }
@@ -56,59 +56,59 @@ public struct GCDAsyncSocketError: Error, CustomNSError, Hashable {
 
     /// The kind of error.
     public var code: Code { Code(rawValue: contents.code) ?? .otherError }
-    /// The description and the like, by the keys of `NSError`.
+    /// The description and other details, by `NSError` key.
     public var userInfo: [String: Any] { contents.userInfo }
     /// The description in English.
     public var localizedDescription: String { contents.localizedDescription }
 
-    /// `GCDAsyncSocketErrorDomain`.
+    /// The domain, `GCDAsyncSocketErrorDomain`.
     public static var errorDomain: String { GCDAsyncSocketErrorDomain }
     /// The number of the code.
     public var errorCode: Int { contents.code }
-    /// The same as `userInfo`.
+    /// The same value as `userInfo`.
     public var errorUserInfo: [String: Any] { contents.userInfo }
 }
 
 extension GCDAsyncSocketError {
-    /// `Code.noError`.
+    /// The code `Code.noError`.
     public static var noError: Code { .noError }
-    /// `Code.badConfigError`.
+    /// The code `Code.badConfigError`.
     public static var badConfigError: Code { .badConfigError }
-    /// `Code.badParamError`.
+    /// The code `Code.badParamError`.
     public static var badParamError: Code { .badParamError }
-    /// `Code.connectTimeoutError`.
+    /// The code `Code.connectTimeoutError`.
     public static var connectTimeoutError: Code { .connectTimeoutError }
-    /// `Code.readTimeoutError`.
+    /// The code `Code.readTimeoutError`.
     public static var readTimeoutError: Code { .readTimeoutError }
-    /// `Code.writeTimeoutError`.
+    /// The code `Code.writeTimeoutError`.
     public static var writeTimeoutError: Code { .writeTimeoutError }
-    /// `Code.readMaxedOutError`.
+    /// The code `Code.readMaxedOutError`.
     public static var readMaxedOutError: Code { .readMaxedOutError }
-    /// `Code.closedError`.
+    /// The code `Code.closedError`.
     public static var closedError: Code { .closedError }
-    /// `Code.otherError`.
+    /// The code `Code.otherError`.
     public static var otherError: Code { .otherError }
 }
 
 extension GCDAsyncSocketError.Code {
-    /// Matches an error with this code, as in `catch GCDAsyncSocketError.closedError`.
+    /// Returns whether an error has this code, for patterns such as `catch GCDAsyncSocketError.closedError`.
     public static func ~= (code: Self, error: any Error) -> Bool {
         (error as? GCDAsyncSocketError)?.code == code
     }
 }
 
-// This makes `error as? NSError` work from this type, and `error as? GCDAsyncSocketError` from an NSError:
-// Swift on Linux casts between the two by this protocol alone.
+// Enables `error as? NSError` for this type, and `error as? GCDAsyncSocketError` for an NSError. On Linux,
+// this protocol is Swift's only way to cast between the two.
 extension GCDAsyncSocketError: _ObjectiveCBridgeable {
-    /// Called by the compiler.
+    /// Bridges to `NSError`. Called by the compiler.
     public func _bridgeToObjectiveC() -> NSError { contents }
 
-    /// Called by the compiler.
+    /// Bridges from `NSError`. Called by the compiler.
     public static func _forceBridgeFromObjectiveC(_ source: NSError, result: inout GCDAsyncSocketError?) {
         result = GCDAsyncSocketError(source)
     }
 
-    /// Called by the compiler.
+    /// Bridges from `NSError` if the domain and code match. Called by the compiler.
     public static func _conditionallyBridgeFromObjectiveC(
         _ source: NSError, result: inout GCDAsyncSocketError?
     ) -> Bool {
@@ -116,7 +116,7 @@ extension GCDAsyncSocketError: _ObjectiveCBridgeable {
         return result != nil
     }
 
-    /// Called by the compiler.
+    /// Bridges from `NSError`, or returns `otherError`. Called by the compiler.
     public static func _unconditionallyBridgeFromObjectiveC(_ source: NSError?) -> GCDAsyncSocketError {
         source.flatMap { GCDAsyncSocketError($0) } ?? GCDAsyncSocketError(.otherError)
     }

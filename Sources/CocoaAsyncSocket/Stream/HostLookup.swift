@@ -2,7 +2,6 @@ internal import Dispatch
 internal import SocketBuffers
 internal import SocketCore
 
-/// A lookup that its caller waits for.
 enum HostLookup {
     /// - Throws: A `ResolveError`.
     static func addresses(of host: String, port: UInt16) throws -> [SocketAddress] {

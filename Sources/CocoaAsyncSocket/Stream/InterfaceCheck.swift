@@ -1,12 +1,12 @@
 internal import SocketCore
 
-/// The original's words about an interface that cannot be used.
+/// CocoaAsyncSocket's messages for interfaces that cannot be used.
 enum InterfaceCheck {
     static let emptyHost = "Invalid host parameter (nil or \"\"). Should be a domain name or IP address string."
     static let unknown = "Unknown interface. Specify valid interface by name (e.g. \"en1\") or IP address."
 
-    /// Nil when the interface has an address of a version of IP that is enabled; nil as its name means all of
-    /// them.
+    /// Returns `nil` if the interface has an address in an enabled IP version. A `nil` or empty name means
+    /// all interfaces.
     static func complaint(about name: String?, _ isIPv4Enabled: Bool, _ isIPv6Enabled: Bool) -> String? {
         guard let name, !name.isEmpty else { return nil }
         guard let interface = try? LocalInterface(name) else { return unknown }

@@ -3,16 +3,17 @@ internal import Glibc
 internal import SocketBuffers
 internal import Synchronization
 
-/// Where code runs "on the socket's queue": on the queue that the socket was given, on one that was marked,
-/// and in a block of `perform(_:)`.
+/// Tracks which code runs "on the socket's queue": code on the queue passed to the socket, code on a marked
+/// queue, and blocks of `perform(_:)`.
 ///
-/// Without a queue of its own the core runs on its event loops, so that a thread is remembered for `perform`.
+/// Without a socket queue, the core runs on its event loops. The thread that runs a `perform` block is
+/// therefore recorded.
 final class SocketQueueMarks {
     private let key = DispatchSpecificKey<Bool>()
     private let queues = Locked<[DispatchQueue]>([])
-    /// The thread that runs a block of `perform(_:)`; zero: none.
+    /// The thread that runs a block of `perform(_:)`, or 0.
     private let performer = Atomic<pthread_t>(0)
-    /// The descriptor that the block may use; -1: none.
+    /// The descriptor available to the block, or -1.
     private let openDescriptor = Atomic<Int32>(-1)
 
     init(_ queue: DispatchQueue?) {
@@ -20,7 +21,7 @@ final class SocketQueueMarks {
     }
 
     deinit {
-        // The address of the key may serve another socket next.
+        // The key's address may be reused for another socket's key.
         for queue in queues.withLock({ $0 }) { queue.setSpecific(key: key, value: nil) }
     }
 
@@ -34,21 +35,22 @@ final class SocketQueueMarks {
         queues.withLock { $0.removeAll { $0 === queue } }
     }
 
-    /// True for code that runs on the socket's queue.
     var isCurrent: Bool {
         performer.load(ordering: .relaxed) == pthread_self() || DispatchQueue.getSpecific(key: key) == true
     }
 
-    /// The descriptor that the core has given to the block that runs here; of a listener a copy.
+    /// The descriptor that the core passed to the block running on this thread. For a listener, it is a
+    /// duplicate.
     var descriptor: Int32? {
         let descriptor = openDescriptor.load(ordering: .relaxed)
         return performer.load(ordering: .relaxed) == pthread_self() && descriptor >= 0 ? descriptor : nil
     }
 
-    /// Runs `block` on the socket's queue, and waits for it: `start` begins its argument there.
+    /// Runs `block` on the socket's queue and blocks until it returns. `start` schedules its argument on this
+    /// queue.
     func performAndWait(_ block: @escaping () -> Void, start: (@escaping @Sendable (_ descriptor: Int32?) -> Void) -> Void) {
         if isCurrent { return block() }
-        // Handed to one thread, for which this one waits.
+        // Safe, because only one other thread uses these values, while this thread is blocked.
         nonisolated(unsafe) let block = block
         nonisolated(unsafe) let marks = self
         let done = DispatchSemaphore(value: 0)
@@ -64,10 +66,9 @@ final class SocketQueueMarks {
 }
 
 extension DispatchQueue {
-    /// A serial queue to call a delegate on: this one, or for a global queue one of its own with the same
-    /// target.
+    /// A serial queue for calling a delegate. For a global queue, this is a new serial queue that targets it.
     ///
-    /// On a global queue the callbacks of the original could overtake each other.
+    /// On Apple platforms, callbacks on a global queue can overtake each other.
     var serialForDelegate: DispatchQueue {
         label.hasPrefix("com.apple.root.") ? DispatchQueue(label: "GCDAsyncSocket.delegate", target: self) : self
     }

@@ -3,11 +3,12 @@ internal import Foundation
 internal import SocketBuffers
 
 extension GCDAsyncSocket {
-    /// Begins TLS by a dictionary. Settings that cannot be used end the connection: nothing leaves in
-    /// plaintext.
+    /// Starts TLS with the settings in a dictionary. Unusable settings close the connection, so that no data
+    /// is sent in plaintext.
     func upgrade(_ dictionary: [String: NSObject]) {
         if core.isDisconnected {
-            // The thread that does it may only have said so yet: no write may leave before that.
+            // Another thread may have marked the socket as disconnected without having closed it yet. This
+            // call ensures that no later write is sent.
             core.disconnect()
             return note("a startTLS was dropped: the socket is disconnected")
         }
@@ -22,7 +23,7 @@ extension GCDAsyncSocket {
         }
     }
 
-    /// False when TLS was begun on this connection before.
+    /// Returns false if TLS was already started on this connection.
     private func claimTLS() -> Bool {
         facts.withLock { facts in
             defer { facts.hasBegunTLS = true }
@@ -37,7 +38,8 @@ extension GCDAsyncSocket {
             case .server(let settings): try core.beginTLS(settings: settings)
             }
         } catch {
-            // Settings that the core refuses have ended the connection. Otherwise it is ending already.
+            // If the core rejected the settings, it has closed the connection. For other errors, the
+            // connection is already closing.
             note("a startTLS failed: \(error)")
         }
     }
@@ -46,7 +48,7 @@ extension GCDAsyncSocket {
         core.fail(AsyncSocketError(.tls, blame: .caller, operation: "startTLS", message: message))
     }
 
-    /// The delegate has neither of the two methods that decide about a peer.
+    /// Closes the connection because the delegate implements neither of the two methods that evaluate a peer.
     func refuseUnaskedTrust() {
         fail(
             "GCDAsyncSocketManuallyEvaluateTrust specified in tlsSettings, "

@@ -1,18 +1,18 @@
-/// A version of TLS, with the numbers of Apple's Secure Transport.
+/// A TLS version, with the numbers of Apple's Secure Transport.
 ///
-/// This library speaks TLS 1.2 and 1.3.
+/// This library supports TLS 1.2 and 1.3.
 public enum SSLProtocol: Int32, Sendable {
-    /// No version is named: the setting means nothing.
+    /// No particular version. The setting has no effect.
     case sslProtocolUnknown = 0
     /// SSL 2.0.
     case sslProtocol2 = 1
     /// SSL 3.0.
     case sslProtocol3 = 2
-    /// SSL 3.0 alone.
+    /// SSL 3.0 only.
     case sslProtocol3Only = 3
     /// TLS 1.0.
     case tlsProtocol1 = 4
-    /// TLS 1.0 alone.
+    /// TLS 1.0 only.
     case tlsProtocol1Only = 5
     /// All versions.
     case sslProtocolAll = 6
@@ -26,17 +26,17 @@ public enum SSLProtocol: Int32, Sendable {
     case tlsProtocol13 = 10
     /// DTLS 1.2.
     case dtlsProtocol12 = 11
-    /// The newest version.
+    /// The newest supported version.
     case tlsProtocolMaxSupported = 999
 }
 
-/// Whether a server asks for a client certificate: for `GCDAsyncSocketSSLClientAuthentication`.
+/// Whether a server requests a client certificate. A value for `GCDAsyncSocketSSLClientAuthentication`.
 public enum SSLAuthenticate: Int32, Sendable {
-    /// It does not ask.
+    /// The server does not request a certificate.
     case neverAuthenticate = 0
-    /// It refuses a client without a good certificate.
+    /// The server rejects clients without a valid certificate.
     case alwaysAuthenticate = 1
-    /// It admits a client without a certificate, but not one with a bad certificate.
+    /// The server accepts clients without a certificate, but rejects clients with an invalid certificate.
     case tryAuthenticate = 2
 }
 
@@ -44,11 +44,11 @@ public enum SSLAuthenticate: Int32, Sendable {
 
 /// Success.
 public let errSecSuccess: OSStatus = 0
-/// The function does not do that.
+/// The function is not implemented.
 public let errSecUnimplemented: OSStatus = -4
 /// An argument is invalid.
 public let errSecParam: OSStatus = -50
-/// Memory is missing.
+/// Out of memory.
 public let errSecAllocate: OSStatus = -108
 /// The trust is not available.
 public let errSecNotAvailable: OSStatus = -25291
@@ -58,13 +58,13 @@ public let errSecAuthFailed: OSStatus = -25293
 public let errSecItemNotFound: OSStatus = -25300
 /// The bytes cannot be decoded.
 public let errSecDecode: OSStatus = -26275
-/// The format is not known.
+/// The format is unknown.
 public let errSecUnknownFormat: OSStatus = -25257
-/// A passphrase is missing.
+/// The passphrase is missing.
 public let errSecPassphraseRequired: OSStatus = -25260
 /// The passphrase of a PKCS#12 file is wrong.
 public let errSecPkcs12VerifyFailure: OSStatus = -25264
-/// The certificate is for another host.
+/// The certificate is for a different host.
 public let errSecHostNameMismatch: OSStatus = -67602
 /// The certificate has expired.
 public let errSecCertificateExpired: OSStatus = -67818
@@ -77,75 +77,75 @@ public let errSecNotTrusted: OSStatus = -67843
 
 // MARK: - Results of Secure Transport, in the domain "kCFStreamErrorDomainSSL"
 
-/// The peer broke the rules of TLS.
+/// The peer violated the TLS protocol.
 public let errSSLProtocol: OSStatus = -9800
 /// The two sides have no version or cipher suite in common.
 public let errSSLNegotiation: OSStatus = -9801
-/// A fatal alert.
+/// The peer sent a fatal alert.
 public let errSSLFatalAlert: OSStatus = -9802
-/// The peer closed the connection in good order.
+/// The peer closed the connection cleanly.
 public let errSSLClosedGraceful: OSStatus = -9805
-/// The connection ended during the handshake, or by an error.
+/// The connection closed during the handshake or because of an error.
 public let errSSLClosedAbort: OSStatus = -9806
-/// The certificate chain is not valid.
+/// The certificate chain is invalid.
 public let errSSLXCertChainInvalid: OSStatus = -9807
 /// The certificate cannot be read.
 public let errSSLBadCert: OSStatus = -9808
 /// OpenSSL failed.
 public let errSSLInternal: OSStatus = -9810
-/// The chain ends at a root that is not trusted.
+/// The chain leads to a root that is not trusted.
 public let errSSLUnknownRootCert: OSStatus = -9812
-/// The chain leads to no root.
+/// The chain does not lead to a root.
 public let errSSLNoRootCert: OSStatus = -9813
 /// A certificate has expired.
 public let errSSLCertExpired: OSStatus = -9814
 /// A certificate is not valid yet.
 public let errSSLCertNotYetValid: OSStatus = -9815
-/// The peer closed the connection without a close_notify: bytes may be missing.
+/// The peer closed the connection without a close_notify alert. Data may be missing.
 public let errSSLClosedNoNotify: OSStatus = -9816
-/// An alert of the peer: unexpected_message.
+/// The peer sent an unexpected_message alert.
 public let errSSLPeerUnexpectedMsg: OSStatus = -9819
-/// An alert of the peer: bad_record_mac.
+/// The peer sent a bad_record_mac alert.
 public let errSSLPeerBadRecordMac: OSStatus = -9820
-/// An alert of the peer: record_overflow.
+/// The peer sent a record_overflow alert.
 public let errSSLPeerRecordOverflow: OSStatus = -9822
-/// An alert of the peer: handshake_failure.
+/// The peer sent a handshake_failure alert.
 public let errSSLPeerHandshakeFail: OSStatus = -9824
-/// The delegate refused the peer, or an alert of the peer: bad_certificate.
+/// The delegate rejected the peer, or the peer sent a bad_certificate alert.
 public let errSSLPeerBadCert: OSStatus = -9825
-/// An alert of the peer: unsupported_certificate.
+/// The peer sent an unsupported_certificate alert.
 public let errSSLPeerUnsupportedCert: OSStatus = -9826
-/// A certificate is revoked, or an alert of the peer: certificate_revoked.
+/// A certificate was revoked, or the peer sent a certificate_revoked alert.
 public let errSSLPeerCertRevoked: OSStatus = -9827
-/// An alert of the peer: certificate_expired.
+/// The peer sent a certificate_expired alert.
 public let errSSLPeerCertExpired: OSStatus = -9828
-/// An alert of the peer: certificate_unknown.
+/// The peer sent a certificate_unknown alert.
 public let errSSLPeerCertUnknown: OSStatus = -9829
-/// An alert of the peer: illegal_parameter.
+/// The peer sent an illegal_parameter alert.
 public let errSSLIllegalParam: OSStatus = -9830
-/// An alert of the peer: unknown_ca.
+/// The peer sent an unknown_ca alert.
 public let errSSLPeerUnknownCA: OSStatus = -9831
-/// An alert of the peer: access_denied.
+/// The peer sent an access_denied alert.
 public let errSSLPeerAccessDenied: OSStatus = -9832
-/// An alert of the peer: decode_error.
+/// The peer sent a decode_error alert.
 public let errSSLPeerDecodeError: OSStatus = -9833
-/// An alert of the peer: decrypt_error.
+/// The peer sent a decrypt_error alert.
 public let errSSLPeerDecryptError: OSStatus = -9834
-/// An alert of the peer: protocol_version.
+/// The peer sent a protocol_version alert.
 public let errSSLPeerProtocolVersion: OSStatus = -9836
-/// An alert of the peer: insufficient_security.
+/// The peer sent an insufficient_security alert.
 public let errSSLPeerInsufficientSecurity: OSStatus = -9837
-/// An alert of the peer: internal_error.
+/// The peer sent an internal_error alert.
 public let errSSLPeerInternalError: OSStatus = -9838
-/// An alert of the peer: user_canceled.
+/// The peer sent a user_canceled alert.
 public let errSSLPeerUserCancelled: OSStatus = -9839
-/// An alert of the peer: no_renegotiation.
+/// The peer sent a no_renegotiation alert.
 public let errSSLPeerNoRenegotiation: OSStatus = -9840
-/// The certificate is for another host.
+/// The certificate is for a different host.
 public let errSSLHostNameMismatch: OSStatus = -9843
 /// The settings cannot be used.
 public let errSSLBadConfiguration: OSStatus = -9848
-/// The client showed no certificate, and the server requires one.
+/// The server requires a client certificate, but the client sent no certificate.
 public let errSSLCertificateRequired: OSStatus = -9863
-/// An alert of the peer: unrecognized_name.
+/// The peer sent an unrecognized_name alert.
 public let errSSLUnrecognizedName: OSStatus = -9865

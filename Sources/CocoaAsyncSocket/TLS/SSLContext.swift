@@ -1,10 +1,10 @@
-// The names are the ones that programs use.
+// The names match the Apple API that existing programs use.
 // swift-format-ignore-file: AlwaysUseLowerCamelCase
 
 internal import AsyncSockets
 public import Foundation
 
-/// The TLS of a connection, which `GCDAsyncSocket.sslContext()` returns.
+/// The TLS state of a connection, as returned by `GCDAsyncSocket.sslContext()`.
 public final class SSLContext: NSObject, Sendable {
     let session: TLSSession
     let evaluation: EvaluationSettings
@@ -15,7 +15,7 @@ public final class SSLContext: NSObject, Sendable {
     }
 }
 
-/// Stores the version that was negotiated.
+/// Stores the negotiated version.
 @discardableResult
 public func SSLGetNegotiatedProtocolVersion(
     _ context: SSLContext, _ protocol: UnsafeMutablePointer<SSLProtocol>
@@ -24,7 +24,7 @@ public func SSLGetNegotiatedProtocolVersion(
     return errSecSuccess
 }
 
-/// Stores the cipher suite that was negotiated; 0 for one that has no name here.
+/// Stores the negotiated cipher suite, or 0 if the suite has no constant in this module.
 @discardableResult
 public func SSLGetNegotiatedCipher(
     _ context: SSLContext, _ cipherSuite: UnsafeMutablePointer<SSLCipherSuite>
@@ -33,14 +33,14 @@ public func SSLGetNegotiatedCipher(
     return errSecSuccess
 }
 
-/// Stores the application protocol that was negotiated, in an array; nil without one.
+/// Stores an array with the negotiated application protocol, or `nil` if no protocol was negotiated.
 @discardableResult
 public func SSLCopyALPNProtocols(_ context: SSLContext, _ protocols: UnsafeMutablePointer<CFArray?>) -> OSStatus {
     protocols.pointee = context.session.applicationProtocol.map { [$0] as NSArray }
     return errSecSuccess
 }
 
-/// Stores the peer's certificates and the means to judge them.
+/// Stores a trust with the peer's certificates, for their evaluation.
 @discardableResult
 public func SSLCopyPeerTrust(_ context: SSLContext, _ trust: UnsafeMutablePointer<SecTrust?>) -> OSStatus {
     let chain = context.session.peerCertificates

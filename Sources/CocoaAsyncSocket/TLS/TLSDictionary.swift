@@ -1,17 +1,19 @@
 // Rules of the dictionary:
-//  1. A key that the original refuses is refused in its words, and a value of a wrong type with the name of
-//     its key. A refusal ends the connection.
-//  2. A setting can make the verification stricter. Only `GCDAsyncSocketManuallyEvaluateTrust` takes it from
-//     OpenSSL, and gives it to the delegate. With it an empty name means that no name is verified.
-//  3. Versions and cipher suites that are too weak are left out; if nothing is left, that is refused.
-//  4. Unknown keys mean nothing, as in the original.
+//  1. A key that CocoaAsyncSocket rejects on Apple platforms is rejected with the same message. A value of
+//     the wrong type is rejected with the name of its key. A rejection closes the connection.
+//  2. Settings can make verification stricter, but not weaker. The exception is
+//     `GCDAsyncSocketManuallyEvaluateTrust`, which moves the decision from OpenSSL to the delegate. In this
+//     mode, an empty name disables the verification of the name.
+//  3. Versions and cipher suites that are too weak are dropped. If no version or cipher suite remains, the
+//     settings are rejected.
+//  4. Unknown keys are ignored, as on Apple platforms.
 
 internal import AsyncSockets
 internal import Foundation
 internal import SocketBuffers
 internal import SocketTLS
 
-/// The settings of `startTLS(_:)`, read from its dictionary.
+/// Reads the settings of `startTLS(_:)` from its dictionary.
 struct TLSDictionary {
     typealias Refusal = TLSDictionaryValues.Refusal
 
@@ -25,7 +27,6 @@ struct TLSDictionary {
     private var minimum = TLSVersion.tls12
     private var maximum: TLSVersion?
 
-    /// - Parameter host: The host or the address that the socket connects to.
     static func read(
         _ dictionary: [String: NSObject], host: String?
     ) throws(Refusal) -> (Settings, EvaluationSettings) {
@@ -46,7 +47,7 @@ struct TLSDictionary {
             .map(\.certificate)
         guard try values.isTrue(GCDAsyncSocketSSLIsServer) else {
             let named = try values.string(GCDAsyncSocketSSLPeerName)
-            // An empty name means no check of the name, where the delegate decides. Otherwise it is refused.
+            // An empty name disables the name check if the delegate decides. Otherwise it is rejected.
             let name = named?.isEmpty == true && isManual ? nil : named ?? host
             let client = try client(expecting: name, isManual: isManual, anchors)
             return (.client(client), EvaluationSettings(anchors: anchors, serverName: name))
@@ -56,13 +57,15 @@ struct TLSDictionary {
 
     // MARK: - The two sides
 
-    /// - Parameter name: Nil: the core refuses, unless the delegate decides.
+    /// - Parameter name: The expected name. If it is `nil`, the core rejects the settings, unless the
+    ///   delegate decides.
     private func client(
         expecting name: String?, isManual: Bool, _ anchors: [Certificate]?
     ) throws(Refusal) -> TLSClientSettings {
         var settings = name.map { TLSClientSettings.client(serverName: $0) } ?? .client
         if name == nil, isManual {
-            // No name is known, to verify or to send: an address is never sent, and the delegate decides.
+            // No name is available to verify or to send. An address is never sent as SNI, and the delegate
+            // decides.
             settings = .client(serverName: "0.0.0.0")
             settings.verifiesHostName = false
         }
@@ -98,16 +101,16 @@ struct TLSDictionary {
         settings.applicationProtocols = try values.array(GCDAsyncSocketSSLALPN, of: String.self, "NSString") ?? []
         if let anchors { settings.trustRoots = .certificates(anchors) }
         if isManual { settings.trustEvaluation = .manual }
-        // A delegate may ask a person.
+        // The delegate may have to prompt a user.
         settings.trustTimeout = .seconds(300)
     }
 
-    /// An anchor need not have signed itself.
+    /// Accepts partial chains if anchors are set, because an anchor need not be self-signed.
     private func rules(_ anchors: [Certificate]?) -> TLSCertificateRules {
         TLSCertificateRules(acceptsPartialChains: anchors != nil)
     }
 
-    /// Nil: the server does not ask.
+    /// Returns `nil` if the server should not request a certificate.
     private func clientCertificates() throws(Refusal) -> TLSClientCertificates? {
         let key = GCDAsyncSocketSSLClientAuthentication
         guard let number = try values.number(key) else { return nil }
@@ -138,7 +141,7 @@ struct TLSDictionary {
             }
             chain.append(certificate)
         }
-        // Without a chain of its own the one of the PKCS#12 file counts.
+        // If the array contains only an identity, the chain from its PKCS#12 file is used.
         guard !chain.isEmpty, let leaf = identity.certificateChain.first else { return identity }
         do throws(TLSError) {
             return try TLSIdentity(
@@ -194,7 +197,7 @@ struct TLSDictionary {
         let suites = numbers.compactMap { SSLCipherSuite(exactly: $0.int64Value) }
         let names13 = suites.compactMap { CipherSuiteNames.ofTLS13[$0] }
         let names12 = suites.compactMap { CipherSuiteNames.ofTLS12[$0] }
-        // The list says which suites may be used: each version without one is out.
+        // The list determines the allowed suites, so a version without a suite in the list is disabled.
         if names13.isEmpty { maximum = .tls12 }
         if names12.isEmpty { minimum = .tls13 }
         guard !(names12 + names13).isEmpty, maximum.map({ minimum <= $0 }) ?? true else {
@@ -212,14 +215,14 @@ struct TLSDictionary {
     }
 }
 
-/// The sessions that clients may resume, for each `GCDAsyncSocketSSLPeerID`.
+/// The resumable sessions of clients, for each `GCDAsyncSocketSSLPeerID`.
 enum PeerSessions {
     private struct Entry {
         let peerID: Data
         let sessions: TLSSessionMemory
     }
 
-    /// The newest last.
+    /// Least recently used first.
     private static let entries = Locked<[Entry]>([])
     private static let limit = 64
 

@@ -1,15 +1,13 @@
 internal import Foundation
 
-/// The values of a dictionary, with their types checked.
 struct TLSDictionaryValues {
-    /// Why the settings cannot be used.
     struct Refusal: Error {
         let message: String
     }
 
     private let dictionary: [String: NSObject]
 
-    /// Throws for a key that the original refuses.
+    /// Throws if the dictionary contains a key that CocoaAsyncSocket rejects on Apple platforms.
     init(_ dictionary: [String: NSObject]) throws(Refusal) {
         self.dictionary = dictionary
         let unavailable = [
@@ -37,7 +35,7 @@ struct TLSDictionaryValues {
         try number(key)?.boolValue ?? false
     }
 
-    /// An array whose items are all of a type.
+    /// Returns an array after checking the type of every item.
     func array<Item>(_ key: String, of type: Item.Type, _ name: String) throws(Refusal) -> [Item]? {
         guard let array = try value(key, "NSArray", as: NSArray.self) else { return nil }
         var items: [Item] = []
