@@ -2,13 +2,14 @@ internal import COpenSSL
 internal import Glibc
 
 extension Certificate {
-    /// The owner's name in the form of RFC 4514, such as "CN=mail.example.org,O=Example".
+    /// The subject's name in the format of RFC 4514, such as "CN=mail.example.org,O=Example".
     public var subject: String { Self.text(of: X509_get_subject_name(handle.x509)) }
 
-    /// The issuer's name in the form of RFC 4514.
+    /// The issuer's name in the format of RFC 4514.
     public var issuer: String { Self.text(of: X509_get_issuer_name(handle.x509)) }
 
-    /// The last common name (CN) of the subject, or nil. Never compare it with a host name: see `dnsNames`.
+    /// The last common name (CN) of the subject, or `nil` if it has no common name. Never compare it with a
+    /// host name: use `dnsNames`.
     public var commonName: String? {
         let subject = X509_get_subject_name(handle.x509)
         var index: Int32 = -1
@@ -20,7 +21,7 @@ extension Certificate {
         }
     }
 
-    /// The serial number in hexadecimal, upper case.
+    /// The serial number in uppercase hexadecimal.
     public var serialNumber: String {
         guard let number = ASN1_INTEGER_to_BN(X509_get0_serialNumber(handle.x509), nil) else { return "" }
         defer { BN_free(number) }
@@ -29,17 +30,19 @@ extension Certificate {
         return String(cString: digits)
     }
 
-    /// The host names that the certificate is for (subjectAltName dNSName), wildcards as written.
+    /// The host names that the certificate is valid for (subjectAltName dNSName), with wildcards unexpanded.
     public var dnsNames: [String] {
         alternativeNames(ofType: GEN_DNS) { String(decoding: $0, as: UTF8.self) }
     }
 
-    /// The IP addresses that the certificate is for (subjectAltName iPAddress), in their usual notation.
+    /// The IP addresses that the certificate is valid for (subjectAltName iPAddress), in their usual
+    /// notation.
     public var ipAddresses: [String] {
         alternativeNames(ofType: GEN_IPADD, Self.address)
     }
 
-    /// The name of this certificate in messages: the common name, else the first host name, else the subject.
+    /// The certificate's name in error messages: the common name, otherwise the first host name, otherwise
+    /// the subject.
     var displayName: String {
         (commonName ?? dnsNames.first ?? (subject.isEmpty ? "serial number \(serialNumber)" : subject)).printable
     }

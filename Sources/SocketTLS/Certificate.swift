@@ -3,23 +3,23 @@ public import FoundationEssentials
 
 /// An X.509 certificate.
 ///
-/// Two certificates are equal if their DER encodings are. A `Certificate` may be untrusted or expired.
+/// Two certificates are equal if their DER encodings are equal. A `Certificate` may be untrusted or expired.
 public struct Certificate: Sendable, Hashable {
     let handle: X509Handle
     /// The certificate's DER encoding.
     public let derBytes: [UInt8]
 
-    /// The first certificate in a PEM text.
+    /// Creates a certificate from the first certificate block in a PEM text.
     ///
-    /// Throws `invalidCertificate` if the text has none.
+    /// Throws `invalidCertificate` if the text contains no certificate.
     public init(pem: String) throws(TLSError) {
         guard let first = try Self.read(SecretBytes(pem), limit: 1).first else { throw Self.noCertificate(in: "The text") }
         self = first
     }
 
-    /// A certificate from its DER encoding, which must be the whole of `der`.
+    /// Creates a certificate from its DER encoding.
     ///
-    /// Throws `invalidCertificate` if it is anything else.
+    /// Throws `invalidCertificate` if `der` is not exactly one certificate.
     public init(der: [UInt8]) throws(TLSError) {
         var consumed = 0
         let x509 = try OpenSSLCall.require(
@@ -39,27 +39,27 @@ public struct Certificate: Sendable, Hashable {
         }
     }
 
-    /// Every certificate in a PEM text, in its order. Blocks of other kinds are skipped.
+    /// Returns every certificate in a PEM text, in order. Other kinds of blocks are skipped.
     ///
-    /// Throws `invalidCertificate` if the text has none.
+    /// Throws `invalidCertificate` if the text contains no certificate.
     public static func certificates(pem: String) throws(TLSError) -> [Certificate] {
         try nonEmpty(read(SecretBytes(pem)), "The text")
     }
 
-    /// Every certificate in a PEM file, in its order, or the one in a DER file. Blocks of other kinds are
-    /// skipped.
+    /// Returns every certificate in a PEM file, in order, or the certificate in a DER file. Other kinds of
+    /// blocks are skipped.
     ///
-    /// Throws `invalidCertificate` if the file cannot be read or has none.
+    /// Throws `invalidCertificate` if the file cannot be read or contains no certificate.
     public static func certificates(file path: String) throws(TLSError) -> [Certificate] {
         let contents = try SecretBytes.contents(ofFile: path, or: .invalidCertificate)
         if contents.isDER { return [try Certificate(der: contents.copy)] }
         return try nonEmpty(read(contents), "The file \"\(path.printable)\"")
     }
 
-    /// When the certificate begins to be valid.
+    /// The start of the certificate's validity period.
     public var notBefore: Date { Self.date(X509_get0_notBefore(handle.x509)) }
 
-    /// When the certificate expires.
+    /// The end of the certificate's validity period.
     public var notAfter: Date { Self.date(X509_get0_notAfter(handle.x509)) }
 
     /// The SHA-256 digest of `derBytes`, 32 bytes.
@@ -70,17 +70,18 @@ public struct Certificate: Sendable, Hashable {
         return Array(digest.prefix(Int(length)))
     }
 
-    /// The SHA-256 digest of the public key with its algorithm (SubjectPublicKeyInfo), 32 bytes: a pin for
-    /// `TLSCertificateRules.pins` (RFC 7469, section 2.4). It stays the same when a certificate is renewed
-    /// with its key.
+    /// The SHA-256 digest of the public key and its algorithm (SubjectPublicKeyInfo), 32 bytes.
+    ///
+    /// Use it as a pin in `TLSCertificateRules.pins` (RFC 7469, section 2.4). The digest stays the same if a
+    /// certificate is renewed with the same key.
     public var publicKeySHA256: [UInt8] { Self.publicKeySHA256(of: handle.x509) }
 
-    /// The certificate in PEM form, with its BEGIN and END lines.
+    /// The certificate in PEM form, including the BEGIN and END lines.
     public var pem: String {
         MemoryBIO.text { bio in PEM_write_bio_X509(bio, handle.x509) } ?? ""
     }
 
-    /// Equal means the same DER encoding.
+    /// Returns whether the DER encodings are equal.
     public static func == (left: Certificate, right: Certificate) -> Bool {
         left.derBytes == right.derBytes
     }
@@ -92,26 +93,25 @@ public struct Certificate: Sendable, Hashable {
 }
 
 extension Certificate {
-    /// Takes the caller's reference to `x509`.
     init(owning x509: OpaquePointer) {
         handle = X509Handle(owning: x509)
         derBytes = Self.encode(x509)
     }
 
-    /// Adds a reference of its own to `x509`; this fails only for one without references.
+    /// Adds a reference to `x509`. `X509_up_ref` can only fail for an object without references.
     init(sharing x509: OpaquePointer) {
         X509_up_ref(x509)
         self.init(owning: x509)
     }
 
-    /// The certificates of a `STACK_OF(X509)`; none for nil.
+    /// Returns the certificates in a `STACK_OF(X509)`, or an empty array for `nil`.
     static func certificates(sharing stack: OpaquePointer?) -> [Certificate] {
         (0..<COpenSSL_sk_X509_num(stack)).compactMap { index in
             COpenSSL_sk_X509_value(stack, index).map { Certificate(sharing: $0) }
         }
     }
 
-    /// The digest of the SubjectPublicKeyInfo as it is in the certificate.
+    /// Returns the digest of the SubjectPublicKeyInfo exactly as encoded in the certificate.
     static func publicKeySHA256(of certificate: OpaquePointer) -> [UInt8] {
         var encoding: UnsafeMutablePointer<UInt8>?
         let length = i2d_X509_PUBKEY(X509_get_X509_PUBKEY(certificate), &encoding)
@@ -160,15 +160,15 @@ extension Certificate {
         var seconds: Int32 = 0
         guard let epoch = ASN1_TIME_set(nil, 0) else { return Date(timeIntervalSince1970: 0) }
         defer { ASN1_STRING_free(epoch) }
-        // OpenSSL refuses a certificate whose dates cannot be read; this value is only shown.
+        // OpenSSL rejects a certificate with unreadable dates. This value is for display only.
         guard ASN1_TIME_diff(&days, &seconds, epoch, time) == 1 else { return Date(timeIntervalSince1970: 0) }
         return Date(timeIntervalSince1970: Double(days) * 86_400 + Double(seconds))
     }
 }
 
-/// Owns one reference to an `X509`.
 final class X509Handle: @unchecked Sendable {
-    // Unchecked: the certificate never changes after it is decoded, and OpenSSL locks what it caches in it.
+    // Unchecked: the certificate never changes after it is decoded, and OpenSSL locks the fields that it
+    // caches.
     let x509: OpaquePointer
 
     init(owning x509: OpaquePointer) {

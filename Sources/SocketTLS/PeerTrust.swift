@@ -1,28 +1,32 @@
 internal import COpenSSL
 
-/// A certificate chain, or a raw public key, that waits for a decision, and the verdict on it.
+/// A certificate chain or a raw public key, with OpenSSL's verdict, for the trust callback to decide on.
 ///
-/// A client is asked before the server has proved that it holds the private key: do not store anything about
-/// the certificate until the handshake is complete. A server is asked after the client has proved it.
+/// On a client, the trust callback runs before the server has proved that it holds the private key: do not
+/// store anything about the certificate until the handshake is complete. On a server, it runs after the
+/// client has proved possession.
 public struct PeerTrust: Sendable, Hashable {
-    /// The side that is judged: `.server` on a client, `.client` on a server.
+    /// The side that is being evaluated: `.server` on a client, `.client` on a server.
     public let peer: Peer
-    /// The certificates as the peer sent them, its own first. They belong together only if the `verdict` is
-    /// `.trusted`. Empty if the peer shows a raw public key.
+    /// The certificates as the peer sent them, own certificate first. Empty if the peer sent a raw public
+    /// key.
+    ///
+    /// The certificates are known to form a chain only if the `verdict` is `.trusted`.
     public let chain: [Certificate]
-    /// OpenSSL's verdict: on the chain, the dates, the purpose and, if it is verified, the host name.
+    /// OpenSSL's verdict on the chain, the dates, the purpose and, if enabled, the host name.
     public let verdict: Verdict
-    /// Where the trust callback may overrule the verdict (`TLSTrustEvaluation.manual`): all faults
-    /// besides the one of `verdict`. Otherwise empty: the first fault counts.
+    /// All faults other than the one in `verdict`, if the trust callback may overrule the verdict
+    /// (`TLSTrustEvaluation.manual`). Otherwise empty, because verification stops at the first fault.
     public let otherFaults: [Verdict]
-    /// The name or address that the client expects; nil if a client is judged.
+    /// The name or address that a client expects, or `nil` on a server.
     public let serverName: String?
-    /// The raw public key that the peer shows instead of certificates, as a SubjectPublicKeyInfo in DER (RFC
-    /// 7250, section 3); nil for certificates. It is one of the keys in the settings: the
-    /// trust callback is not asked about another.
+    /// The raw public key that the peer sent instead of certificates, as a DER SubjectPublicKeyInfo (RFC
+    /// 7250, section 3), or `nil` if it sent certificates.
+    ///
+    /// The key is one of the keys in the settings: the trust callback is never called for an unexpected key.
     public let publicKey: [UInt8]?
 
-    /// A chain and a verdict: for tests of a trust callback.
+    /// Creates a value with a given chain and verdict, for tests of a trust callback.
     public init(
         peer: Peer = .server, chain: [Certificate], verdict: Verdict = .trusted, otherFaults: [Verdict] = [],
         serverName: String? = nil, publicKey: [UInt8]? = nil
@@ -38,20 +42,21 @@ public struct PeerTrust: Sendable, Hashable {
     /// The peer's own certificate.
     public var leaf: Certificate? { chain.first }
 
-    /// The side whose certificate is judged.
+    /// The side that is being evaluated.
     public enum Peer: Sendable, Hashable {
-        /// The judge is a client.
+        /// The peer is a server, and this side is a client.
         case server
-        /// The judge is a server.
+        /// The peer is a client, and this side is a server.
         case client
     }
 
     /// OpenSSL's verdict.
     public enum Verdict: Sendable, Hashable {
-        /// The chain leads to a trusted root, and everything else is right too.
+        /// The chain leads to a trusted root and passed all other checks.
         case trusted
-        /// The first fault, or a revocation: a sentence, OpenSSL's `X509_V_ERR_*` code, and the position in
-        /// the chain (0 is the leaf).
+        /// The chain is not trusted, because of the first fault or a revocation. `reason` is a sentence,
+        /// `code` is OpenSSL's `X509_V_ERR_*` code, and `depth` is the certificate's position in the chain (0
+        /// is the leaf).
         case untrusted(reason: String, code: Int32, depth: Int)
 
         var isRevocation: Bool {

@@ -1,71 +1,71 @@
-/// A TLS alert, as numbered by RFC 8446, section 6, and the IANA registry "TLS Alerts".
+/// A TLS alert, numbered as in RFC 8446, section 6, and the IANA registry "TLS Alerts".
 public struct TLSAlert: Sendable, Hashable, CustomStringConvertible {
-    /// The number on the wire.
+    /// The alert's number on the wire.
     public let rawValue: UInt8
 
-    /// The alert with this number, known or not.
+    /// Creates an alert with this number, whether or not this library knows it.
     public init(rawValue: UInt8) {
         self.rawValue = rawValue
     }
 
-    /// The orderly end of one direction.
+    /// The sender will send no more data: an orderly close of one direction.
     public static let closeNotify = TLSAlert(rawValue: 0)
-    /// A message that was not legal at this point, or too many of one kind.
+    /// A message that is not allowed at this point, or too many messages of one kind.
     public static let unexpectedMessage = TLSAlert(rawValue: 10)
-    /// A record that cannot be decrypted.
+    /// A record that could not be decrypted.
     public static let badRecordMAC = TLSAlert(rawValue: 20)
     /// A record longer than TLS allows.
     public static let recordOverflow = TLSAlert(rawValue: 22)
-    /// No set of parameters suits both sides.
+    /// The two sides have no acceptable set of parameters in common.
     public static let handshakeFailure = TLSAlert(rawValue: 40)
-    /// A certificate that is corrupt, or that was refused.
+    /// A certificate that is corrupt or was rejected.
     public static let badCertificate = TLSAlert(rawValue: 42)
-    /// A certificate of a kind that is not supported.
+    /// A certificate of an unsupported kind.
     public static let unsupportedCertificate = TLSAlert(rawValue: 43)
-    /// A certificate that its issuer revoked.
+    /// A certificate that was revoked by its issuer.
     public static let certificateRevoked = TLSAlert(rawValue: 44)
-    /// A certificate outside its period of validity.
+    /// A certificate outside its validity period.
     public static let certificateExpired = TLSAlert(rawValue: 45)
-    /// A certificate that is not acceptable for some other reason.
+    /// A certificate that is unacceptable for another reason.
     public static let certificateUnknown = TLSAlert(rawValue: 46)
-    /// A field outside its range, or at odds with another.
+    /// A field that is out of range or inconsistent with another field.
     public static let illegalParameter = TLSAlert(rawValue: 47)
-    /// A chain that does not end at a trusted root.
+    /// A certificate chain that does not lead to a trusted root.
     public static let unknownCA = TLSAlert(rawValue: 48)
-    /// A valid certificate without permission to connect.
+    /// A valid certificate that is not allowed to connect.
     public static let accessDenied = TLSAlert(rawValue: 49)
     /// A message that cannot be decoded.
     public static let decodeError = TLSAlert(rawValue: 50)
-    /// A signature or a Finished message that cannot be verified.
+    /// A signature or a Finished message that failed verification.
     public static let decryptError = TLSAlert(rawValue: 51)
     /// A protocol version that is known but not supported.
     public static let protocolVersion = TLSAlert(rawValue: 70)
-    /// Parameters weaker than the peer demands.
+    /// Parameters weaker than the sender of the alert requires.
     public static let insufficientSecurity = TLSAlert(rawValue: 71)
-    /// A failure that has nothing to do with the other side.
+    /// An internal failure that is unrelated to the other side.
     public static let internalError = TLSAlert(rawValue: 80)
-    /// A client that retries with an older version than it needs (RFC 7507).
+    /// A client that fell back to an older version than necessary (RFC 7507).
     public static let inappropriateFallback = TLSAlert(rawValue: 86)
-    /// The handshake was cancelled by the user.
+    /// A handshake that was canceled by the user.
     public static let userCanceled = TLSAlert(rawValue: 90)
-    /// A renegotiation that was refused (TLS 1.2).
+    /// A rejected renegotiation (TLS 1.2).
     public static let noRenegotiation = TLSAlert(rawValue: 100)
-    /// A mandatory extension is missing.
+    /// A missing mandatory extension.
     public static let missingExtension = TLSAlert(rawValue: 109)
-    /// An extension that is not allowed here.
+    /// An extension that is not allowed in this message.
     public static let unsupportedExtension = TLSAlert(rawValue: 110)
-    /// The server does not serve the name that the client asks for.
+    /// A requested server name that the server does not serve.
     public static let unrecognizedName = TLSAlert(rawValue: 112)
-    /// A stapled OCSP response that is not acceptable.
+    /// An unacceptable stapled OCSP response.
     public static let badCertificateStatusResponse = TLSAlert(rawValue: 113)
-    /// The pre-shared key is unknown.
+    /// An unknown pre-shared key.
     public static let unknownPSKIdentity = TLSAlert(rawValue: 115)
-    /// The client sent no certificate, but one is required (TLS 1.3).
+    /// A missing client certificate, although the server requires one (TLS 1.3).
     public static let certificateRequired = TLSAlert(rawValue: 116)
-    /// No application protocol suits both sides (RFC 7301).
+    /// The two sides have no application protocol in common (RFC 7301).
     public static let noApplicationProtocol = TLSAlert(rawValue: 120)
 
-    /// The name of RFC 8446 and the number, as in "bad_certificate (42)".
+    /// The alert's name from RFC 8446 and its number, as in "bad_certificate (42)".
     public var description: String {
         "\(Self.names[rawValue] ?? "unknown_alert") (\(rawValue))"
     }

@@ -1,47 +1,51 @@
-/// The offer of a client in its first message (RFC 8446, section 4.1.2).
+/// The parameters that a client offers in its first message (RFC 8446, section 4.1.2).
 public struct TLSClientHello: Sendable, Hashable {
-    /// The name that it asks for (SNI); nil if it asks for none. It has not proved anything.
+    /// The requested server name (SNI), or `nil` if the client requested no name. The client has not proved
+    /// anything yet.
     public let serverName: String?
-    /// The application protocols that it offers (ALPN), the preferred one first.
+    /// The application protocols that the client offers (ALPN), most preferred first.
     public let applicationProtocols: [String]
-    /// The identities of the pre-shared keys and the tickets that it offers in TLS 1.3 (RFC 8446, section
-    /// 4.2.11), in order and eight at most. It has not proved anything.
+    /// The identities of the pre-shared keys and tickets that the client offers in TLS 1.3 (RFC 8446, section
+    /// 4.2.11), in order, at most eight. The client has not proved anything yet.
     ///
-    /// A function of `TLSServerNames` may wait for a database to find the key of one, and return
-    /// `TLSSettings.server(preSharedKeys:)` with it.
+    /// A `TLSServerNames` function can look up the key for an identity in a database, and return
+    /// `TLSSettings.server(preSharedKeys:)` with this key.
     public let preSharedKeyIdentities: [[UInt8]]
 
-    /// An offer: for tests of code that chooses by it.
+    /// Creates an offer, for tests of code that chooses settings by it.
     public init(serverName: String?, applicationProtocols: [String] = [], preSharedKeyIdentities: [[UInt8]] = []) {
         self.preSharedKeyIdentities = preSharedKeyIdentities
         self.serverName = serverName
         self.applicationProtocols = applicationProtocols
     }
 
-    /// The name as names are compared: in lower case, and without the dot at its end.
+    /// The server name in the form used for comparisons: lowercase, without a trailing dot.
     var comparedName: String? {
         guard let serverName else { return nil }
         let name = serverName.hasSuffix(".") ? String(serverName.dropLast()) : serverName
-        // Outside ASCII some letters become others in lower case; no name of a list is there.
+        // Lowercasing can turn some non-ASCII letters into different letters. No configured name contains
+        // such letters.
         return name.utf8.allSatisfy { $0 < 0x80 } ? name.lowercased() : name
     }
 
-    /// Tells names apart in tickets; never 0.
+    /// A digest that distinguishes names in tickets. Never 0.
     var nameDigest: Int {
         DigestFields.digest { $0.append(Array((comparedName ?? "").utf8)) }.prefix(8).reduce(0) { $0 << 8 | Int($1) } | 1
     }
 
-    /// Whether it fits the settings that were chosen by `other`, the client's first message. Keys may be
-    /// missing in the second one (RFC 8446, section 4.1.2), and count for nothing before they are proved.
+    /// Whether this hello fits the settings chosen for `other`, the client's first hello.
+    ///
+    /// Pre-shared keys are ignored: a second hello may offer fewer of them (RFC 8446, section 4.1.2), and
+    /// they mean nothing until the client has proved possession.
     package func asksForTheSame(as other: TLSClientHello) -> Bool {
         serverName == other.serverName && applicationProtocols == other.applicationProtocols
     }
 }
 
 extension TLSClientHello {
-    /// Nil for a message that is not well formed.
+    /// Parses a ClientHello. Returns `nil` if the message is malformed.
     ///
-    /// - Parameter message: The message with its header of four bytes.
+    /// - Parameter message: The message, including its four-byte header.
     init?(_ message: UnsafeRawBufferPointer) {
         var (name, protocols): (String?, [String]) = (nil, [])
         var keys: [[UInt8]] = []
@@ -57,8 +61,9 @@ extension TLSClientHello {
         self.init(serverName: name, applicationProtocols: protocols, preSharedKeyIdentities: keys)
     }
 
-    /// The list has one name of the type host_name (0), without NUL, as OpenSSL takes it. All that it takes
-    /// is a name, even if no host can have it: a server must not treat its client as one that asks for none.
+    /// Like OpenSSL, accepts a list with exactly one entry of type host_name (0) without NUL bytes. Any name
+    /// that OpenSSL accepts is returned, even if no host could have it: the server must not treat this client
+    /// like a client without a name.
     private static func serverName(in contents: Slice<UnsafeRawBufferPointer>) -> String? {
         var reader = FieldReader(contents)
         guard var list = reader.field(lengthOf: 2).map({ FieldReader($0) }), reader.isAtEnd, list.number(of: 1) == 0,

@@ -1,20 +1,20 @@
 internal import COpenSSL
 
-/// A certificate, the chain from it to a root, and its private key: what one side proves its identity with.
+/// A certificate, its chain and its private key, with which one side proves its identity.
 ///
-/// Every initializer that takes a passphrase takes a string, or a closure that returns one: the closure is
+/// Every initializer with a passphrase accepts a string or a closure that returns a string. The closure is
 /// called once, and only if the key is encrypted (see `PrivateKey`).
 public struct TLSIdentity: Sendable, Hashable {
-    /// The side's own certificate first, then the intermediates in order. The root may be left out.
+    /// The side's own certificate, followed by the intermediates in order. The root may be omitted.
     public let certificateChain: [Certificate]
     /// The private key of the first certificate.
     public let privateKey: PrivateKey
-    /// See `stapling(ocspResponse:issuer:)`.
+    /// The response set by `stapling(ocspResponse:issuer:)`.
     var stapledResponse: StapledResponse?
 
-    /// An identity from parts.
+    /// Creates an identity from a chain and a private key.
     ///
-    /// Throws `invalidCertificate` if the chain is empty, and `keyMismatch` if the key does not belong to its
+    /// Throws `invalidCertificate` if the chain is empty, and `keyMismatch` if the key does not match the
     /// first certificate.
     public init(certificateChain: [Certificate], privateKey: PrivateKey) throws(TLSError) {
         guard let leaf = certificateChain.first else {
@@ -32,26 +32,27 @@ public struct TLSIdentity: Sendable, Hashable {
 // MARK: - PEM and DER
 
 extension TLSIdentity {
-    /// An identity from one PEM text with the chain, own certificate first, and the private key.
+    /// Creates an identity from one PEM text that contains the private key and the chain, own certificate
+    /// first.
     public init(pem: String, passphrase: String? = nil) throws(TLSError) {
         try self.init(
             certificateChain: Certificate.certificates(pem: pem), privateKey: PrivateKey(pem: pem, passphrase: passphrase))
     }
 
-    /// An identity from one PEM text, with a closure for the passphrase; see `init(pem:passphrase:)`.
+    /// Creates an identity from one PEM text, with a closure for the passphrase. See `init(pem:passphrase:)`.
     public init(pem: String, passphrase: () throws -> String) throws(TLSError) {
         try self.init(
             certificateChain: Certificate.certificates(pem: pem), privateKey: PrivateKey(pem: pem, passphrase: passphrase))
     }
 
-    /// An identity from two files, which may be the same PEM file. Each may be in PEM or DER form.
+    /// Creates an identity from two files, each in PEM or DER form. Both may be the same PEM file.
     public init(certificateFile: String, privateKeyFile: String, passphrase: String? = nil) throws(TLSError) {
         try self.init(
             certificateChain: Certificate.certificates(file: certificateFile),
             privateKey: PrivateKey(file: privateKeyFile, passphrase: passphrase))
     }
 
-    /// An identity from two files, with a closure for the passphrase; see
+    /// Creates an identity from two files, with a closure for the passphrase. See
     /// `init(certificateFile:privateKeyFile:passphrase:)`.
     public init(certificateFile: String, privateKeyFile: String, passphrase: () throws -> String) throws(TLSError) {
         try self.init(
@@ -59,10 +60,10 @@ extension TLSIdentity {
             privateKey: PrivateKey(file: privateKeyFile, passphrase: passphrase))
     }
 
-    /// An identity whose key a URI names, such as `pkcs11:object=mail;type=private`: see
+    /// Creates an identity with a private key named by a URI, such as `pkcs11:object=mail;type=private`. See
     /// `PrivateKey.init(uri:passphrase:)`.
     ///
-    /// The passphrase is the PIN of the token. The key stays there, and signs there.
+    /// The passphrase is the token's PIN. The key stays in the token, which creates the signatures.
     public init(
         certificateChain: [Certificate], privateKeyURI: String, passphrase: String? = nil
     ) throws(TLSError) {
@@ -70,7 +71,7 @@ extension TLSIdentity {
             certificateChain: certificateChain, privateKey: PrivateKey(uri: privateKeyURI, passphrase: passphrase))
     }
 
-    /// An identity whose key a URI names, with a closure for the passphrase; see
+    /// Creates an identity with a private key named by a URI, with a closure for the passphrase. See
     /// `init(certificateChain:privateKeyURI:passphrase:)`.
     public init(
         certificateChain: [Certificate], privateKeyURI: String, passphrase: () throws -> String

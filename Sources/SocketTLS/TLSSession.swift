@@ -1,52 +1,60 @@
 internal import COpenSSL
 
-/// The result of a handshake: what the two sides agreed on.
+/// The parameters that the two sides negotiated in a handshake.
 public struct TLSSession: Sendable, Hashable {
     /// The protocol version.
     public let protocolVersion: TLSVersion
     /// The cipher suite by its IANA name, such as "TLS_AES_256_GCM_SHA384".
     public let cipherSuite: String
-    /// The key exchange group by its OpenSSL name, such as "x25519", or nil when the key exchange has none.
+    /// The key exchange group by its OpenSSL name, such as "x25519", or `nil` if the key exchange uses no
+    /// group.
     public let group: String?
-    /// The protocol chosen by ALPN, or nil.
+    /// The protocol selected by ALPN, or `nil` if no protocol was selected.
     public let applicationProtocol: String?
-    /// The peer's certificates as it sent them, its own first; empty if it sent none.
+    /// The certificates as the peer sent them, own certificate first. Empty if the peer sent no certificates.
     public let peerCertificates: [Certificate]
-    /// The name of SNI: sent on a client, received on a server; nil if there was none.
+    /// The server name (SNI) that the client sent, or `nil` if it sent no name.
     public let serverName: String?
-    /// Whether the session was resumed from an earlier one. Then `peerCertificates` come from that one.
+    /// Whether the session was resumed from an earlier session. `peerCertificates` are then from the earlier
+    /// session.
     public let isResumed: Bool
-    /// Whether the peer's verified chain has one of `TLSCertificateRules.pins`: false only if the settings
-    /// report pins and do not enforce them; nil without pins, for a chain that is not trusted, and for a
-    /// resumed session.
+    /// Whether the peer's verified chain contains one of `TLSCertificateRules.pins`.
+    ///
+    /// `false` is possible only if the settings report pin mismatches without enforcing them. `nil` without
+    /// pins, for an untrusted chain, and for a resumed session.
     public let matchesPins: Bool?
-    /// How the peer has signed the handshake: the kind of its key and the digest, such as "ECDSA-SHA256",
-    /// "RSA-PSS-SHA256", "RSA-SHA256" or "Ed25519". Nil when it has not: in a resumed session, and without a
-    /// certificate of the peer.
+    /// The kind of key and the digest with which the peer signed the handshake, such as "ECDSA-SHA256",
+    /// "RSA-PSS-SHA256", "RSA-SHA256" or "Ed25519".
+    ///
+    /// `nil` if the peer did not sign: in a resumed session, or if it has no certificate.
     public let peerSignatureAlgorithm: String?
-    /// The identity of the pre-shared key for which the peer was accepted (`TLSPreSharedKey`), or
-    /// nil. With one there are no `peerCertificates`, and the session is not resumed.
+    /// The identity of the pre-shared key by which the peer was accepted (`TLSPreSharedKey`), or `nil`.
     ///
-    /// On a server it names the client, which has proved to have that key.
+    /// If set, `peerCertificates` is empty and the session is not resumed. On a server, it identifies the
+    /// client, which has proved possession of the key.
     public let preSharedKeyIdentity: [UInt8]?
-    /// The raw public key for which the peer was accepted (`TLSPreSharedKey`), as a
-    /// SubjectPublicKeyInfo in DER; nil for a peer with certificates, or with nothing. With one there are no
-    /// `peerCertificates`.
-    public let peerPublicKey: [UInt8]?
-    /// The outcome of early data (RFC 8446, section 4.2.10): see `TLSEarlyData`.
-    public let earlyData: TLSEarlyDataOutcome
-    /// On a server: how many of the bytes that are read first came as early data. The handshake has confirmed
-    /// them: they are not a replay. They have no forward secrecy. 0 on a client, and for bytes that a
-    /// `TLSEarlyDataResponder` has answered.
-    public let earlyByteCount: Int
-    /// A session that a later connection can resume with `TLSResumption.session(_:)`: the latest
-    /// that the server has offered; nil on a server, and when the settings or the server want none.
+    /// The raw public key by which the peer was accepted (`TLSRawPublicKeys`), as a DER SubjectPublicKeyInfo.
     ///
-    /// In TLS 1.3 it comes after the handshake, with the first bytes that are read. So ask when you need it.
+    /// `nil` if the peer was accepted in another way or did not authenticate. If set, `peerCertificates` is
+    /// empty.
+    public let peerPublicKey: [UInt8]?
+    /// The outcome of early data (RFC 8446, section 4.2.10). See `TLSEarlyData`.
+    public let earlyData: TLSEarlyDataOutcome
+    /// On a server, how many of the first bytes read arrived as early data.
+    ///
+    /// The completed handshake has confirmed that these bytes are not a replay. They have no forward secrecy.
+    /// 0 on a client, and for bytes already handled by a `TLSEarlyDataResponder`.
+    public let earlyByteCount: Int
+    /// The latest session from the server that a later connection can resume with
+    /// `TLSResumption.session(_:)`.
+    ///
+    /// `nil` on a server, and if the settings or the server do not allow resumption. In TLS 1.3 the session
+    /// arrives after the handshake, with the first bytes that are read, so read this property when you need
+    /// the session.
     public var resumable: TLSResumableSession? { source.resumption?.latest }
     let source: Source
 
-    /// Where `resumable` comes from. It does not make sessions different.
+    /// The source of `resumable`. It is ignored when sessions are compared.
     struct Source: Sendable, Hashable {
         var resumption: ClientResumption?
 
@@ -55,7 +63,7 @@ public struct TLSSession: Sendable, Hashable {
         func hash(into hasher: inout Hasher) {}
     }
 
-    /// A session that was never negotiated: for tests of code that reads one.
+    /// Creates a session that was never negotiated, for tests of code that inspects sessions.
     public init(
         protocolVersion: TLSVersion = .tls13,
         cipherSuite: String = "TLS_AES_256_GCM_SHA384",
@@ -89,12 +97,11 @@ public struct TLSSession: Sendable, Hashable {
 }
 
 extension TLSVersion {
-    /// The version of a connection, or the one that it tries.
+    /// The negotiated version, or the version currently attempted.
     init(of ssl: OpaquePointer) { self.init(wireNumber: SSL_version(ssl)) }
 }
 
 extension TLSSession {
-    /// The facts of an `SSL` whose handshake is complete.
     init(of ssl: OpaquePointer, _ judge: Judge, _ early: EarlyDataFacts) {
         matchesPins = judge.matchesPins
         preSharedKeyIdentity = judge.gate.accepted(.preSharedKey)
@@ -104,11 +111,11 @@ extension TLSSession {
         cipherSuite = Self.cipherSuite(of: ssl)
         group = SSL_group_to_name(ssl, COpenSSL_negotiatedGroup(ssl)).map { String(cString: $0) }
         applicationProtocol = Self.applicationProtocol(of: ssl)
-        // A session from a store has come without its chain.
+        // A session from a store does not include the peer's chain.
         peerCertificates =
             judge.resumption?.offered?.peerCertificates ?? Certificate.certificates(ofPeerOn: ssl, isServer: judge.isServer)
         serverName = Self.serverName(of: ssl)
-        // OpenSSL makes a session of an external key too.
+        // OpenSSL also creates a session for an external pre-shared key.
         isResumed = SSL_session_reused(ssl) == 1 && preSharedKeyIdentity == nil
         peerSignatureAlgorithm = Self.peerSignatureAlgorithm(of: ssl)
         earlyData = early.isWithheld ? .withheld : Self.earlyData(of: ssl)
@@ -159,9 +166,10 @@ extension TLSSession {
 }
 
 extension TLSSession: CustomStringConvertible {
-    /// One line for people, such as "TLSv1.3, TLS_AES_256_GCM_SHA384, x25519, ALPN h2, resumed, peer
-    /// mail.example.org". Missing values are left out. It may change; programs use the properties, or
-    /// `json`.
+    /// A one-line summary for people, such as "TLSv1.3, TLS_AES_256_GCM_SHA384, x25519, ALPN h2, resumed,
+    /// peer mail.example.org".
+    ///
+    /// Missing values are omitted. The format may change: in code, use the properties or `json`.
     public var description: String {
         [
             protocolVersion.description, cipherSuite, group, applicationProtocol.map { "ALPN \($0.printable)" },
@@ -170,19 +178,20 @@ extension TLSSession: CustomStringConvertible {
         ].compactMap(\.self).joined(separator: ", ")
     }
 
-    /// A JSON object on one line, for logs that programs read. Its keys stay what they are, and come in this
-    /// order; new ones may follow.
+    /// A JSON object on one line, for machine-readable logs. Keys and their order are stable, and new keys
+    /// may be appended.
     ///
     /// - `version`: `protocolVersion`, such as "TLSv1.3".
-    /// - `cipherSuite`, `group`, `applicationProtocol`, `serverName`: the properties.
-    /// - `isResumed`: true or false.
-    /// - `peerName`: the common name of the peer's certificate, or else its first host name or its subject.
-    /// - `peerFingerprint`: the SHA-256 digest of the peer's certificate, in hexadecimal.
-    /// - `peerSignatureAlgorithm`: the property.
-    /// - `preSharedKeyIdentity`: the property, read as UTF-8.
-    /// - `peerPublicKey`: the SHA-256 digest of the property, in hexadecimal.
+    /// - `cipherSuite`, `group`, `applicationProtocol`, `serverName`: The properties of the same names.
+    /// - `isResumed`: `true` or `false`.
+    /// - `peerName`: The common name of the peer's certificate, otherwise its first host name, otherwise its
+    ///   subject.
+    /// - `peerFingerprint`: The SHA-256 digest of the peer's certificate, in hexadecimal.
+    /// - `peerSignatureAlgorithm`: The property of the same name.
+    /// - `preSharedKeyIdentity`: The property of the same name, decoded as UTF-8.
+    /// - `peerPublicKey`: The SHA-256 digest of the property, in hexadecimal.
     ///
-    /// Strings, except for `isResumed`; null for what is not there.
+    /// All values except `isResumed` are strings, or null if missing.
     public var json: String {
         let peer = peerCertificates.first
         let members: KeyValuePairs<String, String?> = [
@@ -210,7 +219,7 @@ extension [UInt8] {
 }
 
 extension String {
-    /// A string of JSON (RFC 8259, section 7).
+    /// The string as a JSON string literal (RFC 8259, section 7).
     fileprivate var quotedForJSON: String {
         var quoted = "\""
         for scalar in unicodeScalars {

@@ -1,9 +1,8 @@
-/// A version of the TLS protocol, or of DTLS, which is TLS for datagrams.
+/// A version of TLS, or of DTLS (TLS over datagrams).
 public struct TLSVersion: Sendable, Hashable, Comparable, CustomStringConvertible {
-    /// Its place among the versions: 2 for TLS 1.2 and DTLS 1.2. The numbers on the wire have another order
-    /// in DTLS.
+    /// The minor version: 2 for TLS 1.2 and DTLS 1.2. Wire numbers cannot be compared, because DTLS numbers
+    /// count down.
     private let minor: Int
-    /// It is a version of DTLS.
     let isForDatagrams: Bool
 
     /// TLS 1.2 (RFC 5246).
@@ -18,18 +17,18 @@ public struct TLSVersion: Sendable, Hashable, Comparable, CustomStringConvertibl
         self.isForDatagrams = isForDatagrams
     }
 
-    /// An older version is smaller. DTLS 1.2 lies between TLS 1.2 and TLS 1.3.
+    /// Returns whether `left` is older than `right`. DTLS 1.2 is ordered between TLS 1.2 and TLS 1.3.
     public static func < (left: TLSVersion, right: TLSVersion) -> Bool {
         (left.minor, left.isForDatagrams ? 1 : 0) < (right.minor, right.isForDatagrams ? 1 : 0)
     }
 
-    /// OpenSSL's name, such as "TLSv1.3" or "DTLSv1.2".
+    /// OpenSSL's name for the version, such as "TLSv1.3" or "DTLSv1.2".
     public var description: String { "\(isForDatagrams ? "D" : "")TLSv1.\(minor)" }
 }
 
 extension TLSVersion {
-    /// The version whose number on the wire, as OpenSSL knows it, is 0x0303 for TLS 1.2, and 0xFEFD for DTLS
-    /// 1.2: DTLS counts down.
+    /// Creates a version from OpenSSL's wire number: 0x0303 for TLS 1.2, 0xFEFD for DTLS 1.2. DTLS numbers
+    /// count down.
     init(wireNumber: Int32) {
         let isForDatagrams = wireNumber > Int32(Self.lowestOfDTLS)
         self.init(
@@ -37,7 +36,6 @@ extension TLSVersion {
             isForDatagrams: isForDatagrams)
     }
 
-    /// 0x0303 for TLS 1.2, 0xFEFD for DTLS 1.2.
     var wireNumber: Int32 { Int32(isForDatagrams ? Self.numberOfDTLS10 - minor : Self.numberOfTLS10 + minor) }
 
     private static let numberOfTLS10 = 0x0301
@@ -49,7 +47,7 @@ extension TLSVersion {
     }
 }
 
-/// The transport of a connection: bytes in order, or datagrams.
+/// The kind of transport under TLS: an ordered byte stream or datagrams.
 package enum TLSTransport: Sendable, Hashable {
     case stream
     case datagrams

@@ -1,19 +1,22 @@
 internal import COpenSSL
 
-/// How a passphrase becomes a key, and how long that takes: a file says it itself (RFC 8018, 4.2).
+/// Limits the cost of deriving a key from a passphrase. The encrypted file itself specifies this cost (RFC
+/// 8018, section 4.2).
 enum KeyDerivation {
-    /// The identifiers of RFC 8018 (PBES2 and its cipher) or RFC 7292, appendix C. OpenSSL itself limits what
-    /// scrypt, which has no rounds, may cost.
+    /// The encryption scheme and cipher as NIDs (RFC 8018 for PBES2, RFC 7292, appendix C, for older
+    /// schemes), and the number of key derivation rounds. scrypt has no rounds: OpenSSL limits its cost
+    /// itself.
     typealias Algorithm = (scheme: Int32, cipher: Int32, rounds: Int)
 
-    /// For all parts of a file together. It takes about a second. Programs use 1 to 1,000,000.
+    /// The limit for all parts of a file together, which take about a second. Programs use 1 to 1,000,000
+    /// rounds.
     private static let roundLimit = 10_000_000
 
-    /// Throws `invalidPrivateKey` for more rounds than a file may take.
+    /// Throws `invalidPrivateKey` if a file requires too many rounds.
     ///
     /// - Parameters:
-    ///   - rounds: Nil for a number below zero.
-    ///   - source: The name of the file in messages.
+    ///   - rounds: The number of rounds, or `nil` for a negative number.
+    ///   - source: The name of the file in error messages.
     static func check(_ rounds: Int?, _ source: String, operation: String) throws(TLSError) {
         guard let rounds, rounds <= roundLimit else {
             let count = rounds.map { "\($0)" } ?? "an impossible number of"
@@ -24,12 +27,12 @@ enum KeyDerivation {
         }
     }
 
-    /// Nil if a number is below zero.
+    /// Returns `nil` if a number is negative.
     static func sum(_ rounds: [Int]) -> Int? {
         rounds.contains { $0 < 0 } ? nil : rounds.reduce(0) { $0.addingReportingOverflow($1).overflow ? .max : $0 + $1 }
     }
 
-    /// The rounds of an encrypted private key (PKCS#8) in DER; 0 for anything else.
+    /// Returns the rounds of an encrypted private key (PKCS#8) in DER, or 0 for any other data.
     static func rounds(ofKey bytes: UnsafeRawBufferPointer) -> Int {
         var cursor = bytes.baseAddress?.assumingMemoryBound(to: UInt8.self) as UnsafePointer<UInt8>?
         guard let envelope = OpenSSLCall.attempt({ d2i_X509_SIG(nil, &cursor, bytes.count) }).value else { return 0 }
@@ -53,7 +56,7 @@ enum KeyDerivation {
         return (scheme, OBJ_obj2nid(parameters.pointee.encryption.pointee.algorithm), count)
     }
 
-    /// The rounds in the parameters of an algorithm; 0 for parameters of another form.
+    /// Returns the rounds in the parameters of an algorithm, or 0 if the parameters have a different form.
     private static func rounds<Parameters>(
         of algorithm: UnsafePointer<X509_ALGOR>, _ form: OpaquePointer?, _ free: (UnsafeMutablePointer<Parameters>?) -> Void,
         _ rounds: (UnsafeMutablePointer<Parameters>) -> UnsafeMutablePointer<ASN1_INTEGER>?

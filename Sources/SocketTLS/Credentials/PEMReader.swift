@@ -1,6 +1,6 @@
 internal import COpenSSL
 
-/// A read-only memory BIO over PEM text, and the passphrase for its encrypted blocks.
+/// A read-only memory BIO over PEM text, with the passphrase for encrypted blocks.
 final class PEMReader {
     private let text: SecretBytes
     private let passphrase: PassphraseSource
@@ -21,12 +21,13 @@ final class PEMReader {
 
     deinit { BIO_free(bio) }
 
-    /// The next certificate, or nil after the last one. Blocks of other kinds are skipped.
+    /// Returns the next certificate, or `nil` after the last one. Other kinds of blocks are skipped.
     func nextCertificate() throws(TLSError) -> OpaquePointer? {
         try next("a certificate", "PEM_read_bio_X509") { PEM_read_bio_X509(bio, nil, answerPassphrase, passphrase.argument) }
     }
 
-    /// The next list of revoked certificates, or nil after the last one. Blocks of other kinds are skipped.
+    /// Returns the next certificate revocation list, or `nil` after the last one. Other kinds of blocks are
+    /// skipped.
     func nextRevocationList() throws(TLSError) -> OpaquePointer? {
         try next("a list of revoked certificates", "PEM_read_bio_X509_CRL") {
             PEM_read_bio_X509_CRL(bio, nil, answerPassphrase, passphrase.argument)
@@ -44,11 +45,11 @@ final class PEMReader {
             openSSLStack: entries.map(\.text))
     }
 
-    /// The rounds of key derivation of each encrypted private key, without decrypting one. A block that
-    /// cannot be read is passed over, since OpenSSL may pass over it too.
+    /// Returns the key derivation rounds of each encrypted private key, without decrypting the keys.
+    /// Unreadable blocks are skipped, because OpenSSL may skip them too.
     func roundsOfKeys() -> [Int] {
         var all: [Int] = []
-        // Each attempt takes at least a line.
+        // The loop is bounded, because each attempt consumes at least one line.
         for _ in 0..<text.count {
             let (rounds, entries) = nextRounds()
             if let rounds { all.append(rounds) }
@@ -57,7 +58,8 @@ final class PEMReader {
         return all
     }
 
-    /// Those of the next block, unless it has another kind or cannot be read.
+    /// Returns the rounds of the next block, or `nil` if the block is unreadable or not an encrypted private
+    /// key.
     private func nextRounds() -> (rounds: Int?, entries: [OpenSSLError]) {
         var (name, header, data): (UnsafeMutablePointer<CChar>?, UnsafeMutablePointer<CChar>?, UnsafeMutablePointer<UInt8>?)
         var count = 0
@@ -66,14 +68,14 @@ final class PEMReader {
         defer {
             COpenSSL_free(name)
             COpenSSL_free(header)
-            // It may be a key in the clear.
+            // The data may be an unencrypted key.
             CRYPTO_clear_free(data, count, "", 0)
         }
         guard String(cString: block) == "ENCRYPTED PRIVATE KEY" else { return (nil, []) }
         return (KeyDerivation.rounds(ofKey: UnsafeRawBufferPointer(start: data, count: count)), [])
     }
 
-    /// The first private key, or nil if it cannot be read; the errors say why.
+    /// Returns the first private key, or `nil` and the errors if the key cannot be read.
     func privateKey() -> (key: OpaquePointer?, entries: [OpenSSLError]) {
         let (key, entries) = OpenSSLCall.attempt { PEM_read_bio_PrivateKey(bio, nil, answerPassphrase, passphrase.argument) }
         return (key, entries)
@@ -84,9 +86,9 @@ extension OpenSSLError {
     fileprivate var isEndOfPEM: Bool { library == Int32(ERR_LIB_PEM) && reason == PEM_R_NO_START_LINE }
 }
 
-/// A growing memory BIO, for the OpenSSL functions that print.
+/// A growing memory BIO that captures the output of OpenSSL's print functions.
 package enum MemoryBIO {
-    /// The output of `print`; nil if it fails or writes nothing.
+    /// Returns the output of `print`, or `nil` if it fails or writes no bytes.
     package static func text(_ print: (OpaquePointer) -> Int32) -> String? {
         guard let bio = BIO_new(BIO_s_mem()) else { return nil }
         defer { BIO_free(bio) }

@@ -1,31 +1,29 @@
 // Rules of PKCS#12 (RFC 7292):
-//  1. The encryption of the file is known before anyone is asked for a passphrase.
-//  2. Old algorithms need the caller's permission. They are loaded into a library context of this archive
-//     alone, which goes with it: nothing else in the process becomes weaker. It is the default context of
-//     this thread while OpenSSL decrypts, and never while other code runs: OpenSSL 3.0 does not pass the
-//     context of an archive on to its parts.
-//  3. Keys and certificates from the archive are decoded again in the library context of the process, since
-//     they refer to the one that they were made in.
-//  4. The file says how many rounds a passphrase takes. A limit on all parts together keeps it from costing
-//     minutes (`KeyDerivation`).
-//  5. Two kinds of "no passphrase" exist, none and an empty one: both are tried before anyone is asked.
+//  1. The file's encryption is determined before a passphrase is requested.
+//  2. Old algorithms need the caller's permission. They are loaded into a library context that belongs to
+//     this archive and is freed with it, so that the rest of the process does not become weaker. The context
+//     is this thread's default context while OpenSSL decrypts, but never while other code runs. This is
+//     necessary because OpenSSL 3.0 does not pass an archive's context to the archive's parts.
+//  3. Keys and certificates from the archive are decoded again in the process's library context, because they
+//     refer to the context in which they were created.
+//  4. The file specifies how many rounds a passphrase takes. A limit on all parts together prevents a file
+//     from using minutes of CPU time (`KeyDerivation`).
+//  5. "No passphrase" has two encodings, absent and empty. Both are tried before a passphrase is requested.
 
 internal import COpenSSL
 
-/// The parts of a PKCS#12 file that TLS needs.
 package struct PKCS12Contents: Sendable {
     package let identity: TLSIdentity
-    /// The root of the identity's chain, which a handshake does not send.
+    /// The root of the identity's chain, which is not sent in a handshake.
     package let root: Certificate?
 }
 
-/// A PKCS#12 file: a private key with its certificates.
 final class PKCS12Archive {
     private let library: LegacyLibrary?
     private let archive: OpaquePointer
     private let source: String
 
-    /// - Parameter source: The name of the bytes in messages.
+    /// - Parameter source: The name of the data in error messages.
     init(_ bytes: SecretBytes, source: String, allowsLegacyAlgorithms: Bool) throws(TLSError) {
         let library = allowsLegacyAlgorithms ? try LegacyLibrary() : nil
         archive = try OpenSSLCall.require("d2i_PKCS12", or: .invalidCertificate, "\(source) is not in PKCS#12 form.") {
@@ -46,8 +44,8 @@ final class PKCS12Archive {
 
     deinit { PKCS12_free(archive) }
 
-    /// The key, and the certificates from its own upwards. A root is left out, and so is what does not belong
-    /// to the chain.
+    /// Returns the key and its chain, starting at the key's own certificate. The root and unrelated
+    /// certificates are omitted.
     func identity(_ passphrase: PassphraseSource) throws(TLSError) -> TLSIdentity {
         guard let contents = try contents(passphrase) else {
             throw TLSError(.invalidPrivateKey, "\(source) has no private key.", operation: "PKCS12_parse")
@@ -55,7 +53,8 @@ final class PKCS12Archive {
         return contents.identity
     }
 
-    /// The identity, and the root of its chain if the file has it; nil without a private key.
+    /// Returns the identity, and the root of its chain if the file contains it. Returns `nil` if the file has
+    /// no private key.
     func contents(_ passphrase: PassphraseSource) throws(TLSError) -> PKCS12Contents? {
         var key: OpaquePointer?
         var leaf: OpaquePointer?
@@ -67,7 +66,7 @@ final class PKCS12Archive {
         }
         let secret = try opening(passphrase)
         defer { withExtendedLifetime(secret) {} }
-        // OpenSSL decrypts the parts once more.
+        // OpenSSL decrypts the parts once more to count the rounds inside them.
         let previous = library.map { OSSL_LIB_CTX_set0_default($0.context) }
         let hidden = PKCS12Encryption.hiddenRounds(of: archive, secret?.text)
         if let previous { OSSL_LIB_CTX_set0_default(previous) }
@@ -89,7 +88,7 @@ final class PKCS12Archive {
             identity: try TLSIdentity(certificateChain: chain, privateKey: Self.copy(key)), root: root)
     }
 
-    /// The passphrase that fits the file; nil if it needs none.
+    /// Returns the passphrase that opens the file, or `nil` if the file needs no passphrase.
     private func opening(_ passphrase: PassphraseSource) throws(TLSError) -> SecretBytes? {
         guard PKCS12_mac_present(archive) == 1 else {
             guard PKCS12Encryption.isEncrypted(archive) else { return nil }
@@ -115,7 +114,7 @@ final class PKCS12Archive {
         return (isDone == true, entries)
     }
 
-    /// From the certificate of the key upwards, without the root.
+    /// Builds the chain from the key's certificate upwards, without the root.
     private static func chain(
         from leaf: OpaquePointer, _ others: [Certificate]
     ) throws(TLSError) -> ([Certificate], root: Certificate?) {
@@ -144,20 +143,20 @@ final class PKCS12Archive {
 }
 
 extension SecretBytes {
-    /// The bytes as a C string, if a NUL ends them; the caller keeps this object.
+    /// The bytes as a C string, if they are NUL-terminated. The caller must keep this object alive.
     fileprivate var text: UnsafePointer<CChar>? { keptBytes.baseAddress?.assumingMemoryBound(to: CChar.self) }
 }
 
 extension Certificate {
     fileprivate var isSelfIssued: Bool { hasIssued(self) }
 
-    /// By names and key identifiers, not by the signature.
+    /// Compares names and key identifiers, but does not verify the signature.
     fileprivate func hasIssued(_ other: Certificate) -> Bool {
         X509_check_issued(handle.x509, other.handle.x509) == X509_V_OK
     }
 }
 
-/// A library context with OpenSSL's legacy algorithms, apart from the context of the process.
+/// A library context with OpenSSL's legacy algorithms, separate from the process's context.
 private final class LegacyLibrary {
     let context: OpaquePointer
     private let providers: [OpaquePointer]
@@ -189,9 +188,8 @@ private final class LegacyLibrary {
     }
 }
 
-/// The encryption of the parts of a PKCS#12 file.
 private enum PKCS12Encryption {
-    /// OpenSSL's name of the first algorithm that is too weak.
+    /// Returns OpenSSL's name for the first algorithm that is too weak.
     static func oldAlgorithm(in archive: OpaquePointer) -> String? {
         algorithms(in: archive).lazy.compactMap(oldName).first
     }
@@ -200,15 +198,16 @@ private enum PKCS12Encryption {
         !algorithms(in: archive).isEmpty
     }
 
-    /// The rounds of all parts together that can be seen without a passphrase; nil if a number is below zero.
+    /// Returns the total rounds of all parts that are visible without a passphrase, or `nil` if a number is
+    /// negative.
     static func rounds(of archive: OpaquePointer) -> Int? {
         var rounds: UnsafePointer<ASN1_INTEGER>?
         PKCS12_get0_mac(nil, nil, nil, &rounds, archive)
         return KeyDerivation.sum([rounds.map { ASN1_INTEGER_get($0) } ?? 1] + algorithms(in: archive).map(\.rounds))
     }
 
-    /// The rounds of the keys that are within encrypted parts, by `passphrase`; nil if a number is below
-    /// zero.
+    /// Returns the total rounds of the keys inside encrypted parts, which `passphrase` opens, or `nil` if a
+    /// number is negative.
     static func hiddenRounds(of archive: OpaquePointer, _ passphrase: UnsafePointer<CChar>?) -> Int? {
         guard let safes = OpenSSLCall.attempt({ PKCS12_unpack_authsafes(archive) }).value else { return 0 }
         defer { COpenSSL_sk_PKCS7_free(safes) }
@@ -250,7 +249,7 @@ private enum PKCS12Encryption {
         return algorithmsOfKeys(in: bags)
     }
 
-    /// Also of those in bags within bags, as deep as OpenSSL looks for keys.
+    /// Includes keys in nested bags, as deep as OpenSSL looks for keys.
     private static func algorithmsOfKeys(in bags: OpaquePointer?) -> [Algorithm] {
         guard let bags else { return [] }
         return (0..<COpenSSL_sk_PKCS12_SAFEBAG_num(bags)).flatMap { index -> [Algorithm] in
@@ -268,7 +267,7 @@ private enum PKCS12Encryption {
 
     private static let oldCiphers = [NID_des_cbc, NID_des_ede3_cbc, NID_rc2_cbc, NID_rc5_cbc]
 
-    /// Everything before PBES2 is old: RC2 and RC4, with 40 bits and more, and DES in all its forms.
+    /// Everything older than PBES2 is weak: RC2 and RC4 with any key length, and every form of DES.
     private static func oldName(_ algorithm: Algorithm) -> String? {
         let old = algorithm.scheme != NID_pbes2 ? algorithm.scheme : algorithm.cipher
         guard algorithm.scheme != NID_pbes2 || oldCiphers.contains(old) else { return nil }

@@ -1,13 +1,13 @@
-/// Where the passphrase of a key comes from. It is asked for once, and only if OpenSSL meets something
-/// encrypted.
+/// The source of a key's passphrase. The passphrase is requested once, and only if OpenSSL encounters
+/// encrypted data.
 ///
-/// OpenSSL always gets its callback: without one it asks on the terminal and waits.
+/// OpenSSL is always given a callback: without a callback, it would prompt on the terminal and block.
 final class PassphraseSource {
     private let provide: (() throws -> String)?
     private var answer: Answer?
 
     private enum Answer {
-        /// The passphrase, and a NUL behind it.
+        /// The passphrase, NUL-terminated.
         case given(SecretBytes)
         case missing
         case tooLong(Int)
@@ -25,19 +25,19 @@ final class PassphraseSource {
         self.provide = provide
     }
 
-    /// Runs `body` with a source that asks `provide`.
     static func asking<Value>(
         _ provide: () throws -> String, _ body: (PassphraseSource) throws(TLSError) -> Value
     ) throws(TLSError) -> Value {
         try withoutActuallyEscaping(provide) { provide throws(TLSError) in try body(PassphraseSource(asking: provide)) }
     }
 
-    /// Something encrypted was met, and there was a passphrase for it.
+    /// Whether encrypted data was encountered and a passphrase was available.
     var isGiven: Bool {
         if case .given = answer { true } else { false }
     }
 
-    /// The passphrase with a NUL behind it; nil if there is none, and then `failure` says why.
+    /// Returns the NUL-terminated passphrase, or `nil` if no passphrase is available. `failure` then explains
+    /// why.
     func terminated() -> SecretBytes? {
         let answer = self.answer ?? ask()
         self.answer = answer
@@ -56,8 +56,8 @@ final class PassphraseSource {
         }
     }
 
-    /// Why something could not be decrypted or, if nothing encrypted was met, `otherwise`. `encrypted` is the
-    /// beginning of the sentence.
+    /// Returns the error for data that could not be decrypted, or an error with the message `otherwise` if no
+    /// encrypted data was encountered. `encrypted` is the start of the message.
     func failure(
         encrypted: String, otherwise: String, operation: String, _ entries: [OpenSSLError] = []
     ) -> TLSError {
@@ -74,9 +74,9 @@ final class PassphraseSource {
         return TLSError(.invalidPrivateKey, complaint, operation: operation, openSSLStack: entries.map(\.text))
     }
 
-    // MARK: - The callback of OpenSSL
+    // MARK: - OpenSSL's callback
 
-    /// The argument of `answerPassphrase`; this object must outlive the call.
+    /// The argument for `answerPassphrase`. This object must outlive the call.
     var argument: UnsafeMutableRawPointer { Unmanaged.passUnretained(self).toOpaque() }
 
     fileprivate func copy(to buffer: UnsafeMutablePointer<CChar>, size: Int) -> Int32 {
@@ -90,7 +90,8 @@ final class PassphraseSource {
     }
 }
 
-/// A `pem_password_cb` over a `PassphraseSource`; a C function cannot be a stored property.
+/// A `pem_password_cb` that reads from a `PassphraseSource`. A global function, because a C function cannot
+/// be a stored property.
 func answerPassphrase(
     _ buffer: UnsafeMutablePointer<CChar>?, _ size: Int32, _: Int32, _ source: UnsafeMutableRawPointer?
 ) -> Int32 {

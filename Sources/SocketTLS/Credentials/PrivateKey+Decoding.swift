@@ -1,7 +1,6 @@
 internal import COpenSSL
 
 extension PrivateKey {
-    /// The first key of a PEM text.
     init(_ text: SecretBytes, _ passphrase: PassphraseSource, source: String) throws(TLSError) {
         let rounds = try PEMReader(text, or: .invalidPrivateKey).roundsOfKeys()
         try KeyDerivation.check(KeyDerivation.sum(rounds), source, operation: "PEM_read_bio_PrivateKey")
@@ -26,8 +25,10 @@ extension PrivateKey {
 
     // MARK: - DER
 
-    /// An encrypted key begins with an algorithm, and every other form with a version number: so the form is
-    /// known before anything is decrypted.
+    /// Reads a key in DER form.
+    ///
+    /// An encrypted key starts with an algorithm, and every other form starts with a version number. The form
+    /// is therefore known before decryption.
     init(der: SecretBytes, _ passphrase: PassphraseSource, source: String) throws(TLSError) {
         let (isEncrypted, rounds) = der.withBytes { (Self.isEncrypted($0), KeyDerivation.rounds(ofKey: $0)) }
         try KeyDerivation.check(KeyDerivation.sum([rounds]), source, operation: "d2i_PKCS8PrivateKey_bio")
@@ -58,7 +59,7 @@ extension PrivateKey {
         }
     }
 
-    /// Nil also if bytes follow the key.
+    /// Also returns `nil` if further bytes follow the key.
     private static func decode(_ bytes: UnsafeRawBufferPointer) -> (value: OpaquePointer?, errors: [OpenSSLError]) {
         OpenSSLCall.attempt {
             guard let start = bytes.baseAddress?.assumingMemoryBound(to: UInt8.self) else { return nil }
@@ -94,7 +95,7 @@ extension PrivateKey {
         self.init(owning: key, isOfToken: hasScheme)
     }
 
-    /// Without a provider for PKCS #11 there may be an engine: the one of libp11.
+    /// Loads the key through an engine, such as libp11, in case no PKCS #11 provider is available.
     private static func loadFromEngine(_ uri: String, _ passphrase: PassphraseSource) -> OpaquePointer? {
         OpenSSLCall.attempt {
             guard let method = UI_UTIL_wrap_read_pem_callback(answerPassphrase, 0) else { return nil }
@@ -105,14 +106,14 @@ extension PrivateKey {
 
     private static func load(_ uri: String, _ passphrase: PassphraseSource) -> (value: OpaquePointer?, errors: [OpenSSLError]) {
         OpenSSLCall.attempt {
-            // Without a method OpenSSL would ask on the terminal.
+            // Without a UI method, OpenSSL would prompt on the terminal.
             guard let method = UI_UTIL_wrap_read_pem_callback(answerPassphrase, 0) else { return nil }
             defer { UI_destroy_method(method) }
             guard let store = OSSL_STORE_open_ex(uri, nil, nil, method, passphrase.argument, nil, nil, nil) else { return nil }
             defer { OSSL_STORE_close(store) }
-            // A hint, which a loader may not know.
+            // This is only a hint. A loader may not support it.
             _ = OSSL_STORE_expect(store, OSSL_STORE_INFO_PKEY)
-            // A loader is anyone's code: it must not hold this side forever.
+            // A loader is third-party code, so a limit keeps it from looping forever.
             for _ in 0..<1000 where OSSL_STORE_eof(store) == 0 && OSSL_STORE_error(store) == 0 {
                 guard let entry = OSSL_STORE_load(store) else { continue }
                 defer { OSSL_STORE_INFO_free(entry) }
@@ -122,7 +123,8 @@ extension PrivateKey {
         }
     }
 
-    /// A `pkcs11:` URI may contain a PIN in its query (RFC 7512, 2.4). OpenSSL's error queue repeats URIs.
+    /// Removes the query, because a `pkcs11:` URI may contain a PIN there (RFC 7512, section 2.4). OpenSSL's
+    /// error queue repeats URIs.
     private static func withoutSecrets(_ uri: String) -> String {
         String(uri.prefix { $0 != "?" }).printable
     }

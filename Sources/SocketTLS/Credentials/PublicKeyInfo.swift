@@ -2,7 +2,7 @@ internal import COpenSSL
 
 /// A SubjectPublicKeyInfo in DER (RFC 5280, section 4.1): a public key and its algorithm.
 enum PublicKeyInfo {
-    /// The form in which OpenSSL writes the key of `key`; nil if a provider does not show it.
+    /// Returns OpenSSL's encoding of the public half of `key`, or `nil` if a provider does not reveal it.
     static func bytes(of key: OpaquePointer?) -> [UInt8]? {
         var encoding: UnsafeMutablePointer<UInt8>?
         let length = OpenSSLCall.attempt { i2d_PUBKEY(key, &encoding) }.value ?? 0
@@ -11,7 +11,7 @@ enum PublicKeyInfo {
         return Array(UnsafeBufferPointer(start: encoding, count: Int(length)))
     }
 
-    /// The form in which OpenSSL writes this key; nil if the bytes are anything but a key.
+    /// Returns OpenSSL's encoding of the public key in `der`, or `nil` if `der` is not exactly one key.
     static func canonical(_ der: [UInt8]) -> [UInt8]? {
         der.withUnsafeBufferPointer { bytes in
             var cursor = bytes.baseAddress
@@ -26,8 +26,8 @@ enum PublicKeyInfo {
 }
 
 extension Certificate {
-    /// The public key with its algorithm, a SubjectPublicKeyInfo in DER (RFC 5280, section 4.1):
-    /// `TLSRawPublicKeys` takes it.
+    /// The public key and its algorithm, as a SubjectPublicKeyInfo in DER (RFC 5280, section 4.1), for use
+    /// with `TLSRawPublicKeys`.
     public var publicKey: [UInt8] {
         var encoding: UnsafeMutablePointer<UInt8>?
         let length = i2d_X509_PUBKEY(X509_get_X509_PUBKEY(handle.x509), &encoding)
@@ -38,7 +38,9 @@ extension Certificate {
 }
 
 extension PrivateKey {
-    /// The public half with its algorithm, a SubjectPublicKeyInfo in DER (RFC 5280, section 4.1):
-    /// `TLSRawPublicKeys` takes it. Nil for a key of a token that does not show it.
+    /// The public half and its algorithm, as a SubjectPublicKeyInfo in DER (RFC 5280, section 4.1), for use
+    /// with `TLSRawPublicKeys`.
+    ///
+    /// `nil` if the key is in a token that does not reveal it.
     public var publicKey: [UInt8]? { PublicKeyInfo.bytes(of: handle.key) }
 }

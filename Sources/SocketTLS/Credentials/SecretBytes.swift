@@ -1,11 +1,11 @@
 internal import COpenSSL
 internal import Glibc
 
-/// Bytes that are wiped before their memory is freed: keys, passphrases, and files that hold them.
+/// Bytes that are wiped before their memory is freed: keys, passphrases, and files that contain them.
 final class SecretBytes {
     private let storage: UnsafeMutableRawBufferPointer
 
-    /// - Parameter isTerminated: Whether a NUL follows the text.
+    /// - Parameter isTerminated: Whether to append a NUL.
     init(_ text: String, isTerminated: Bool = false) {
         let count = text.utf8.count
         storage = .allocate(byteCount: isTerminated ? count + 1 : count, alignment: 1)
@@ -18,7 +18,6 @@ final class SecretBytes {
         storage.copyBytes(from: bytes)
     }
 
-    /// So many bytes, which `write` fills.
     init(count: Int, _ write: (UnsafeMutableRawBufferPointer) -> Void) {
         storage = .allocate(byteCount: count, alignment: 1)
         storage.initializeMemory(as: UInt8.self, repeating: 0)
@@ -30,7 +29,7 @@ final class SecretBytes {
         storage.copyBytes(from: bytes)
     }
 
-    /// So many zeros, to be overwritten.
+    /// Creates `count` zero bytes, to be overwritten.
     init(count: Int) {
         storage = .allocate(byteCount: count, alignment: 1)
         storage.initializeMemory(as: UInt8.self, repeating: 0)
@@ -38,8 +37,8 @@ final class SecretBytes {
 
     var writableBytes: UnsafeMutableRawBufferPointer { storage }
 
-    /// So many random bytes. For OpenSSL's callbacks: nil leaves the reason in OpenSSL's queue, for the outer
-    /// call.
+    /// Creates random bytes, for OpenSSL's callbacks. On failure, the reason stays in OpenSSL's error queue
+    /// for the outer call.
     init?(randomCount count: Int) {
         storage = .allocate(byteCount: count, alignment: 1)
         guard RAND_priv_bytes(storage.baseAddress?.assumingMemoryBound(to: UInt8.self), Int32(count)) == 1 else { return nil }
@@ -56,7 +55,7 @@ final class SecretBytes {
 
     var count: Int { storage.count }
 
-    /// The bytes, which are there while `body` runs, even if nothing else keeps this object.
+    /// Calls `body` with the bytes, and keeps this object alive until `body` returns.
     func withBytes<Result, Failure>(
         _ body: (UnsafeRawBufferPointer) throws(Failure) -> Result
     ) throws(Failure) -> Result {
@@ -64,13 +63,13 @@ final class SecretBytes {
         return try body(UnsafeRawBufferPointer(storage))
     }
 
-    /// The bytes, for an owner that keeps this object for as long as OpenSSL uses them.
+    /// The bytes, for a caller that keeps this object alive for as long as OpenSSL uses them.
     var keptBytes: UnsafeRawBufferPointer { UnsafeRawBufferPointer(storage) }
 
     /// A copy, which is not wiped.
     var copy: [UInt8] { withBytes { Array($0) } }
 
-    /// Whether the bytes are one SEQUENCE in DER. No PEM text is.
+    /// Whether the bytes are a single DER SEQUENCE. Always false for PEM text.
     var isDER: Bool {
         withBytes { bytes in
             guard bytes.count > 2, bytes[0] == 0x30 else { return false }
@@ -80,13 +79,13 @@ final class SecretBytes {
         }
     }
 
-    /// Reads a whole file. Errors have `code`, which says what the file should contain.
+    /// Reads a whole file. Errors have the given `code`, which reflects the expected content.
     static func contents(ofFile path: String, or code: TLSError.Code) throws(TLSError) -> SecretBytes {
-        // The system call would see only the part before the NUL, which names another file.
+        // The system call would read the path only up to the NUL, and so open a different file.
         guard !path.utf8.contains(0) else {
             throw TLSError(code, "The path \"\(path.printable)\" contains a NUL character.", operation: "open")
         }
-        // Without O_NONBLOCK a pipe would wait for its writer.
+        // Without O_NONBLOCK, opening a pipe would block until it has a writer.
         let descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK)
         guard descriptor >= 0 else { throw unreadable(path, errno, code) }
         defer { close(descriptor) }
@@ -101,7 +100,7 @@ final class SecretBytes {
         return try read(Int(facts.st_size), from: descriptor, path, code)
     }
 
-    /// Far larger than any bundle of certificates: it keeps a wrong path from filling the memory.
+    /// Far larger than any certificate bundle. The limit prevents a wrong path from exhausting memory.
     private static let sizeLimit = 64 * 1024 * 1024
 
     private static func read(

@@ -1,22 +1,22 @@
 extension TLSIdentity {
-    /// An identity from the bytes of a PKCS#12 file (RFC 7292), often named `.p12` or `.pfx`.
+    /// Creates an identity from the bytes of a PKCS#12 file (RFC 7292), usually named `.p12` or `.pfx`.
     ///
-    /// The chain begins with the certificate of the key, and goes up in order. A root is left out, and so are
-    /// certificates that do not belong to the chain.
+    /// The chain starts with the key's certificate and continues upwards in order. The root and unrelated
+    /// certificates are omitted.
     ///
-    /// Files of old programs are encrypted with RC2 or 3DES. They are refused unless
-    /// `allowsLegacyAlgorithms` is true. Then OpenSSL's legacy provider is loaded for this file alone: the
-    /// rest of the process does not get its algorithms.
+    /// Files from old programs are encrypted with RC2 or 3DES. They are rejected unless
+    /// `allowsLegacyAlgorithms` is true. If it is true, OpenSSL's legacy provider is loaded for this file
+    /// only, and its algorithms are not available to the rest of the process.
     ///
-    /// Throws `invalidCertificate` if the bytes are not PKCS#12 or have no certificate for the key;
-    /// `invalidPrivateKey` if they have no key, if the passphrase is missing or wrong, or if the algorithm is
-    /// too old; and `internalError` if the legacy provider is missing.
+    /// Throws `invalidCertificate` if the bytes are not PKCS#12 or contain no certificate for the key;
+    /// `invalidPrivateKey` if they contain no key, if the passphrase is missing or wrong, or if the algorithm
+    /// is too old; and `internalError` if the legacy provider is not installed.
     public init(pkcs12: [UInt8], passphrase: String?, allowsLegacyAlgorithms: Bool = false) throws(TLSError) {
         let archive = try Self.archive(pkcs12, allowsLegacyAlgorithms)
         self = try archive.identity(PassphraseSource(passphrase))
     }
 
-    /// An identity from the bytes of a PKCS#12 file, with a closure for the passphrase; see
+    /// Creates an identity from the bytes of a PKCS#12 file, with a closure for the passphrase. See
     /// `init(pkcs12:passphrase:allowsLegacyAlgorithms:)`.
     public init(
         pkcs12: [UInt8], allowsLegacyAlgorithms: Bool = false, passphrase: () throws -> String
@@ -25,9 +25,9 @@ extension TLSIdentity {
         self = try PassphraseSource.asking(passphrase) { source throws(TLSError) in try archive.identity(source) }
     }
 
-    /// An identity from a PKCS#12 file; see `init(pkcs12:passphrase:allowsLegacyAlgorithms:)`.
+    /// Creates an identity from a PKCS#12 file. See `init(pkcs12:passphrase:allowsLegacyAlgorithms:)`.
     ///
-    /// Throws `invalidCertificate` if the file cannot be read, too.
+    /// Also throws `invalidCertificate` if the file cannot be read.
     public init(
         pkcs12File path: String, passphrase: String?, allowsLegacyAlgorithms: Bool = false
     ) throws(TLSError) {
@@ -35,7 +35,7 @@ extension TLSIdentity {
         self = try archive.identity(PassphraseSource(passphrase))
     }
 
-    /// An identity from a PKCS#12 file, with a closure for the passphrase; see
+    /// Creates an identity from a PKCS#12 file, with a closure for the passphrase. See
     /// `init(pkcs12File:passphrase:allowsLegacyAlgorithms:)`.
     public init(
         pkcs12File path: String, allowsLegacyAlgorithms: Bool = false, passphrase: () throws -> String
@@ -44,8 +44,8 @@ extension TLSIdentity {
         self = try PassphraseSource.asking(passphrase) { source throws(TLSError) in try archive.identity(source) }
     }
 
-    /// The identity and the root of a PKCS#12 file; nil without a private key. It throws the errors of
-    /// `init(pkcs12:passphrase:allowsLegacyAlgorithms:)`.
+    /// Returns the identity and the root in a PKCS#12 file, or `nil` if the file has no private key. Throws
+    /// the errors of `init(pkcs12:passphrase:allowsLegacyAlgorithms:)`.
     package static func contents(
         ofPKCS12 bytes: [UInt8], passphrase: String?, allowsLegacyAlgorithms: Bool = false
     ) throws(TLSError) -> PKCS12Contents? {

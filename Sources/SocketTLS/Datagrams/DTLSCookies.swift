@@ -1,41 +1,45 @@
-// Rules of cookies (RFC 6347, section 4.2.1):
-//  1. A ClientHello without a cookie costs a hash and an answer, and leaves nothing behind. Its answer is not
-//     larger than what has come, so a server cannot be used to flood others.
-//  2. A cookie is a hash of the client's address, the local address, and of what the client repeats: its
-//     version, random bytes and session identifier. So it is of use to its receiver alone.
-//  3. A secret serves for a time, and its cookies for one time more.
-//  4. The first fragment of a ClientHello has to have the cookie, as with OpenSSL's `DTLSv1_listen`.
+// Rules for cookies (RFC 6347, section 4.2.1):
+//  1. A ClientHello without a cookie costs one hash and one reply, and the server keeps no state for it. The
+//     reply is never larger than the datagram that caused it, so a server cannot be used to amplify an
+//     attack.
+//  2. A cookie is a hash over the client's address, the local address, and the fields that the client
+//     repeats: its version, random bytes and session identifier. It is therefore useless to everyone except
+//     its receiver.
+//  3. A secret is used for a limited time. Its cookies stay valid for one more period of the same length.
+//  4. The first fragment of a ClientHello must contain the cookie, as OpenSSL's `DTLSv1_listen` also
+//     requires.
 
 internal import COpenSSL
 internal import SocketBuffers
 
-/// The cookies of a server for DTLS: a client that sends one back can receive at the address that it writes.
+/// Creates and verifies a DTLS server's cookies. A client that returns its cookie has proved that it can
+/// receive datagrams at its source address.
 package final class DTLSCookies: Sendable {
-    /// The kinds of datagrams of strangers.
     package enum Answer {
-        /// Not the beginning of a handshake: it is dropped.
+        /// The datagram does not start a handshake and is dropped.
         case none
-        /// The request to send the ClientHello again, with a cookie.
+        /// Send this HelloVerifyRequest, which makes the client repeat its ClientHello with a cookie.
         case request([UInt8])
-        /// A ClientHello with a cookie that is right.
+        /// The datagram is a ClientHello with a valid cookie.
         case admission
     }
 
     private struct Secrets {
         var current: [UInt8]
         var earlier: [UInt8]?
-        /// In nanoseconds.
+        /// When the current secret expires, in nanoseconds.
         var end: Int
     }
 
     private let secrets: Locked<Secrets>
     private let clock: @Sendable () -> Int
 
-    /// How long a secret makes cookies, in nanoseconds: longer than a client waits between two attempts.
+    /// How long a secret is used for new cookies, in nanoseconds. Longer than a client's retransmission
+    /// interval.
     package static let lifetime = 90 * 1_000_000_000
     private static let secretSize = 32
 
-    /// - Parameter clock: Nanoseconds that never go back.
+    /// - Parameter clock: A monotonic clock, in nanoseconds.
     package init(clock: @escaping @Sendable () -> Int = MessageAllowance.monotonicNanoseconds) throws(TLSError) {
         self.clock = clock
         secrets = Locked(Secrets(current: try Self.makeSecret(), earlier: nil, end: clock() + Self.lifetime))
@@ -47,9 +51,9 @@ package final class DTLSCookies: Sendable {
         return secret
     }
 
-    /// Judges a datagram.
+    /// Decides how to treat a datagram from an unknown address.
     ///
-    /// - Parameter addresses: The bytes of the sender's address and the local one.
+    /// - Parameter addresses: The bytes of the sender's address followed by the bytes of the local address.
     package func judge(_ datagram: UnsafeRawBufferPointer, from addresses: [UInt8]) -> Answer {
         guard let hello = FirstHello(datagram), let (current, earlier) = secretsNow() else { return .none }
         let seed = addresses + hello.constant
@@ -60,21 +64,22 @@ package final class DTLSCookies: Sendable {
         return request.count <= datagram.count ? .request(request) : .none
     }
 
-    /// Equal for the ClientHello of one client without a cookie and with it; nil for any other datagram.
+    /// Returns the same value for a client's ClientHello with and without a cookie, or `nil` for any other
+    /// datagram.
     package static func digest(ofHello datagram: UnsafeRawBufferPointer) -> Int? {
         guard datagram.first == RecordHeader.handshake, let hello = FirstHello(datagram) else { return nil }
         return hello.constant.hashValue
     }
 
-    /// Has a context leave cookies to this library: OpenSSL's own requests for one are not used
-    /// (`DTLSEngine.listen(_:)`).
+    /// Makes OpenSSL leave cookies to this library: OpenSSL's own cookie requests are not used (see
+    /// `DTLSEngine.listen(_:)`).
     static func prepare(_ context: OpaquePointer) {
         SSL_CTX_set_options(context, COpenSSL_noMTUQueryOption())
         SSL_CTX_set_cookie_generate_cb(context) { _, _, _ in 0 }
         SSL_CTX_set_cookie_verify_cb(context) { _, _, _ in 1 }
     }
 
-    /// The secrets; nil without random numbers for a new one.
+    /// The current and the previous secret, or `nil` if no random numbers are available for a new secret.
     private func secretsNow() -> (current: [UInt8], earlier: [UInt8]?)? {
         let now = clock()
         return secrets.withLock { secrets in
@@ -95,13 +100,13 @@ package final class DTLSCookies: Sendable {
     }
 }
 
-/// A datagram that begins with the first fragment of a ClientHello (RFC 6347, sections 4.2.1 and 4.2.2), or
-/// with all of it.
+/// A datagram that starts with a complete ClientHello or with its first fragment (RFC 6347, sections 4.2.1
+/// and 4.2.2).
 private struct FirstHello {
     private let header: RecordHeader
     private let messageNumber: Int
     private let cookie: [UInt8]
-    /// The part that is the same in the message without a cookie and in the one with it.
+    /// The fields that a client repeats unchanged when it adds the cookie.
     let constant: [UInt8]
 
     init?(_ datagram: UnsafeRawBufferPointer) {
@@ -110,7 +115,7 @@ private struct FirstHello {
         else { return nil }
         self.header = header
         var reader = FieldReader(datagram[RecordHeader.size..<header.recordSize])
-        // The message: its type, length and number, and which part of it this is.
+        // The message header: type, length, message number, fragment offset and fragment length.
         guard reader.number(of: 1) == Int(SSL3_MT_CLIENT_HELLO), let length = reader.number(of: 3),
             let number = reader.number(of: 2), number <= Self.lastNumber, reader.number(of: 3) == 0,
             let part = reader.field(lengthOf: 3), part.count <= length
@@ -124,16 +129,16 @@ private struct FirstHello {
         self.cookie = Array(cookie)
     }
 
-    /// A client that has got a request for a cookie, and another one when the cookie was too old, has no
-    /// reason to go on for long.
+    /// The highest accepted message number. A client repeats its ClientHello once for a cookie, and again
+    /// only if the cookie has expired.
     private static let lastNumber = 8
 
     func hasCookie(_ other: [UInt8]) -> Bool {
         !other.isEmpty && cookie.count == other.count && CRYPTO_memcmp(cookie, other, other.count) == 0
     }
 
-    /// A HelloVerifyRequest. Its version is always DTLS 1.0 (RFC 6347, 4.2.1), and its record has the
-    /// number of the client's, so that the server needs to know nothing.
+    /// Returns a HelloVerifyRequest. Its version is always DTLS 1.0 (RFC 6347, 4.2.1). Its record has the
+    /// sequence number of the client's record, so the server needs no state.
     func request(for cookie: [UInt8]) -> [UInt8] {
         let body: [UInt8] = [0xFE, 0xFF, UInt8(cookie.count)] + cookie
         let length = [0, 0, UInt8(body.count)]

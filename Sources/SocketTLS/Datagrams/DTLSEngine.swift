@@ -1,64 +1,62 @@
-// A connection of DTLS 1.2 without a socket: a `TLSEngine` over records instead of bytes. The handshake, the
-// judge, the facts and the ends are that engine's. Rules for the owner, beside its rules 1, 4, 6 and 8:
-//  1. Pass each datagram of the peer to `receive(_:)`, and of no other sender. Then call `handshake()` or,
+// A DTLS 1.2 connection without a socket: a `TLSEngine` that processes records instead of a byte stream.
+// Handshake, judge, facts and closing are shared with `TLSEngine`. Rules for the owner, in addition to rules
+// 1, 4, 6 and 8 of `TLSEngine`:
+//  1. Pass each datagram from the peer, and only from the peer, to `receive(_:)`. Then call `handshake()` or,
 //     once it is complete, `read(into:)` until it returns `.incomplete`.
-//  2. After EVERY call send what `sendOutput(_:)` has. The rest may be lost: the handshake sends its
-//     messages again, and data was never promised to arrive.
-//  3. While `secondsToTimeout` is not nil call `handleTimeout()` once they are over, also while a question is
-//     open: the peer sends its messages again, and gives up without an answer.
-//  4. While work is lent (`.awaitingWork`) call nothing but `receive(_:)`. It goes on with `takeBack(_:)`.
-//  5. `write(_:)` takes one message of 1 to `maximumMessageSize` bytes. One `read(into:)` returns one
+//  2. After EVERY call, send the datagrams that `sendOutput(_:)` provides. Datagrams that cannot be sent may
+//     be dropped: handshake messages are retransmitted, and data is not delivered reliably anyway.
+//  3. While `secondsToTimeout` is not `nil`, call `handleTimeout()` when that time has elapsed, even while a
+//     trust or settings decision is pending. The peer retransmits its messages, and gives up if it receives
+//     no reply.
+//  4. While work is lent out (`.awaitingWork`), call only `receive(_:)`. The handshake continues with
+//     `takeBack(_:)`.
+//  5. `write(_:)` accepts one message of 1 to `maximumMessageSize` bytes. Each `read(into:)` returns one
 //     message.
 //
-// Rules inside:
-//  6. The datagrams of a handshake are at most as large as the path carries, as far as that is known. After
-//     two answers that did not come they become smaller (RFC 6347, section 4.1.1.1), unless the size was
-//     given.
-//  7. A record that is not of DTLS, not authentic, or a repetition counts in `droppedRecordCount`, and for
-//     nothing else (RFC 6347, section 4.1.2.7).
-//  8. OpenSSL keeps two buffers of 17 KB for a connection: `releaseBuffers()` frees them until the next call.
+// Rules inside the engine:
+//  6. Handshake datagrams are no larger than the path allows, as far as its limit is known. After two
+//     timeouts they become smaller (RFC 6347, section 4.1.1.1), unless the size was given.
+//  7. A record that is not DTLS, not authentic, or a duplicate only increments `droppedRecordCount` (RFC
+//     6347, section 4.1.2.7).
+//  8. OpenSSL keeps two buffers of 17 KB per connection. `releaseBuffers()` frees them until the next call.
 
 internal import COpenSSL
 package import SocketBuffers
 
-/// One connection of DTLS. Not Sendable: its owner confines it.
+/// One DTLS connection. It is not Sendable: its owner confines it.
 package final class DTLSEngine {
     @exclusivity(unchecked) private var engine: TLSEngine
-    /// Datagrams that have come while work was lent.
+    /// Datagrams that arrived while work was lent out, or `nil` if no work is lent out.
     @exclusivity(unchecked) private var waiting: [[UInt8]]?
     @exclusivity(unchecked) private var waitingByteCount = 0
-    /// Set when work is taken back, until the next call of `handshake()`.
+    /// Whether datagrams arrived during lent work. Set when work is taken back, until the next `handshake()`.
     private var hasReceivedDuringWork = false
     let records: RecordQueues
     private var timeoutCount = 0
-    /// The most bytes of a datagram, without the headers of UDP and IP.
     @exclusivity(unchecked) private var size: Int
     private let isSizeGiven: Bool
-    /// The most bytes of a datagram of the handshake, after answers that did not come. They may be lost for
-    /// any reason, so this says nothing about later messages.
+    /// The maximum size of handshake datagrams after timeouts. Datagrams may be lost for any reason, so this
+    /// limit does not apply to later messages.
     private var fallback: Int?
-    /// OpenSSL has its buffers.
     @exclusivity(unchecked) package private(set) var hasBuffers = true
-    /// OpenSSL may have messages.
     @exclusivity(unchecked) private var mayHaveMessages = true
 
-    /// OpenSSL puts the messages of one flight together in a buffer of 4 KiB, and would cut a record in two
-    /// at its end.
+    /// OpenSSL collects the messages of a flight in a buffer of 4 KiB. A record that crossed its end would be
+    /// split.
     private static let handshakeLimit = 4000
-    /// The sizes that are tried after answers that did not come: what every path of IPv6 carries, and of
-    /// IPv4.
+    /// The sizes to try after timeouts: the sizes that every IPv6 path and every IPv4 path can carry.
     private static let fallbacks = [1232, 548]
-    /// OpenSSL needs so many.
+    /// The smallest datagram size that OpenSSL can use.
     package static let leastSize = 256
-    /// The most bytes that wait while work is lent, with some for each datagram.
+    /// How many bytes of datagrams are kept while work is lent out, including an overhead for each datagram.
     private static let waitingLimit = 64 * 1024
     private static let costOfWaiting = 64
 
-    /// A new connection. `context` must be made from the same `settings`, over datagrams.
+    /// Creates a connection. `context` must have been made from the same `settings`, for datagrams.
     ///
     /// - Parameters:
-    ///   - size: The most bytes of a datagram that leaves, without the headers of UDP and IP.
-    ///   - isSizeGiven: It stays so, whatever comes or does not come.
+    ///   - size: The maximum size of outgoing datagrams, without UDP and IP headers.
+    ///   - isSizeGiven: Whether `size` is fixed, regardless of the path and of timeouts.
     package init(
         context: TLSContext, settings: TLSSettingValues, endpoint: String? = nil, size: Int, isSizeGiven: Bool = false,
         defersWork: Bool = false, clock: @escaping @Sendable () -> Int = MessageAllowance.monotonicNanoseconds
@@ -74,18 +72,17 @@ package final class DTLSEngine {
         setSize()
     }
 
-    /// The result of the handshake; nil before `.complete`.
+    /// The result of the handshake, or `nil` before `.complete`.
     package var session: TLSSession? { engine.session }
     package var exporter: KeyExporter { engine.exporter }
     package var isEstablished: Bool { engine.course.isEstablished }
-    /// Records of the peer, or of others, that counted for nothing.
+    /// The number of discarded records, from the peer or from other senders.
     package var droppedRecordCount: Int { records.droppedCount }
-    /// Records that cost work, also when they count for nothing in the end.
+    /// The number of records that required work, including records that were discarded later.
     package var acceptedRecordCount: Int { records.acceptedCount }
 
     // MARK: - Receiving
 
-    /// A datagram of the peer has arrived.
     package func receive(_ datagram: UnsafeRawBufferPointer) {
         if waiting != nil {
             let cost = datagram.count + Self.costOfWaiting
@@ -99,7 +96,6 @@ package final class DTLSEngine {
         mayHaveMessages = true
     }
 
-    /// Appends the next message of the peer to `buffer`.
     package func read(into buffer: PreBuffer) -> TLSEngine.ReadAnswer {
         if case .failed(let error) = engine.phase { return .failed(error) }
         if engine.hasReceivedClose { return .closed }
@@ -112,7 +108,8 @@ package final class DTLSEngine {
         switch answer {
         case .bytes:
             records.noteReturned()
-            // To ask OpenSSL for the end of its messages costs a third of a message.
+            // Calling OpenSSL only to find out that no message is left takes a third of the time of a
+            // message.
             mayHaveMessages = records.mayHaveMessages
         case .incomplete:
             mayHaveMessages = false
@@ -124,16 +121,14 @@ package final class DTLSEngine {
 
     // MARK: - Sending
 
-    /// The most bytes of a message.
     package var maximumMessageSize: Int {
         let room = isEstablished ? DTLS_get_data_mtu(engine.ssl) : max(size - Self.largestOverhead, 0)
         return min(room, TLSEngine.recordLimit)
     }
 
-    /// The header of a record, an explicit nonce, and a tag (RFC 6347, 4.1; RFC 5288).
+    /// The record header, an explicit nonce, and a tag (RFC 6347, 4.1; RFC 5288).
     private static let largestOverhead = RecordHeader.size + 8 + 16
 
-    /// Encrypts one message.
     package func write(_ message: UnsafeRawBufferPointer) -> TLSEngine.WriteAnswer {
         allocateBuffers()
         return engine.write(message)
@@ -141,11 +136,10 @@ package final class DTLSEngine {
 
     package var hasOutput: Bool { engine.hasOutput }
 
-    /// The datagram that is to be sent, when there is one alone. `dropOutput()` removes it.
+    /// The datagram to send, if there is exactly one. `dropOutput()` removes it.
     package var onlyOutput: UnsafeRawBufferPointer? { records.output.count == 1 ? engine.output.readableBytes : nil }
 
-    /// Passes the datagrams that are to be sent to `body`, which returns how many of the first it has dealt
-    /// with.
+    /// Passes the pending datagrams to `body`, which returns how many of the first ones it has handled.
     package func sendOutput(_ body: ([UnsafeRawBufferPointer]) -> Int) {
         guard engine.hasOutput else { return }
         var datagrams: [UnsafeRawBufferPointer] = []
@@ -158,7 +152,6 @@ package final class DTLSEngine {
         drop(body(datagrams))
     }
 
-    /// Gives up what is to be sent.
     package func dropOutput() {
         if records.output.isEmpty { return }
         engine.output.reset()
@@ -170,9 +163,9 @@ package final class DTLSEngine {
         records.output.removeFirst(count)
     }
 
-    // MARK: - The size of datagrams
+    // MARK: - Datagram size
 
-    /// The path carries this many bytes of a datagram. It counts unless the size was given.
+    /// Sets the datagram size that the path can carry. Ignored if the size was given.
     package func setPathSize(_ size: Int) {
         guard !isSizeGiven, size != self.size else { return }
         self.size = max(size, Self.leastSize)
@@ -180,16 +173,17 @@ package final class DTLSEngine {
     }
 
     private func setSize() {
-        // While work is lent OpenSSL is in use elsewhere: it learns the size when that comes back.
+        // While work is lent out, OpenSSL is in use on another thread. The size is set when the work is taken
+        // back.
         guard waiting == nil else { return }
         let limit = isEstablished ? size : min(size, fallback ?? Self.handshakeLimit)
         _ = COpenSSL_setMTU(engine.ssl, limit)
     }
 
-    // MARK: - Time
+    // MARK: - Timeouts
 
-    /// When the first messages are sent again; a second (RFC 6347, section 4.2.4.1) unless this is called,
-    /// before the handshake. Each time after that it takes twice as long, up to a minute.
+    /// Sets the first retransmission timeout; call it before the handshake. The default is one second (RFC
+    /// 6347, section 4.2.4.1). The timeout doubles with each retransmission, up to one minute.
     package func setFirstTimeout(seconds: Double) {
         records.firstTimeout = UInt32(max(1000, min(seconds * 1e6, 60e6)))
         DTLS_set_timer_cb(engine.ssl) { ssl, last in
@@ -198,16 +192,16 @@ package final class DTLSEngine {
         }
     }
 
-    /// The time until `handleTimeout()` is to be called; nil: it is not needed.
+    /// The time until `handleTimeout()` must be called, or `nil` if no timer is running.
     package var secondsToTimeout: Double? {
         guard waiting == nil, engine.phase.isInHandshake else { return nil }
         let left = COpenSSL_timeLeft(engine.ssl)
         return left < 0 ? nil : Double(left) / 1e6
     }
 
-    /// Sends the last messages again, if it is time.
+    /// Retransmits the last flight if its timeout has expired.
     ///
-    /// - Returns: An error that ends the handshake.
+    /// - Returns: The error that makes the handshake fail, if any.
     package func handleTimeout() -> TLSError? {
         guard secondsToTimeout == 0 else { return nil }
         timeoutCount += 1
@@ -220,7 +214,7 @@ package final class DTLSEngine {
         return isDone == true ? nil : giveUp(errors)
     }
 
-    /// OpenSSL gives up after twelve times.
+    /// OpenSSL gives up after twelve timeouts.
     private func giveUp(_ errors: [OpenSSLError]) -> TLSError {
         let error = TLSError(
             .closedDuringHandshake, "The peer has not answered, however often it was asked.",
@@ -231,7 +225,7 @@ package final class DTLSEngine {
 
     // MARK: - Memory
 
-    /// Frees the buffers of OpenSSL until they are needed again. Call it when nothing is to be done.
+    /// Frees OpenSSL's buffers until they are needed again. Call this when the connection is idle.
     package func releaseBuffers() {
         guard hasBuffers, isEstablished, waiting == nil else { return }
         if SSL_free_buffers(engine.ssl) == 1 { hasBuffers = false }
@@ -243,15 +237,14 @@ package final class DTLSEngine {
     }
 }
 
-// MARK: - The handshake
+// MARK: - Handshake
 
 extension DTLSEngine {
-    /// Continues the handshake as far as it can.
     package func handshake() -> TLSEngine.HandshakeAnswer {
         guard waiting == nil else { return .incomplete }
         let unread = records.received.count
         var answer = engine.handshake()
-        // The first call after lent work only returns the result of that work, which did not have these
+        // The first call after lent work only returns the result of that work, which did not include these
         // datagrams.
         if hasReceivedDuringWork, case .incomplete = answer { answer = engine.handshake() }
         hasReceivedDuringWork = false
@@ -261,7 +254,7 @@ extension DTLSEngine {
         case .complete:
             records.leastLength = RecordQueues.leastLength(with: SSL_get_current_cipher(engine.ssl))
             records.fragments = nil
-            // No certificates follow: for a later message OpenSSL allocates 17 KB at most.
+            // No more certificates can follow, so OpenSSL allocates 17 KB at most for a later message.
             COpenSSL_setMaximumChainBytesOfConnection(engine.ssl, 1)
             setSize()
         case .incomplete, .awaitingTrust, .awaitingSettings, .failed: break
@@ -271,12 +264,12 @@ extension DTLSEngine {
 
     package var isAwaitingTrust: Bool { waiting == nil && engine.isAwaitingTrust }
 
-    /// Decides the question of `.awaitingTrust`; call `handshake()` after it.
+    /// Resolves `.awaitingTrust`. Call `handshake()` afterwards.
     package func decideTrust(_ accepted: Bool, refusal: TrustRefusal = .rejected) {
         engine.decideTrust(accepted, refusal: refusal)
     }
 
-    /// The work is done: call `handshake()` after it.
+    /// Takes back completed work. Call `handshake()` afterwards.
     package func takeBack(_ work: HandshakeWork) {
         engine = work.finish()
         let arrived = waiting ?? []
@@ -286,18 +279,16 @@ extension DTLSEngine {
         for datagram in arrived { datagram.withUnsafeBytes { receive($0) } }
     }
 
-    /// No thread does the work: the handshake has failed.
+    /// Takes back work that no thread performs. The handshake fails.
     package func refuse(_ work: HandshakeWork) {
         takeBack(work)
         engine.refuseWork()
     }
 
-    /// Gives up a handshake that takes too long.
     package func abandonHandshake() {
         if waiting == nil { engine.abandonHandshake() }
     }
 
-    /// Says close_notify, if it is legal now.
     package func shutdown() {
         guard waiting == nil else { return }
         allocateBuffers()
@@ -308,10 +299,10 @@ extension DTLSEngine {
 // MARK: - Cookies
 
 extension DTLSEngine {
-    /// Begins a server's handshake with a ClientHello whose cookie is right (`DTLSCookies`): the answers are
-    /// numbered behind the HelloVerifyRequest that its sender has got.
+    /// Starts a server's handshake with a ClientHello that has a valid cookie (`DTLSCookies`). The server's
+    /// records are numbered after the HelloVerifyRequest that the client received.
     ///
-    /// - Returns: False when OpenSSL does not take it.
+    /// - Returns: Whether OpenSSL accepted the ClientHello.
     package func listen(_ hello: UnsafeRawBufferPointer) -> Bool {
         receive(hello)
         if let header = RecordHeader(hello) { records.beginNumbering(at: header.sequence) }

@@ -1,10 +1,11 @@
-// Rules of the BIO over datagrams, beside the rules of `EngineBIO`:
-//  1. One read brings one record. OpenSSL takes it for a datagram, which may have several records: so bytes
-//     can be held back between two of them (`isHeld`), as in TLS.
+// Rules for the BIO over datagrams, in addition to the rules of `EngineBIO`:
+//  1. One read returns one record. OpenSSL takes it for a whole datagram. Because a datagram may contain
+//     several records, this allows bytes to be held back between two records (`isHeld`), as with TLS.
 //  2. One write is one datagram.
-//  3. OpenSSL does not learn how full `output` is (BIO_CTRL_WPENDING): it would take that for the beginning
-//     of the datagram that it makes. Nor does it learn anything about sizes: the engine has told it.
-//  4. A poisoned BIO is at its end, because OpenSSL drops records that it cannot read.
+//  3. The BIO does not report how full `output` is (BIO_CTRL_WPENDING), because OpenSSL would take those
+//     bytes for the start of the datagram that it is building. It does not report sizes either: the engine
+//     sets them directly.
+//  4. A poisoned BIO reports end of file, because OpenSSL drops records that it cannot parse.
 
 internal import COpenSSL
 internal import Glibc
@@ -32,7 +33,7 @@ extension EngineBIO {
         guard let records, let size = popRecord(of: records) else { return .tryAgain }
         let record = UnsafeRawBufferPointer(rebasing: received.readableBytes[..<size])
         records.noteRead(record, isEstablished: withholdsEnd)
-        // OpenSSL has room for the largest record.
+        // OpenSSL's buffer is large enough for the largest record.
         let count = min(size, room.count)
         if let target = room.baseAddress, let source = record.baseAddress { memcpy(target, source, count) }
         received.consume(size)
@@ -41,7 +42,8 @@ extension EngineBIO {
         return .moved(count)
     }
 
-    /// The size of the next record that OpenSSL may see; those before it are dropped.
+    /// Returns the size of the next record that OpenSSL may read, and drops the unacceptable records before
+    /// it.
     private func popRecord(of records: RecordQueues) -> Int? {
         while let size = records.received.popFirst() {
             let record = UnsafeRawBufferPointer(rebasing: received.readableBytes[..<size])
@@ -67,7 +69,7 @@ extension EngineBIO {
     }
 
     private func putOrCancel(_ datagram: UnsafeRawBufferPointer) {
-        // More than that is lost, as on the way.
+        // Datagrams over the limit are dropped, as the network may do.
         guard output.count < Self.outputLimitWhileReading else { return }
         if isAbandoned, let header = RecordHeader(datagram[...]), AlertRecord.matches(datagram, header) {
             let goodbye = AlertRecord.cancellation(from: header.sequence)
@@ -93,14 +95,13 @@ extension EngineBIO {
 // MARK: - Both transports
 
 extension EngineBIO {
-    /// Sends an alert in plaintext.
     func send(_ alert: TLSAlert) {
         guard let records else { return AlertRecord.bytes(alert).withUnsafeBytes { output.append($0) } }
         AlertRecord.datagramBytes(alert, sequence: records.nextPlainSequence).withUnsafeBytes { put($0) }
     }
 
-    /// A message of the handshake as OpenSSL shows it to its callback, with a header of four bytes: in DTLS
-    /// the header has twelve, of which the last three are its length again.
+    /// Returns a handshake message from OpenSSL's message callback with a four-byte header. A DTLS header has
+    /// twelve bytes, and the last three repeat the length.
     func message(_ bytes: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer {
         guard records != nil, bytes.count >= 12 else { return bytes }
         return UnsafeRawBufferPointer(rebasing: bytes.dropFirst(8))

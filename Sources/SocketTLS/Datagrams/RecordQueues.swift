@@ -1,60 +1,61 @@
 internal import COpenSSL
 internal import SocketBuffers
 
-/// The records of DTLS (RFC 6347, section 4.1): where each begins and ends in the buffers of an `EngineBIO`,
-/// and those that count for nothing.
+/// Tracks the DTLS records (RFC 6347, section 4.1) in the buffers of an `EngineBIO`: where each one starts
+/// and ends, and how many were discarded.
 final class RecordQueues {
     /// The sizes of the records in `EngineBIO.received`.
     @exclusivity(unchecked) var received = Ring<Int>()
     /// The sizes of the datagrams in `EngineBIO.output`.
     @exclusivity(unchecked) var output: [Int] = []
-    /// When the first messages are sent again, in microseconds; each time after that it takes twice as long.
+    /// The first retransmission timeout, in microseconds. It doubles with each retransmission.
     var firstTimeout: UInt32 = 1_000_000
-    /// The number that a server's first record must have; nil once OpenSSL has written that record.
+    /// The sequence number that a server's first record must have, or `nil` once OpenSSL has written that
+    /// record.
     private var firstSequence: UInt64?
-    /// The amount to add to the numbers of OpenSSL's plaintext records.
+    /// The number to add to the sequence numbers of OpenSSL's plaintext records.
     @exclusivity(unchecked) private var numberShift: UInt64 = 0
-    /// The sequence number for the next record of ours in plaintext.
+    /// The sequence number for our next plaintext record.
     @exclusivity(unchecked) private(set) var nextPlainSequence: UInt64 = 0
-    /// The records that were not of DTLS, not authentic, or not new.
+    /// The number of records that were not DTLS, not authentic, or duplicates.
     @exclusivity(unchecked) private(set) var droppedCount = 0
-    /// The records that OpenSSL was given, or will be.
+    /// The number of records that were passed to OpenSSL or are queued for it.
     @exclusivity(unchecked) private(set) var acceptedCount = 0
-    /// Records that OpenSSL has read, and whose data it has not returned.
+    /// The number of records that OpenSSL has read without returning their data yet.
     @exclusivity(unchecked) private var unreturnedCount = 0
 
-    /// The fewest bytes of an encrypted record. OpenSSL ends the connection at one that has no room for what
-    /// its cipher adds, which anyone can send with a forged address.
+    /// The minimum length of an encrypted record. OpenSSL closes the connection when a record is too short
+    /// for its cipher's overhead, and such a record can be sent from a forged address.
     @exclusivity(unchecked) var leastLength = RecordQueues.leastLength(with: nil)
-    /// The peer has changed to its keys.
     @exclusivity(unchecked) private var hasReadCipherChange = false
-    /// Records that OpenSSL may have put aside since.
+    /// How many records OpenSSL may have buffered, counted again from zero at the peer's ChangeCipherSpec.
     @exclusivity(unchecked) private var asideCount = 0
 
-    /// Nil once the connection is established.
+    /// `nil` once the connection is established.
     var fragments: HandshakeFragments?
 
-    /// In a handshake OpenSSL puts up to a hundred records aside that come before their keys, and as many
-    /// with data, and keeps a buffer of 17 KB for each.
+    /// During a handshake, OpenSSL buffers up to a hundred records that arrive before their keys and as many
+    /// data records, with 17 KB for each.
     private static let asideLimit = 16
-    /// The most bytes that wait for OpenSSL; more are dropped, as on the way.
+    /// The maximum number of bytes queued for OpenSSL. Further records are dropped, as the network may do.
     private static let byteLimit = 64 * 1024
 
-    /// The bytes that a cipher with an AEAD adds: a tag, and with some an explicit nonce (RFC 5288; RFC 6655;
-    /// RFC 7905). For a cipher that is not known yet so many that none of them is too long.
+    /// Returns the overhead of an AEAD cipher: a tag and, for some ciphers, an explicit nonce (RFC 5288; RFC
+    /// 6655; RFC 7905). While the cipher is unknown, the result is the largest overhead, which is safe for
+    /// every cipher.
     static func leastLength(with cipher: OpaquePointer?) -> Int {
         guard let cipher else { return 24 }
         let name = SSL_CIPHER_get_name(cipher).map { String(cString: $0) } ?? ""
         return name.contains("CHACHA20") || name.hasSuffix("CCM8") ? 16 : 24
     }
 
-    /// The records of a datagram that OpenSSL may see. Other records are dropped, and so is the rest of a
-    /// datagram behind something that is not a record.
+    /// Queues the records of a datagram that OpenSSL may read. Other records are dropped, and so is the rest
+    /// of a datagram after bytes that are not a record.
     ///
-    /// OpenSSL would end a handshake for data in plaintext, or a message of a kind that it does not know.
-    /// Anyone can send those with a forged address. Once the connection is established, records in plaintext
-    /// are of no use, and the record behind them may be: a peer that has not got our last flight sends its
-    /// own again, of which only Finished is encrypted (RFC 6347, section 4.2.4).
+    /// OpenSSL would abort a handshake because of plaintext data or an unknown message type, both of which
+    /// can be sent from a forged address. Once the connection is established, plaintext records are useless,
+    /// but a record after one may be needed: a peer that did not receive our last flight retransmits its own,
+    /// in which only Finished is encrypted (RFC 6347, section 4.2.4).
     func accept(_ datagram: UnsafeRawBufferPointer, into buffer: PreBuffer, isEstablished: Bool) {
         var rest = datagram
         while !rest.isEmpty {
@@ -72,13 +73,12 @@ final class RecordQueues {
         }
     }
 
-    /// A datagram, or the rest of one, counts for nothing.
     func noteDropped() {
         droppedCount += 1
     }
 
-    /// Whether OpenSSL may read this record. One that it would put aside in vain, or that would take too much
-    /// memory, is dropped and counted.
+    /// Whether OpenSSL may read this record. A record that exceeds the limits on buffered memory is dropped
+    /// and counted.
     func admits(_ record: UnsafeRawBufferPointer, isEstablished: Bool) -> Bool {
         if isEstablished { return true }
         let isOfSecondEpoch = record[4] == 1
@@ -98,36 +98,39 @@ final class RecordQueues {
         return true
     }
 
-    /// OpenSSL reads this record. In a handshake other records than those with data have their use.
+    /// Notes that OpenSSL reads this record. Until the connection is established only data records are
+    /// counted, because the handshake uses all other records.
     func noteRead(_ record: UnsafeRawBufferPointer, isEstablished: Bool) {
         if isEstablished || record.first == RecordHeader.data { unreturnedCount += 1 }
     }
 
-    /// OpenSSL has returned the data of a record.
     func noteReturned() {
         unreturnedCount = max(0, unreturnedCount - 1)
     }
 
-    /// OpenSSL may have something to return: a record waits for it, or one that it has read is not returned.
+    /// Whether OpenSSL may have data to return: a record is queued, or OpenSSL has read a record without
+    /// returning its data.
     var mayHaveMessages: Bool { !received.isEmpty || unreturnedCount > 0 }
 
-    /// OpenSSL has nothing more to return: it has dropped what it has not returned.
+    /// Notes that OpenSSL has no data left to return. It discarded the records that it read without returning
+    /// data.
     func noteDry() {
         droppedCount += unreturnedCount
         unreturnedCount = 0
     }
 
-    // MARK: - Numbers of plaintext records
+    // MARK: - Sequence numbers of plaintext records
 
-    /// Sets the number of a server's first record. It is the number of the ClientHello with the cookie, which
-    /// is higher than the numbers of the requests for cookies (RFC 6347, section 4.2.1). A client drops a
-    /// record with a number that it has already seen.
+    /// Sets the sequence number of a server's first record to the number of the ClientHello with the cookie,
+    /// which is higher than the numbers of the cookie requests (RFC 6347, section 4.2.1). A client drops
+    /// records with a number that it has already seen.
     func beginNumbering(at sequence: UInt64) {
         (firstSequence, nextPlainSequence) = (sequence, sequence)
     }
 
-    /// Corrects the record numbers in a datagram from OpenSSL; nil if they are right. OpenSSL 3.2 to 4.0
-    /// number a server's first record 1, whatever the number of the ClientHello (openssl #32063).
+    /// Returns a copy of OpenSSL's datagram with corrected sequence numbers, or `nil` if they are already
+    /// right. OpenSSL 3.2 to 4.0 gives a server's first record the number 1, whatever the number of the
+    /// ClientHello (openssl #32063).
     func renumbered(_ datagram: UnsafeRawBufferPointer) -> [UInt8]? {
         guard let header = RecordHeader(datagram), header.epoch == 0 else { return nil }
         if let firstSequence {
@@ -146,7 +149,6 @@ final class RecordQueues {
         return copy
     }
 
-    /// OpenSSL sends a datagram.
     func noteWritten(_ datagram: UnsafeRawBufferPointer) {
         output.append(datagram.count)
         var rest = datagram
@@ -157,7 +159,6 @@ final class RecordQueues {
     }
 }
 
-/// The beginning of a record of DTLS.
 struct RecordHeader {
     let type: UInt8
     let version: UInt16
@@ -166,25 +167,25 @@ struct RecordHeader {
     let length: Int
 
     static let size = 13
-    /// The offset of the number, after the type, the version and the epoch.
+    /// The offset of the sequence number, after the type, the version and the epoch.
     static let sequencePlace = 5
     static let cipherChange: UInt8 = 20
     static let handshake: UInt8 = 22
     static let data: UInt8 = 23
-    /// ChangeCipherSpec, alerts, messages of the handshake and data.
+    /// ChangeCipherSpec, alert, handshake and application data.
     private static var types: ClosedRange<UInt8> { 20...23 }
-    // DTLS 1.0, with which a handshake begins, and DTLS 1.2.
+    // DTLS 1.0, which the first handshake records use, and DTLS 1.2.
     private static var dtls10: UInt16 { 0xFEFF }
     private static var dtls12: UInt16 { 0xFEFD }
-    /// The most that an encrypted record has (RFC 5246, 6.2.3).
+    /// The maximum length of an encrypted record (RFC 5246, 6.2.3).
     private static let lengthLimit = 16 * 1024 + 2048
 
-    /// Nil when the record is not whole.
+    /// Returns `nil` if the record is incomplete.
     init?(_ bytes: Slice<UnsafeRawBufferPointer>) {
         self.init(UnsafeRawBufferPointer(rebasing: bytes))
     }
 
-    /// Two loads, not a `FieldReader`: each record in both directions comes here.
+    /// Uses three loads instead of a `FieldReader`, because this runs for every record in both directions.
     init?(_ bytes: UnsafeRawBufferPointer) {
         guard bytes.count >= Self.size else { return nil }
         type = bytes[0]
@@ -203,7 +204,7 @@ struct RecordHeader {
         return Self.types.contains(type) && length > 0 && length <= Self.lengthLimit
     }
 
-    /// Without renegotiation there are two epochs, and data comes in the second.
+    /// Without renegotiation there are only two epochs, and application data is sent in the second.
     func isUsable(isEstablished: Bool) -> Bool {
         isOfDTLS && (epoch == 1 || (epoch == 0 && !isEstablished && type != Self.data))
     }

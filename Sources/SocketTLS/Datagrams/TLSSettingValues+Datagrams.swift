@@ -1,12 +1,12 @@
 extension TLSSettingValues {
-    /// Throws `invalidSettings` for a version of DTLS, which needs datagrams.
+    /// Throws `invalidSettings` for a DTLS version, which requires datagrams.
     func validateForStreams() throws(TLSError) {
         for version in [minimumVersion, policy.minimumVersion, maximumVersion].compactMap(\.self) where version.isForDatagrams {
             throw Self.invalid("\(version) is for datagrams: a stream has TLS, such as .tls12")
         }
     }
 
-    /// Throws `invalidSettings` for what DTLS 1.2 does not have.
+    /// Throws `invalidSettings` for settings that DTLS 1.2 does not support.
     func validateForDatagrams() throws(TLSError) {
         let oldest = max(minimumVersion, policy.minimumVersion)
         guard oldest <= .dtls12 else {

@@ -1,4 +1,4 @@
-/// The names of cipher suites as OpenSSL takes them.
+/// Cipher suites by their OpenSSL names.
 struct CipherSuiteNames {
     var tls13: [String]
     var tls12: [String]

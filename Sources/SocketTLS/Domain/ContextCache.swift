@@ -1,9 +1,10 @@
 internal import SocketBuffers
 
-/// The contexts that were used last. Their number is limited, because settings may come from anywhere.
+/// The most recently used contexts. Their number is limited, because any number of different settings may be
+/// in use.
 ///
-/// The keys of session tickets go with their context. So contexts that issue tickets count separately, and
-/// only another one of them pushes one out.
+/// Session ticket keys live as long as their context. Contexts that issue tickets are therefore counted
+/// separately, and only another such context evicts one.
 package final class ContextCache: Sendable {
     package static let shared = ContextCache(limit: 64)
 
@@ -20,12 +21,13 @@ package final class ContextCache: Sendable {
     private let limit: Int
     private let contents = Locked(Contents())
 
-    /// - Parameter limit: The most contexts that issue tickets, and the most that issue none.
+    /// - Parameter limit: The maximum number of contexts that issue tickets, and of contexts that do not.
     package init(limit: Int) {
         self.limit = limit
     }
 
-    /// The cached context for `key`, or a new one. Two threads may make it at once; the first to finish wins.
+    /// Returns the cached context for `key`, or a new one. If two threads build it concurrently, the first to
+    /// finish wins.
     fileprivate func context(for key: ContextKey) throws(TLSError) -> TLSContext {
         if let known = contents.withLock({ Self.find(key, in: &$0) }) { return known }
         let built = try TLSContext(key)
@@ -53,10 +55,10 @@ package final class ContextCache: Sendable {
 }
 
 extension TLSContext {
-    /// The context for `settings`: an existing one, or a new one.
+    /// Returns the context for `settings`: a cached one, or a new one.
     ///
-    /// Building one reads the roots (once, 4 to 28 ms for the system's): never call this on an event loop.
-    /// Throws `invalidSettings`, `invalidCertificate` or `internalError`.
+    /// Building a context reads the roots (once, 4 to 28 ms for the system's), so never call this on an event
+    /// loop. Throws `invalidSettings`, `invalidCertificate` or `internalError`.
     package static func context(
         for settings: TLSSettingValues, over transport: TLSTransport = .stream, in cache: ContextCache = .shared
     ) throws(TLSError) -> TLSContext {
@@ -64,7 +66,6 @@ extension TLSContext {
         return try cache.context(for: ContextKey(settings, over: transport))
     }
 
-    /// The context for `settings`: see `context(for:in:)` above.
     package static func context<Side>(
         for settings: TLSSettings<Side>, over transport: TLSTransport = .stream, in cache: ContextCache = .shared
     ) throws(TLSError) -> TLSContext {

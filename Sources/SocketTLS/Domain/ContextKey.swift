@@ -1,11 +1,12 @@
-/// The settings that two interchangeable contexts have in common: all that do not belong to a single
-/// connection.
+/// The settings that determine whether two connections can share a context: all settings that are not
+/// specific to a single connection.
 struct ContextKey: Hashable, Sendable {
     let domain: SecurityDomain
     let tickets: TLSSessionTickets
     let earlyDataAcceptance: EarlyDataAcceptance?
     let serverNames: TLSServerNames?
-    /// The files that the settings of names refer to, which may change: of those that verify clients.
+    /// The roots and rules of the server names that verify clients, with the stamps of their files, which may
+    /// change.
     let trustOfNames: [NamedTrust]
     let acknowledgesServerName: Bool
     let resumesSessions: Bool
@@ -35,9 +36,10 @@ struct ContextKey: Hashable, Sendable {
 
     var signsSlowly: Bool { domain.identities.contains { $0.privateKey.signsSlowly } }
 
-    /// Hashes only the end of the certificate, and not the chain. Each connection looks its context up, and
-    /// hashing whole chains took more than 1 % of a handshake. The end belongs to the signature, and
-    /// distinguishes identities as well. Keys come from the settings of this process, never from a peer.
+    /// Hashes only the end of the certificate instead of the whole chain. The context is looked up for each
+    /// connection, and hashing whole chains took more than 1 % of a handshake. The end is part of the
+    /// signature, so it distinguishes identities equally well. Keys come from the settings of this process,
+    /// never from a peer.
     func hash(into hasher: inout Hasher) {
         hasher.combine(isServer)
         if let certificate = domain.identities.first?.certificateChain.first {

@@ -1,32 +1,31 @@
 // The versions and algorithms that a context may negotiate. Rules:
-//  1. Everything here is set; nothing depends on openssl.cnf or on OpenSSL's defaults, which may be weak or
+//  1. Everything is set here. Nothing depends on openssl.cnf or on OpenSSL's defaults, which may be weak or
 //     expensive.
-//  2. Every key exchange is ephemeral and on a curve. A finite field costs a server a hundred times as much
-//     as X25519, and the client chooses it (D(HE)at, CVE-2002-20001). Static RSA protects nothing once the
-//     key is known.
-//  3. The key of a certificate signs every handshake, or a pre-shared key of the settings is in it: no policy
-//     can name anonymous ciphers, passwords or shared keys.
-//  4. In the presets the newest names are tried first, and left out if the loaded OpenSSL does not know them:
-//     the headers may be of another version. A name that the program gives has to be known.
-//  5. The security level comes from the policy, or from openssl.cnf if that one is higher.
+//  2. Every key exchange is ephemeral and uses an elliptic curve. A finite field costs a server a hundred
+//     times as much as X25519, and the client chooses it (D(HE)at, CVE-2002-20001). Static RSA protects
+//     nothing once the key is known.
+//  3. Every handshake is either signed with a certificate's key or uses a pre-shared key from the settings.
+//     No policy can name anonymous, password-based or shared-key cipher suites.
+//  4. The presets try the newest names first and omit those that the loaded OpenSSL does not know, because
+//     its version may differ from the headers. A name that the program specifies must be known.
+//  5. The security level comes from the policy, or from openssl.cnf if its level is higher.
 
 internal import COpenSSL
 
-/// Sets the cipher suites, groups, signatures and security level of a context, by a policy.
 struct ContextParameters {
     let policy: TLSPolicy
     var proof = TLSProof.certificates
 
-    /// With the ML-KEM hybrid, which needs OpenSSL 3.5. A client sends key shares for the two marked with
-    /// `*`.
+    /// Includes the ML-KEM hybrid, which requires OpenSSL 3.5. A client sends key shares for the two groups
+    /// marked with `*`.
     private static let newestGroups = "?*X25519MLKEM768 / ?*X25519:?secp256r1 / ?secp384r1"
-    /// In TLS 1.2 the list also limits the curves of the peer's certificate (RFC 8422, 5.1.1). It is added
-    /// only if the peer may show one.
+    /// In TLS 1.2, the list also limits the curves of the peer's certificate (RFC 8422, 5.1.1). This group is
+    /// added only if the peer may present a certificate.
     private static let groupOfCertificates = ":secp521r1"
-    /// ML-DSA, which needs OpenSSL 3.5.
+    /// ML-DSA, which requires OpenSSL 3.5.
     private static let newestSignatures = "?mldsa65:?mldsa87:?mldsa44:"
 
-    /// - Parameter verifiesPeer: True if the peer may show a certificate.
+    /// - Parameter verifiesPeer: Whether the peer may present a certificate.
     func set(on context: OpaquePointer, verifiesPeer: Bool) throws(TLSError) {
         guard (2...5).contains(policy.securityLevel) else {
             throw Self.invalid("securityLevel is \(policy.securityLevel), and must be from 2 to 5")
@@ -48,7 +47,8 @@ struct ContextParameters {
             throw Self.invalid("cipherSuites names a suite twice")
         }
         if Self.oldest(of: context).isForDatagrams {
-            // OpenSSL ends a connection of DTLS at a record whose code is wrong, and anyone can forge one.
+            // OpenSSL closes a DTLS connection when a CBC record has a wrong MAC, and such a record is easily
+            // forged.
             suites.removeAll { !$0.hasAEAD }
             guard suites.contains(where: { !$0.isOfTLS13 }) || proof.bringsCipherSuites else {
                 throw Self.invalid("cipherSuites has none with an AEAD for DTLS 1.2: it does not use those with CBC")
@@ -64,7 +64,7 @@ struct ContextParameters {
             throw Self.invalid("cipherSuites has none for TLS 1.3, which maximumVersion allows")
         }
         try proof.restrict(&names)
-        // OpenSSL wants one, also where none is used.
+        // OpenSSL requires a TLS 1.2 suite even if TLS 1.2 is not used.
         let old = names.tls12.isEmpty ? "ECDHE-ECDSA-AES256-GCM-SHA384" : names.tls12.joined(separator: ":")
         try OpenSSLCall.requireSuccess("SSL_CTX_set_cipher_list") { SSL_CTX_set_cipher_list(context, old) }
         try OpenSSLCall.requireSuccess("SSL_CTX_set_ciphersuites") {
@@ -112,14 +112,13 @@ struct ContextParameters {
         try setFirst(of: lists, "SSL_CTX_set1_client_sigalgs_list") { COpenSSL_CTX_setClientSignatureAlgorithms(context, $0) }
     }
 
-    /// Sets the first list that OpenSSL takes.
     private func setFirst(of lists: [String], _ operation: String, _ body: (String) -> Int32) throws(TLSError) {
         try OpenSSLCall.requireSuccess(operation) { lists.contains { body($0) > 0 } ? 1 : 0 }
     }
 
     // MARK: - Names
 
-    /// OpenSSL has no list of the names that it takes: these are tried.
+    /// OpenSSL cannot list the names that it supports, so each of these is tried.
     private static let knownGroups = [
         "X25519MLKEM768", "SecP256r1MLKEM768", "SecP384r1MLKEM1024", "x25519", "x448", "secp256r1", "secp384r1", "secp521r1",
         "brainpoolP256r1", "brainpoolP384r1", "brainpoolP512r1",
@@ -130,12 +129,12 @@ struct ContextParameters {
         "rsa_pss_rsae_sha384", "rsa_pss_rsae_sha512", "rsa_pkcs1_sha256", "rsa_pkcs1_sha384", "rsa_pkcs1_sha512",
     ]
 
-    /// Each name has to be known by itself.
+    /// Requires that OpenSSL supports every single name.
     private static func check(
         _ names: [String], _ kind: String, _ candidates: [String], isKnown: (String) -> Bool
     ) throws(TLSError) {
         func knows(_ name: String) -> Bool {
-            // These have a meaning in a list.
+            // These names and characters have a special meaning in OpenSSL's lists.
             guard !name.isEmpty, name.uppercased() != "DEFAULT",
                 name.utf8.allSatisfy({ $0 > 0x20 && !":?*-/+,".utf8.contains($0) })
             else { return false }
@@ -154,14 +153,12 @@ struct ContextParameters {
     }
 }
 
-/// A cipher suite that a policy may name.
 private struct CipherSuite {
-    /// OpenSSL's name.
     let name: String
     let isOfTLS13: Bool
     let hasAEAD: Bool
 
-    /// Every suite that any policy may name, in OpenSSL's order.
+    /// All suites that a policy may name, in OpenSSL's order.
     private static let allowed: [(openSSL: String, iana: String, isOfTLS13: Bool, hasAEAD: Bool)] = {
         guard let context = SSL_CTX_new(TLS_method()) else { return [] }
         defer { SSL_CTX_free(context) }
@@ -197,9 +194,9 @@ private struct CipherSuite {
     }
 }
 
-/// A list of ALPN names in wire form, at a fixed address.
+/// A list of ALPN names in wire format, at a fixed address.
 final class ApplicationProtocols: @unchecked Sendable {
-    // Unchecked: the memory is written once, before anyone else sees it.
+    // Unchecked: the memory is written once, before another thread can access it.
     let wireForm: UnsafeBufferPointer<UInt8>
 
     init(_ names: [String]) {
@@ -211,13 +208,13 @@ final class ApplicationProtocols: @unchecked Sendable {
 
     deinit { wireForm.deallocate() }
 
-    /// A client offers the whole list. (This function of OpenSSL returns 0 on success, unlike the others.)
+    /// Makes a client offer the whole list. (Unlike other OpenSSL functions, this one returns 0 on success.)
     func offer(on context: OpaquePointer) -> Int32 {
         SSL_CTX_set_alpn_protos(context, wireForm.baseAddress, UInt32(wireForm.count)) == 0 ? 1 : 0
     }
 
-    /// A server chooses the first of its own names that the client offers, and ends the handshake if there is
-    /// none (RFC 7301, 3.2).
+    /// Makes a server choose the first of its own names that the client offers. The handshake fails if no
+    /// name matches (RFC 7301, 3.2).
     func choose(on context: OpaquePointer) {
         let list = Unmanaged.passUnretained(self).toOpaque()
         SSL_CTX_set_alpn_select_cb(

@@ -1,21 +1,20 @@
-// How a value is taken apart for a digest: `append(to:)` makes the value again, from what `add` and
-// `leaveOut` return. The initializer names each of its properties, so a new one does not compile until it is
-// placed. A variable with a default value, such as the nil of an optional, compiles, and `SettingScopeTests`
-// finds it.
+// In a composite type, `append(to:)` passes every property through `add` or `leaveOut` and rebuilds the value
+// from the results. The initializer requires every property, so a new property is a compile-time error until
+// `append(to:)` handles it. This does not catch a variable with a default value, such as an optional, but
+// `SettingScopeTests` does.
 
 internal import COpenSSL
 
-/// Fields in a form in which no two lists of fields are alike, for a digest.
+/// An unambiguous encoding of fields for a digest: different lists of fields never have the same bytes.
 struct DigestFields {
     private(set) var bytes: [UInt8] = []
     let files: Files
     private var failure: TLSError?
 
-    /// How a file is represented.
     enum Files {
-        /// Its name and date, which belong to this machine.
+        /// By path and metadata, which are specific to this machine.
         case stamps
-        /// Its contents: the same in every process that has it.
+        /// By contents, which are the same in every process that has the file.
         case contents
     }
 
@@ -46,29 +45,27 @@ struct DigestFields {
         }
     }
 
-    /// Appends a value that counts, and returns it.
+    /// Appends a value that is relevant to the digest, and returns it.
     mutating func add<Value: Digestible>(_ value: Value) -> Value {
         value.append(to: &self)
         return value
     }
 
-    /// Returns a value that does not count.
+    /// Returns a value that is not relevant to the digest.
     func leaveOut<Value>(_ value: Value) -> Value { value }
 
-    /// SHA-256. Throws if the contents of a file could not be read.
+    /// Returns the SHA-256 digest. Throws if the contents of a file could not be read.
     func digest() throws(TLSError) -> [UInt8] {
         if let failure { throw failure }
         return Self.digest(of: bytes)
     }
 
-    /// SHA-256.
     static func digest(of bytes: [UInt8]) -> [UInt8] {
         var digest = [UInt8](repeating: 0, count: 32)
         SHA256(bytes, bytes.count, &digest)
         return digest
     }
 
-    /// SHA-256 of fields without files.
     static func digest(_ append: (inout DigestFields) -> Void) -> [UInt8] {
         var fields = DigestFields()
         append(&fields)
@@ -76,7 +73,6 @@ struct DigestFields {
     }
 }
 
-/// A value that can be taken apart for a digest.
 protocol Digestible {
     func append(to fields: inout DigestFields)
 }
@@ -116,6 +112,6 @@ extension Certificate: Digestible {
 }
 
 extension TLSIdentity: Digestible {
-    /// The key belongs to the certificate, and what is stapled to it proves nothing to this side.
+    /// The certificate determines the key. A stapled response does not prove anything to this side.
     func append(to fields: inout DigestFields) { certificateChain.append(to: &fields) }
 }

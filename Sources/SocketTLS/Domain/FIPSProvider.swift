@@ -1,10 +1,10 @@
 internal import COpenSSL
 
-/// OpenSSL's provider of validated algorithms.
 enum FIPSProvider {
-    /// Throws unless it is there, and has passed its own tests.
+    /// Throws unless the provider can be loaded and has passed its self-tests.
     static func require() throws(TLSError) {
-        // It stays loaded, beside the others: a policy chooses by a property ("fips=yes").
+        // The provider stays loaded together with OpenSSL's other providers. A policy selects it with a
+        // property ("fips=yes").
         let version = OpenSSL_version(OPENSSL_VERSION_STRING).map { String(cString: $0) } ?? ""
         _ = try OpenSSLCall.require(
             "OSSL_PROVIDER_try_load", or: .invalidSettings,

@@ -1,6 +1,7 @@
 internal import Glibc
 
-/// Shows that a file or directory has changed: its inode, size and time. A missing file has a stamp too.
+/// Detects changes of a file or directory by its path, device, inode, size and modification time. A missing
+/// file also has a stamp.
 package struct FileStamp: Hashable, Sendable {
     private let path: String
     private var device: UInt = 0

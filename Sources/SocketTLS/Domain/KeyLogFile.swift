@@ -1,24 +1,23 @@
-// Rules of the key log:
-//  1. There is none unless the settings name a file. The variable SSLKEYLOGFILE is not read: someone who sets
-//     the environment of a process must not be able to read its traffic.
-//  2. A file that cannot be opened is an error when the context is made.
-//  3. A line is one system call, in append mode: lines of several threads and processes do not mix.
-//  4. The secrets are not copied: they go from OpenSSL's memory to the kernel.
+// Rules for the key log:
+//  1. Secrets are logged only if the settings name a file. The variable SSLKEYLOGFILE is not read: someone
+//     who controls a process's environment must not be able to read its traffic.
+//  2. If the file cannot be opened, creating the context fails.
+//  3. Each line is one system call in append mode, so lines from several threads and processes do not mix.
+//  4. Secrets are not copied: they are written directly from OpenSSL's memory to the kernel.
 
 internal import COpenSSL
 internal import Glibc
 
-/// The file to which the secrets of a context's connections are appended.
 final class KeyLogFile: Sendable {
     private let descriptor: Int32
 
-    /// Opens the file, or makes it: for its owner only. Others must not be able to read one that is there,
-    /// and the path must not end in a symbolic link, which someone else may have put there.
+    /// Opens the file, or creates it with access for its owner only. An existing file must not be readable by
+    /// other users. The path must not end in a symbolic link, which another user may have created.
     init(path: String) throws(TLSError) {
         guard !path.isEmpty, !path.utf8.contains(0) else {
             throw Self.invalid(path, "the path is empty, or contains a NUL character")
         }
-        // Without O_NONBLOCK a pipe without a reader would block.
+        // Without O_NONBLOCK, opening a pipe that has no reader would block.
         let opened = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | O_NOFOLLOW, 0o600)
         guard opened >= 0 else {
             throw Self.invalid(path, errno == ELOOP ? "it is a symbolic link" : String(cString: strerror(errno)))
@@ -27,14 +26,13 @@ final class KeyLogFile: Sendable {
             close(opened)
             throw Self.invalid(path, reason)
         }
-        // Not before: `deinit` runs for an object that has all its properties, also when `init` throws.
+        // Assigned last: once all properties are set, `deinit` runs even if `init` throws.
         descriptor = opened
     }
 
-    /// Why the secrets must not be written to this file.
     private static func refusal(of descriptor: Int32) -> String? {
         var facts = stat()
-        // Writing to a pipe whose reader has gone would end the process (SIGPIPE).
+        // Writing to a pipe without a reader would terminate the process (SIGPIPE).
         guard fstat(descriptor, &facts) == 0, facts.st_mode & S_IFMT != S_IFIFO else { return "it is a pipe" }
         let isPrivate = facts.st_mode & 0o077 == 0 && facts.st_uid == geteuid()
         guard isPrivate || facts.st_mode & S_IFMT != S_IFREG else {
@@ -45,7 +43,7 @@ final class KeyLogFile: Sendable {
 
     deinit { close(descriptor) }
 
-    /// Appends the secrets of each connection of `context`, which must not outlive this object.
+    /// Starts appending the secrets of `context`'s connections. The context must not outlive this object.
     func observe(_ context: OpaquePointer) throws(TLSError) {
         try OpenSSLCall.requireSuccess("SSL_CTX_set_ex_data") {
             SSL_CTX_set_ex_data(context, Self.place, Unmanaged.passUnretained(self).toOpaque())
@@ -56,10 +54,10 @@ final class KeyLogFile: Sendable {
         }
     }
 
-    /// The application data of the context belongs to the tickets.
+    /// A separate index, because the session tickets use the context's application data.
     private static let place = COpenSSL_CTX_newIndex()
 
-    /// A disk that is full loses lines, and nothing else.
+    /// Lines are lost if the disk is full. The connection is not affected.
     private func append(_ line: UnsafePointer<CChar>) {
         withUnsafePointer(to: UInt8(ascii: "\n")) { end in
             var parts = [

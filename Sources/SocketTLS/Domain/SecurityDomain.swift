@@ -1,16 +1,15 @@
-// Rules of a security domain:
-//  1. A verdict on a certificate holds within one domain only. A session that crossed domains would carry the
-//     verdict of one set of rules into another (CVE-2025-23419, CVE-2021-22890).
-//  2. Two connections whose settings differ in the domain have different contexts, and neither resumes a
+// Rules for security domains:
+//  1. A verdict on a certificate is valid within one domain only. A session that crossed domains would carry
+//     a verdict from one set of rules into another (CVE-2025-23419, CVE-2021-22890).
+//  2. Two connections whose settings differ in the domain use different contexts, and neither resumes a
 //     session of the other.
-//  3. The domain is taken apart exhaustively (`DigestFields`), and so are the values in it.
-//  4. The digests of clients and of servers differ.
+//  3. The digest covers every property of the domain, and of the values in it (`DigestFields`).
+//  4. Clients and servers have different digests.
 
-/// The value of all settings on which trust depends, and that a context has: the part of them that belongs to
-/// a single connection is in `ExpectedPeer`.
+/// All context-wide settings on which trust depends. The settings of a single connection are in
+/// `ExpectedPeer`.
 struct SecurityDomain: Hashable, Sendable {
     let side: Side
-    /// The identities that this side may show.
     let identities: [TLSIdentity]
     let roots: TrustedRoots
     let rules: TrustRules
@@ -43,7 +42,7 @@ extension SecurityDomain {
             roots: verifiesCertificates ? TrustedRoots(settings.trustRoots) : .unused,
             rules: verifiesCertificates ? TrustRules(settings) : .none,
             stapling: verifiesCertificates ? settings.ocspStapling : .none, policy: settings.policy,
-            // DTLS has one version here, so that it shares no sessions with TLS.
+            // With DTLS only one version is set, so that no session is shared with TLS.
             minimumVersion: transport == .datagrams
                 ? .dtls12 : max(settings.minimumVersion, settings.policy.minimumVersion),
             maximumVersion: transport == .datagrams ? .dtls12 : settings.maximumVersion,
@@ -59,27 +58,29 @@ extension SecurityDomain: Digestible {
         _ = SecurityDomain(
             side: fields.add(side), identities: fields.add(identities), roots: fields.add(roots), rules: fields.add(rules),
             stapling: fields.add(stapling),
-            // OpenSSL resumes with any suite that a client offers, even one that this side would not choose.
+            // OpenSSL resumes a session with any suite that the client offers, even a suite that this side
+            // would not choose.
             policy: fields.add(policy), minimumVersion: fields.add(minimumVersion),
-            // A server resumes nothing of a version that it does not accept.
+            // A server does not resume sessions of a version that it does not accept.
             maximumVersion: isServer ? fields.leaveOut(maximumVersion) : fields.add(maximumVersion),
             applicationProtocols: fields.add(applicationProtocols), clientCertificates: fields.add(clientCertificates),
             proof: fields.add(proof),
             maximumCertificateChainBytes: fields.add(maximumCertificateChainBytes),
             maximumCertificateChainLength: fields.add(maximumCertificateChainLength),
-            // A log would have the secrets of the earlier connections of a session of TLS 1.2. The path
-            // belongs to one machine.
+            // With TLS 1.2, a key log would reveal the secrets of earlier connections of the same session. On
+            // a server only its presence matters, because its path is specific to one machine.
             keyLogFile: isServer ? fields.add(keyLogFile.map { _ in "" }) : fields.add(keyLogFile))
     }
 
-    /// The part of a client's scope that the context knows.
+    /// The part of a client's resumption scope that the context determines.
     var clientScope: ResumptionScope {
         var fields = DigestFields(.stamps)
         append(to: &fields)
         return ResumptionScope(digest: DigestFields.digest(of: fields.bytes))
     }
 
-    /// The scope of a server whose tickets other processes open: it depends on nothing of this process.
+    /// Returns the scope of a server whose tickets other processes can decrypt. It does not depend on this
+    /// process.
     func serverScope() throws(TLSError) -> ResumptionScope {
         var fields = DigestFields(.contents)
         append(to: &fields)
@@ -87,14 +88,13 @@ extension SecurityDomain: Digestible {
     }
 }
 
-/// The settings on which trust depends, of a client's single connection.
+/// The settings of a single client connection on which trust depends.
 struct ExpectedPeer {
-    /// As names are compared: in lower case.
+    /// Lowercased, because case does not matter in names.
     let serverName: String
     let verifiesHostName: Bool
     let trustEvaluation: TLSTrustEvaluation
 
-    /// The scope of its sessions.
     func scope(in context: ResumptionScope) -> ResumptionScope {
         ResumptionScope(
             digest: DigestFields.digest { fields in
@@ -107,8 +107,6 @@ struct ExpectedPeer {
 }
 
 // MARK: - Choices
-
-// Each has numbers of its own.
 
 extension SecurityDomain.Side: Digestible {
     func append(to fields: inout DigestFields) { fields.append(rawValue) }
@@ -142,7 +140,7 @@ extension TLSPolicy: Digestible {
         _ = TLSPolicy(
             minimumVersion: fields.add(minimumVersion), cipherSuites: fields.add(cipherSuites), groups: fields.add(groups),
             signatureAlgorithms: fields.add(signatureAlgorithms), securityLevel: fields.add(securityLevel),
-            // The order is a wish: what may be chosen is the same.
+            // This is only a preference: the suites that may be chosen are the same.
             serverChooses: fields.leaveOut(serverChooses), requiresFIPS: fields.add(requiresFIPS))
     }
 }

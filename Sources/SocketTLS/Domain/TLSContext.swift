@@ -1,20 +1,22 @@
-// Rules of a context:
-//  1. It holds what many connections share, and nothing of a single one: no server name, timeout or trust
-//     mode.
-//  2. It never changes after it is built, except for its ticket keys, which have a lock. So connections on
-//     any thread may share it.
+// Rules for contexts:
+//  1. A context holds state that many connections share, and no state of a single connection: no server name,
+//     timeout or trust mode.
+//  2. A context never changes after it is built, except for its ticket keys, which are protected by a lock.
+//     Connections on any thread may therefore share it.
 //  3. Everything that openssl.cnf may change is set again after `SSL_CTX_new` (`ContextParameters`). Only a
-//     security level higher than ours counts.
-//  4. OpenSSL keeps no sessions. A client gets those that a server offers (`ClientResumption`), unless its
-//     settings want none. A server issues tickets if its settings say so (`SessionTickets`).
+//     security level higher than ours is kept.
+//  4. OpenSSL does not cache sessions. A client receives the sessions that a server offers
+//     (`ClientResumption`), unless its settings disable resumption. A server issues tickets if its settings
+//     enable them (`SessionTickets`).
 
 internal import COpenSSL
 internal import SocketBuffers
 
-/// Owns one `SSL_CTX`: the versions, identity, roots and protocols of every connection whose settings agree
-/// on them.
+/// Owns one `SSL_CTX` with the versions, identity, roots and protocols of all connections that have the same
+/// settings for these.
 package final class TLSContext: Sendable {
-    /// A context that is not shared. Its session tickets age by `ticketClock`, in seconds.
+    /// Creates a context that is not shared. `ticketClock` determines the age of its session tickets, in
+    /// seconds.
     package convenience init<Side>(
         for settings: TLSSettings<Side>, record: EarlyDataRecord = EarlyDataRecord(), ticketClock: (@Sendable () -> Int)?
     ) throws(TLSError) {
@@ -23,23 +25,21 @@ package final class TLSContext: Sendable {
     }
 
     let handle: ContextHandle
-    /// The transport of its connections: TLS or DTLS.
     package let transport: TLSTransport
     private let applicationProtocols: ApplicationProtocols?
     let tickets: SessionTickets?
-    /// Those of `TLSServerNames`, by the numbers of their settings.
+    /// The contexts of the settings in `TLSServerNames`, with the same indices.
     let named: [TLSContext]
     private let keyLog: KeyLogFile?
     private let stapledResponses: StapledResponses?
-    /// How many tickets a full handshake brings in TLS 1.3.
     let ticketCount: Int
-    /// A server accepts early data.
     let acceptsEarlyData: Bool
-    /// A server asks for certificates when its program says so, and not in the handshake.
+    /// Whether a server requests certificates on its program's request instead of in the handshake.
     let requestsClientCertificates: Bool
     let earlyDataResponder: TLSEarlyDataResponder?
     let workKey: WorkKey
-    /// The scope that sessions of this context's clients share; nil when the clients resume none.
+    /// The scope shared by the sessions of this context's clients, or `nil` if the clients do not resume
+    /// sessions.
     let resumptionScope: ResumptionScope?
     let domain: SecurityDomain
 
@@ -97,7 +97,6 @@ package final class TLSContext: Sendable {
         return contexts
     }
 
-    /// The context's `SSL_OP_*`.
     package var options: UInt64 { SSL_CTX_get_options(handle.context) }
 
     private static func setVersions(_ key: ContextKey, on context: OpaquePointer) throws(TLSError) {
@@ -144,15 +143,15 @@ package final class TLSContext: Sendable {
         if key.domain.stapling != .none { try StapledStatus.request(on: context) }
         try key.domain.rules.apply(to: context)
         let requires = !key.isServer || key.domain.clientCertificates == .required
-        // In TLS 1.2, which knows no later request, OpenSSL would ask in the handshake.
+        // TLS 1.2 has no later request, so OpenSSL would request the certificate in the handshake.
         let mode = key.domain.clientCertificates == .onRequest ? SSL_VERIFY_NONE : SSL_VERIFY_PEER
         SSL_CTX_set_verify(context, requires ? SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT : mode, nil)
         if key.isServer { try nameAcceptedIssuers(key, on: context) }
     }
 
-    /// Sets an identifier that distinguishes the sessions of this context from all others or, if the keys of
-    /// tickets are shared, from those with other settings. Without one OpenSSL refuses to go on after a
-    /// client certificate.
+    /// Sets an identifier that distinguishes the sessions of this context from the sessions of all other
+    /// contexts or, with shared ticket keys, of contexts with other settings. Without an identifier, OpenSSL
+    /// aborts after receiving a client certificate.
     private static func identifySessions(_ key: ContextKey, on context: OpaquePointer) throws(TLSError) {
         var identifier = [UInt8](repeating: 0, count: Int(SSL_MAX_SID_CTX_LENGTH))
         if key.tickets.keySource != nil {
@@ -165,14 +164,14 @@ package final class TLSContext: Sendable {
         }
     }
 
-    /// Names the accepted issuers to clients, so that they can choose a certificate. The system's bundle
-    /// would be far too long.
+    /// Sends the names of the accepted issuers to clients, so that they can choose a certificate. The
+    /// system's bundle would be far too long.
     private static func nameAcceptedIssuers(_ key: ContextKey, on context: OpaquePointer) throws(TLSError) {
         let certificates = try key.domain.roots.listedCertificates()
         let names = try OpenSSLCall.require("sk_X509_NAME_new_null", or: .internalError, noMemoryForNames) {
             COpenSSL_sk_X509_NAME_new()
         }
-        // The context owns the names from here on, even if one cannot be added.
+        // The context now owns the names, even if adding one fails.
         SSL_CTX_set_client_CA_list(context, names)
         for certificate in certificates {
             let name = try OpenSSLCall.require("X509_NAME_dup", or: .internalError, noMemoryForNames) {
@@ -198,10 +197,10 @@ package final class TLSContext: Sendable {
     }
 }
 
-/// Owns one reference to an `SSL_CTX`.
 final class ContextHandle: @unchecked Sendable {
-    // Unchecked: one thread sets the context up. After that OpenSSL only reads it and counts references,
-    // except for the ticket keys that its callbacks reach, which have a lock (`SessionTickets`).
+    // Unchecked: one thread sets up the context. After that, OpenSSL only reads it and counts references. The
+    // exceptions are the ticket keys that its callbacks use, which are protected by a lock
+    // (`SessionTickets`).
     let context: OpaquePointer
     let requiresFIPS: Bool
 

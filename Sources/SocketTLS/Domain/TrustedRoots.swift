@@ -1,4 +1,4 @@
-/// The trusted roots of a context, and the stamps that show when their files change.
+/// The trusted roots of a context, with the stamps that reveal changes of their files.
 enum TrustedRoots: Hashable, Sendable {
     case unused
     case system([FileStamp])
@@ -15,7 +15,8 @@ enum TrustedRoots: Hashable, Sendable {
         }
     }
 
-    /// A store of its own if it `isChanged` later, and for all but the system's roots.
+    /// Returns a shared store for the system's roots unless it is modified later (`isChanged`), and otherwise
+    /// a new store.
     func trustStore(isChanged: Bool) throws(TLSError) -> TrustStore {
         switch self {
         case .system where isChanged: try TrustStore.systemRoots()
@@ -24,7 +25,7 @@ enum TrustedRoots: Hashable, Sendable {
         }
     }
 
-    /// The roots that a server names to its clients.
+    /// The roots whose names a server sends to its clients.
     func listedCertificates() throws(TLSError) -> [Certificate] {
         switch self {
         case .unused, .system: []
@@ -36,7 +37,7 @@ enum TrustedRoots: Hashable, Sendable {
 }
 
 extension TrustedRoots: Digestible {
-    /// By contents, the same roots are the same wherever they come from.
+    /// By contents, equal roots have equal digests, whatever their source.
     func append(to fields: inout DigestFields) {
         switch (fields.files, self) {
         case (.contents, _): fields.append(contents: { () throws(TLSError) in try listedCertificates().map(\.derBytes) })

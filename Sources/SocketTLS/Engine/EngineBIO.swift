@@ -1,65 +1,67 @@
-// Rules of the BIO:
-//  1. OpenSSL reads what the owner appends to `received`, and writes to `output`. Nothing else lies between
-//     it and the network.
-//  2. Without bytes the BIO says "try again"; after the end of the transport it says end of file.
-//     `BIO_CTRL_EOF` says the same, which turns an end in the middle of a handshake into an error. After the
-//     handshake OpenSSL does not learn of the end (`withholdsEnd`): it would refuse to write, and forget the
-//     session. The engine tells a truncation by itself.
-//  3. While `isHeld`, OpenSSL gets nothing to read (see TrustGate).
-//  4. A write gets "try again" only while OpenSSL reads or shakes hands (`limitsOutput`), and only far over
-//     the limit that the engine checks before it writes. Inside `SSL_write` it would leave a record encrypted
-//     and not sent.
-//  5. OpenSSL's answer to the end of the transport is dropped, because the peer has closed. When this side
-//     gives up (`abandon()`), the peer gets it. While alerts are in plaintext, they become the ones of
-//     RFC 8446, 6.1.
-//  6. A poisoned BIO (`poisonGiven`) gives OpenSSL a header that no version of TLS has. This makes OpenSSL
-//     stop in the middle of a call and send an alert.
+// Rules for the BIO:
+//  1. OpenSSL reads the bytes that the owner appends to `received`, and writes to `output`. The BIO is the
+//     only layer between OpenSSL and the network.
+//  2. If no bytes are available, the BIO reports "retry", and after the end of the transport it reports end
+//     of file. `BIO_CTRL_EOF` reports the same, which turns an early end during the handshake into an error.
+//     After the handshake, end of file is withheld from OpenSSL (`withholdsEnd`), because OpenSSL would then
+//     refuse to write and would discard the session. The engine detects truncation itself.
+//  3. While `isHeld`, OpenSSL receives no bytes (see TrustGate).
+//  4. A write reports "retry" only while OpenSSL reads or performs the handshake (`limitsOutput`), and only
+//     far above the limit that the engine checks before it writes. Inside `SSL_write`, this would leave a
+//     record encrypted but not sent.
+//  5. OpenSSL's response to the end of the transport is discarded, because the peer has closed. When this
+//     side gives up (`abandon()`), the response is sent to the peer. While alerts are in plaintext, it is
+//     replaced by the alerts of RFC 8446, 6.1.
+//  6. A poisoned BIO (`poisonGiven`) returns a header that no TLS version accepts. OpenSSL then stops in the
+//     middle of a call and sends an alert.
 
 internal import COpenSSL
 internal import Glibc
 internal import SocketBuffers
 
-/// The bytes between OpenSSL and the owner of an engine; the data of its one `BIO`.
+/// Holds the bytes between OpenSSL and the owner of an engine. It is the data of the engine's only `BIO`.
 ///
-/// A separate class, so that the callbacks never touch a property that the engine is using.
+/// This is a separate class, so that the callbacks never access a property that the engine is using.
 final class EngineBIO {
     /// The old `sslPreBuffer`: ciphertext that OpenSSL has not read yet.
     let received = PreBuffer()
     let output = PreBuffer()
-    // Unchecked: the engine has one user at a time, and accesses nothing while OpenSSL calls back. Every
-    // record reads these properties.
-    /// The first bytes of the connection, which distinguish TLS from other protocols; empty once it is known
-    /// to be TLS.
+    // Unchecked: the engine has one user at a time, and accesses no property while OpenSSL calls back. These
+    // properties are read for every record.
+    /// The first bytes of the connection, which distinguish TLS from other protocols. Empty once the peer is
+    /// known to speak TLS.
     @exclusivity(unchecked) private(set) var firstBytes: [UInt8] = []
     @exclusivity(unchecked) private var remembersFirstBytes = true
-    /// The bytes of the handshake that OpenSSL has read; on a server those behind the ClientHello.
+    /// The number of handshake bytes that OpenSSL has read. On a server, bytes before the end of the
+    /// ClientHello are not counted.
     @exclusivity(unchecked) var handshakeByteCount = 0
     @exclusivity(unchecked) var hasReachedEndOfFile = false
-    /// The handshake is complete.
+    /// Whether end of file is withheld from OpenSSL, because the handshake is complete.
     @exclusivity(unchecked) var withholdsEnd = false
     @exclusivity(unchecked) var isHeld = false
     @exclusivity(unchecked) var limitsOutput = false
-    /// How many bytes of the poison OpenSSL has read; nil when the BIO is not poisoned.
+    /// How many bytes of the poison OpenSSL has read, or `nil` if the BIO is not poisoned.
     @exclusivity(unchecked) var poisonGiven: UInt8?
-    /// The records of DTLS in `received` and `output` (`RecordQueues`); nil for TLS.
+    /// The DTLS records in `received` and `output` (`RecordQueues`), or `nil` for TLS.
     let records: RecordQueues?
 
-    /// OpenSSL has read the end of the transport: the peer would not receive what it writes.
+    /// Whether output is discarded: OpenSSL has read the end of the transport, and the peer would not receive
+    /// it.
     @exclusivity(unchecked) private(set) var dropsOutput = false
     @exclusivity(unchecked) private(set) var isAbandoned = false
 
-    /// The most output that the BIO takes while OpenSSL reads: a backstop, since the engine limits what
-    /// provokes output.
+    /// The output at which the BIO stops accepting data while OpenSSL reads. This is a backstop, since the
+    /// engine limits the messages that cause output.
     static let outputLimitWhileReading = 512 * 1024
 
-    /// OpenSSL has read bytes of the peer, or its end.
+    /// Whether OpenSSL has read bytes from the peer, or the end of the transport.
     @exclusivity(unchecked) var hasHeardFromPeer = false
 
     init(over transport: TLSTransport = .stream) {
         records = transport == .datagrams ? RecordQueues() : nil
     }
 
-    /// Tells OpenSSL that the transport has ended, so that it sends its last alerts.
+    /// Reports the end of the transport to OpenSSL, so that it sends its last alerts.
     func abandon() {
         received.reset()
         records?.received.removeAll()
@@ -99,7 +101,8 @@ final class EngineBIO {
         return .moved(bytes.count)
     }
 
-    /// The alerts user_canceled and close_notify, if the record is an alert in plaintext; otherwise nil.
+    /// Returns the alerts user_canceled and close_notify if `record` is a plaintext alert, and otherwise
+    /// `nil`.
     private static func cancellation(insteadOf record: UnsafeRawBufferPointer) -> [UInt8]? {
         guard AlertRecord.matches(record) else { return nil }
         return AlertRecord.bytes(.userCanceled, .warning) + AlertRecord.bytes(.closeNotify, .warning)
@@ -109,7 +112,7 @@ final class EngineBIO {
         hasReachedEndOfFile && !withholdsEnd && received.isEmpty && poisonGiven == nil
     }
 
-    /// TLS 1.3 rejects its type, TLS 1.2 its length.
+    /// TLS 1.3 rejects the type, and TLS 1.2 the length.
     private static let poison: [UInt8] = [0x16, 0x03, 0x03, 0xFF, 0xFF]
 
     private func readPoison(from start: Int, into buffer: UnsafeMutableRawPointer, _ capacity: Int) -> Transfer {
@@ -142,10 +145,11 @@ final class EngineBIO {
     }
 }
 
-// MARK: - The method
+// MARK: - BIO method
 
 extension EngineBIO {
-    /// A `BIO` over this object. The object must outlive the BIO, or be removed from it by `detach(_:)`.
+    /// Creates a `BIO` over this object. The object must outlive the BIO, or be removed from it with
+    /// `detach(_:)`.
     func makeBIO() -> OpaquePointer? {
         let chosen = records == nil ? Self.method : Self.datagramMethod
         guard let method = chosen.pointer, let bio = BIO_new(method) else { return nil }
@@ -158,7 +162,6 @@ extension EngineBIO {
         if let bio { BIO_set_data(bio, nil) }
     }
 
-    /// The process has one method for all its BIOs.
     private static let method = Method {
         EngineBIO.answerRead($0, $1, $2)
     } write: {
@@ -172,7 +175,7 @@ extension EngineBIO {
         typealias Write = @convention(c) (OpaquePointer?, UnsafePointer<CChar>?, Int32) -> Int32
         typealias Control = @convention(c) (OpaquePointer?, Int32, Int, UnsafeMutableRawPointer?) -> Int
 
-        // Unchecked: it is made once, then only read.
+        // Unchecked: it is created once and then only read.
         let pointer: OpaquePointer?
 
         init(read: @escaping Read, write: @escaping Write, control: @escaping Control) {
@@ -182,13 +185,13 @@ extension EngineBIO {
                 method != nil
                 && BIO_meth_set_read(method, read) == 1 && BIO_meth_set_write(method, write) == 1
                 && BIO_meth_set_ctrl(method, control) == 1
-            // Without a method, making an engine fails with an error.
+            // Without a method, creating an engine fails with an error.
             pointer = isComplete ? method : nil
         }
     }
 
-    /// Nil if `bio` is detached. The reference is not counted, since that would cost more than the rest of a
-    /// callback: the engine, which is calling OpenSSL, holds this object.
+    /// Returns `nil` if `bio` is detached. The reference is not retained, since that would cost more than the
+    /// rest of a callback. The engine, which is calling OpenSSL, keeps this object alive.
     static func owner(of bio: OpaquePointer?) -> Unmanaged<EngineBIO>? {
         guard let bio, let data = BIO_get_data(bio) else { return nil }
         return Unmanaged.fromOpaque(data)
@@ -200,7 +203,6 @@ extension EngineBIO {
         return answer(engineBIO._withUnsafeGuaranteedRef { $0.read(into: buffer, Int(capacity)) }, on: bio)
     }
 
-    /// The answer of a read to OpenSSL.
     static func answer(_ transfer: Transfer, on bio: OpaquePointer?) -> Int32 {
         switch transfer {
         case .moved(let count): return Int32(count)
@@ -223,7 +225,8 @@ extension EngineBIO {
         }
     }
 
-    /// Most calls ask whether the kernel encrypts (`BIO_CTRL_GET_KTLS_SEND`), several times for each record.
+    /// Most calls query whether the kernel does the encryption (`BIO_CTRL_GET_KTLS_SEND`), several times for
+    /// each record.
     private static func answerControl(_ bio: OpaquePointer?, _ command: Int32) -> Int {
         switch command {
         case BIO_CTRL_FLUSH: 1

@@ -1,24 +1,26 @@
-// The C callbacks of a context. Each finds its engine's facts from the SSL, records a fact, and returns. It
-// makes no other call on the same SSL, and runs no user code. (Keys are looked up in callbacks of their own:
-// see `SessionTickets` and `TLSProof.negotiate`.)
+// The C callbacks of a context. Each callback looks up its engine's facts from the SSL, records a fact, and
+// returns. It performs no I/O on the same SSL and runs no user code. (Keys are looked up in separate
+// callbacks: see `SessionTickets` and `PreSharedKeyCallbacks`.)
 
 internal import COpenSSL
 
 enum EngineCallbacks {
-    /// - Parameter judgesClients: True for a server that asks for certificates, and may have to refuse one.
+    /// - Parameter judgesClients: Whether this is a server that requests certificates and may have to reject
+    ///   them.
     static func install(on context: OpaquePointer, judgesClients: Bool) throws(TLSError) {
         installVerification(on: context)
         installObservation(on: context)
         if judgesClients { try installRefusal(on: context) }
     }
 
-    // MARK: - The way from an SSL to its facts
+    // MARK: - Finding the facts of an SSL
 
-    // An SSL has no free pointer: ex_data costs 0.1 KiB a connection. Its BIO has two. One leads to the
-    // `EngineBIO`, which moves bytes and does not know the facts. The other is for callbacks, and leads to
-    // the facts.
+    // An SSL has no unused pointer, and ex_data would cost 0.1 KiB per connection. Its BIO has two pointers.
+    // The first refers to the `EngineBIO`, which moves bytes and has no access to the facts. The second is
+    // for callbacks and refers to the facts.
 
-    /// Lets the callbacks of `ssl` find `facts`. The caller keeps them alive until it sets nil.
+    /// Makes `facts` available to the callbacks of `ssl`. The caller keeps the object alive until it sets
+    /// `nil`.
     static func setFacts(_ facts: Facts?, of ssl: OpaquePointer) {
         guard let bio = SSL_get_rbio(ssl) else { return }
         let pointer = facts.map { Unmanaged.passUnretained($0).toOpaque().assumingMemoryBound(to: CChar.self) }
@@ -52,11 +54,11 @@ enum EngineCallbacks {
 
     // MARK: - Resumption
 
-    /// Has the sessions that servers offer reported to a client.
+    /// Makes OpenSSL report the sessions that a server offers to a client.
     static func reportSessions(of context: OpaquePointer) {
         SSL_CTX_clear_options(context, COpenSSL_noTicketOption())
         COpenSSL_CTX_reportClientSessions(context)
-        // 1 means that the callback keeps the reference.
+        // Returning 1 means that the callback keeps the reference.
         SSL_CTX_sess_set_new_cb(context) { ssl, session in
             guard let ssl, let session, let facts = EngineCallbacks.facts(of: ssl), let resumption = facts.judge.resumption
             else { return 0 }
@@ -66,9 +68,10 @@ enum EngineCallbacks {
         }
     }
 
-    // MARK: - Work
+    // MARK: - Slow computations
 
-    /// Has OpenSSL stop before it shows a certificate, and signs. It does not when it resumes a session.
+    /// Makes OpenSSL stop before it presents a certificate and signs. It does not stop when it resumes a
+    /// session.
     static func stopBeforeSigning(on context: OpaquePointer) {
         SSL_CTX_set_cert_cb(
             context,
@@ -112,13 +115,13 @@ enum EngineCallbacks {
         }
     }
 
-    // OpenSSL is about to decode these messages, which lie in its own memory, and offers no way to stop it.
-    // We damage a message that would cost too much, so that OpenSSL fails at its beginning.
+    // OpenSSL is about to decode these messages in its own memory, and a callback has no means to stop it. A
+    // message that would cost too much is corrupted, so that OpenSSL rejects it early.
 
-    /// A ClientHello in the format of SSL 2.0, which has no extensions: no client of TLS 1.2 or 1.3 has a
-    /// need for it, and RFC 8446, appendix D.5, advises against it.
+    /// Rejects a ClientHello in SSL 2.0 format, which has no extensions. TLS 1.2 and 1.3 clients do not need
+    /// this format, and RFC 8446, appendix D.5, advises against it.
     private static func refuseOldHello(_ message: UnsafeRawPointer, _ ssl: OpaquePointer?) {
-        // OpenSSL looks at the type of the message once more.
+        // OpenSSL checks the message type again after this callback.
         UnsafeMutableRawPointer(mutating: message).storeBytes(of: 0xFF, as: UInt8.self)
         facts(of: ssl)?.complaintAboutHello = "it has the format of SSL 2.0"
     }
@@ -132,7 +135,7 @@ enum EngineCallbacks {
         guard let complaint = complaint(about: message, facts), message.count > ClientHelloMessage.sessionIdentifier else {
             return
         }
-        // An identifier has at most 32 bytes.
+        // A session identifier has at most 32 bytes.
         UnsafeMutableRawBufferPointer(mutating: message)[ClientHelloMessage.sessionIdentifier] = 0xFF
         facts.complaintAboutHello = complaint
     }
@@ -144,8 +147,8 @@ enum EngineCallbacks {
         return facts.complaintAboutChange(in: hello)
     }
 
-    /// Refuses too many certificates, and a key on a curve that is described instead of named: decoding one
-    /// can take a fifth of a second.
+    /// Rejects too many certificates, and a key on a curve with explicit parameters instead of a name, which
+    /// can take a fifth of a second to decode.
     private static func limitCertificates(
         in message: UnsafeRawBufferPointer, isTLS13: Bool, of ssl: OpaquePointer, _ facts: Facts
     ) {
@@ -169,8 +172,8 @@ enum EngineCallbacks {
     /// `SSL3_MT_COMPRESSED_CERTIFICATE`, which the headers of OpenSSL 3.0 lack (RFC 8879, section 4).
     private static let compressedCertificate: UInt8 = 25
 
-    /// Refuses a compressed certificate, because our limits do not apply to it, by overwriting the algorithm
-    /// with a private-use number that OpenSSL does not support. The context's options already keep OpenSSL
+    /// Rejects a compressed certificate, because our limits do not apply to it. The algorithm is overwritten
+    /// with a private-use number that OpenSSL does not support. The context's options already prevent OpenSSL
     /// from offering compression, so OpenSSL normally rejects such a message before this is called.
     private static func refuseCompression(_ message: UnsafeRawBufferPointer) {
         for index in 4..<min(6, message.count) { UnsafeMutableRawBufferPointer(mutating: message)[index] = 0xFF }
@@ -178,11 +181,11 @@ enum EngineCallbacks {
 
     // MARK: - Refusal
 
-    /// Lets a TLS 1.3 server send an alert after its handshake, for which OpenSSL has no call: an extension
-    /// of session tickets that is never added, but can fail with any alert. Its number, 0xFF5A, is for
-    /// private use (RFC 8446, 11), so a client may send it with another meaning. It is registered for the
-    /// ClientHello too, where it is ignored, because OpenSSL refuses an extension in a message that it is not
-    /// registered for.
+    /// Allows a TLS 1.3 server to send an alert after its handshake, for which OpenSSL has no function. It
+    /// registers a session ticket extension that is never added but can fail with any alert. Its number,
+    /// 0xFF5A, is for private use (RFC 8446, 11), so a client may send it with another meaning. It is also
+    /// registered for the ClientHello, where it is ignored, because OpenSSL rejects an extension in a message
+    /// that it is not registered for.
     private static func installRefusal(on context: OpaquePointer) throws(TLSError) {
         try OpenSSLCall.requireSuccess("SSL_CTX_add_custom_ext") {
             SSL_CTX_add_custom_ext(

@@ -1,19 +1,19 @@
-// How a failed OpenSSL call becomes an error that blames someone. The first rule that fits decides:
-//  1. The trust gate refused the peer.
-//  2. The peer flooded.
+// Converts a failed OpenSSL call into an error that names the side at fault. The first matching rule applies:
+//  1. The trust gate rejected the peer.
+//  2. The peer flooded this side with messages.
 //  3. The two sides do not have the same pre-shared key.
 //  4. The peer sent a fatal alert, or cancelled the handshake.
-//  5. The transport ended.
+//  5. The transport closed.
 //  6. The peer does not speak TLS.
 //  7. The client has no certificate, or no pre-shared key.
-//  8. The two sides have nothing in common.
+//  8. The two sides have no parameters in common.
 //  9. The chain is too long.
 // 10. This side failed.
-// 11. The peer broke the rules.
+// 11. The peer violated the protocol.
 //
-// Rule 10 is narrow: what the peer's bytes cause is the peer's fault. This side has failed if it has no
-// memory or no random numbers, if it was about to send or sign something of its own, if it was writing data,
-// and if nothing has come from the peer yet.
+// Rule 10 is narrow: errors caused by the peer's bytes are the peer's fault. This side is at fault if memory
+// or random numbers ran out, if it was about to send or sign a message, if it was writing data, or if no
+// bytes from the peer have arrived yet.
 
 internal import COpenSSL
 
@@ -21,9 +21,8 @@ struct EngineFailure {
     let operation: String
     let entries: [OpenSSLError]
     let facts: Facts
-    /// close_notify has arrived.
     let hasPeerClosed: Bool
-    /// A write has read from the peer first, to complete a message of which half had arrived.
+    /// Whether a write first read from the peer, to complete a partially received message.
     var hasReadForWriting = false
     /// The message that OpenSSL was reading or writing.
     let state: UInt32
@@ -37,7 +36,7 @@ struct EngineFailure {
         return error
     }
 
-    /// OpenSSL has met damage that we did to a message, so that it reads no further.
+    /// Whether OpenSSL failed on a message that this library corrupted deliberately.
     private var isAboutOurDamage: Bool {
         if case .byExcess = facts.judge.gate.refusal { return true }
         return facts.complaintAboutHello != nil
@@ -47,7 +46,7 @@ struct EngineFailure {
         TLSError(code, message, operation: operation)
     }
 
-    // MARK: - The rules
+    // MARK: - Rules
 
     private var refusalError: TLSError? {
         switch facts.judge.gate.refusal {
@@ -142,7 +141,7 @@ struct EngineFailure {
         SSL_R_VERSION_TOO_HIGH, SSL_R_WRONG_SSL_VERSION, SSL_R_UNKNOWN_PROTOCOL,
     ]
 
-    /// Quotes text as text, and anything else as numbers.
+    /// Returns printable bytes as quoted text, and other bytes as numbers.
     private static func quoted(_ bytes: [UInt8]) -> String {
         let line = bytes.prefix { $0 != 0x0D && $0 != 0x0A }
         if line.count >= min(3, bytes.count), line.allSatisfy({ (0x20..<0x7F).contains($0) }) {
@@ -152,18 +151,17 @@ struct EngineFailure {
     }
 }
 
-/// The numbers of `OSSL_HANDSHAKE_STATE`. Those of the headers may be wrong: OpenSSL 3.2 has inserted some,
-/// and a program may be built with one version and run with another.
+/// The values of `OSSL_HANDSHAKE_STATE`. The constants in the headers may be wrong: OpenSSL 3.2 inserted
+/// states, and a program may be built with one version and run with another.
 enum HandshakeState {
     private static let isNew = OpenSSL_version_num() >= 0x3020_0000
 
-    /// A server reads the ClientHello.
     static let clientHello: UInt32 = isNew ? 22 : 20
-    /// A client reads a CertificateRequest.
     static let certificateRequest: UInt32 = isNew ? 8 : 7
-    /// The server's certificate is read, or the client's.
+    /// This side reads the server's or the client's certificate.
     static let peerCertificates: [UInt32] = isNew ? [4, 30] : [4, 27]
-    /// This side sends its certificate, signs with its key, or makes a ticket: as a server, as a client.
+    /// This side sends its certificate, signs, or issues a ticket: first the states of a server, then those
+    /// of a client.
     static let own: [UInt32] = isNew ? [25, 27, 44, 37, 14, 17] : [23, 24, 40, 33, 13, 15]
 }
 
@@ -193,7 +191,6 @@ extension PeerTrust {
 }
 
 extension TLSError {
-    /// The peer has sent an alert that is fatal.
     package init(_ alert: TLSAlert, during place: String, operation: String) {
         self.init(.peerAlert, "The peer ended \(place) with the alert \(alert).", operation: operation)
         self.alert = alert

@@ -1,50 +1,49 @@
 internal import COpenSSL
 
-/// The facts that OpenSSL's callbacks have seen of a connection, and the answers that they give;
-/// `EngineCallbacks` finds it from an `SSL`. The `judge` decides who is accepted.
+/// The facts that OpenSSL's callbacks record about a connection, and the decisions that they return.
+/// `EngineCallbacks` finds this object from an `SSL`. The `judge` decides whether the peer is accepted.
 ///
-/// A separate class, so that the callbacks never touch a property that the engine is using.
+/// This is a separate class, so that the callbacks never access a property that the engine is using.
 final class Facts {
     let bio: EngineBIO
     let isServer: Bool
     let judge: Judge
-    /// Nil without pre-shared keys.
+    /// `nil` without pre-shared keys.
     private(set) var preSharedKeys: PreSharedKeyNegotiation?
-    /// The fatal alert that was sent.
     private(set) var sentAlert: TLSAlert?
-    /// The peer has cancelled the handshake (RFC 8446, 6.1).
+    /// Whether the peer cancelled the handshake (RFC 8446, 6.1).
     private(set) var isCancelled = false
     @exclusivity(unchecked) var isEstablished = false {
         didSet { chosenHello = nil }
     }
-    /// The complaint about a ClientHello that this side refuses.
+    /// Why this side rejects the ClientHello, if it does.
     var complaintAboutHello: String?
-    /// A client has seen so many messages ServerHello: the first of two asks for another ClientHello (RFC
-    /// 8446, 4.1.4).
+    /// The number of ServerHello messages that a client has received. The first of two requests another
+    /// ClientHello (RFC 8446, 4.1.4).
     var serverHelloCount = 0
-    /// A server chooses its settings by the ClientHello.
     var choosesByHello = false
-    /// The ClientHello by which a server's settings were chosen; nil if none was.
+    /// The ClientHello by which a server's settings were chosen, or `nil` if they were not.
     private(set) var chosenHello: TLSClientHello?
-    /// The digest of the name by which a server's settings were chosen (`TLSClientHello.nameDigest`); 0 if
+    /// The digest of the name by which a server's settings were chosen (`TLSClientHello.nameDigest`), or 0 if
     /// they were not.
     private var nameDigest = 0
     /// Set on a client when the server has sent a session.
     @exclusivity(unchecked) var hasNewSession = false
-    /// The key for the tickets that are being made; nil: the context knows.
+    /// The key for the tickets that are being issued, or `nil` to use the context's key.
     var ticketKey: TLSTicketKey?
-    /// The next session ticket becomes this alert instead: see `EngineCallbacks.installRefusal(on:)`.
+    /// An alert to send in place of the next session ticket: see `EngineCallbacks.installRefusal(on:)`.
     var alertInsteadOfTicket: TLSAlert?
-    /// A server has asked for a certificate after the handshake, and the client's Finished has not come.
+    /// Whether a server has requested a certificate after the handshake, and the client's Finished has not
+    /// arrived.
     @exclusivity(unchecked) var isAwaitingClient = false
-    /// Where what takes long is computed.
+    /// Where slow computations run.
     var work: EngineWork
-    /// OpenSSL has no limit of its own: it processes thousands of messages in one call, and answers each
+    /// OpenSSL has no such limit: it processes thousands of messages in one call, and replies to every
     /// KeyUpdate.
     @exclusivity(unchecked) private var allowance = MessageAllowance()
     private let clock: @Sendable () -> Int
 
-    /// - Parameter clock: Nanoseconds that never go back.
+    /// - Parameter clock: A monotonic clock, in nanoseconds.
     init(bio: EngineBIO, judge: Judge, work: EngineWork, clock: @escaping @Sendable () -> Int) {
         self.bio = bio
         self.judge = judge
@@ -53,14 +52,13 @@ final class Facts {
         isServer = judge.isServer
     }
 
-    /// Uses the keys of another context, or of the first one.
+    /// Uses the pre-shared keys of a context: first of the original one, and later of its replacement.
     func adopt(_ proof: TLSProof) {
         preSharedKeys = proof.preSharedKeys.map { PreSharedKeyNegotiation($0) }
     }
 
     var isFlooded: Bool { allowance.isSpent }
 
-    /// Whether a new session has arrived since the last call.
     @inline(__always)
     func takeNewSession() -> Bool {
         guard hasNewSession else { return false }
@@ -68,12 +66,10 @@ final class Facts {
         return true
     }
 
-    /// About the tickets of the connection.
     var tickets: TicketFacts {
         TicketFacts(key: ticketKey, mayAskSource: !isEstablished, name: nameDigest, evidenceEnd: judge.evidenceEnd)
     }
 
-    /// The settings of a server are chosen by this message.
     func choose(by hello: TLSClientHello) {
         chosenHello = hello
         nameDigest = hello.nameDigest
@@ -90,13 +86,13 @@ final class Facts {
 
     func sawHandshakeMessage(_ type: UInt8, version: Int32) {
         spendAllowance()
-        // The engine goes on from here: see rule 3 of `TLSEngine+ClientAuthentication.swift`.
+        // The engine continues from here: see rule 3 of `TLSEngine+ClientAuthentication.swift`.
         if isAwaitingClient, type == UInt8(SSL3_MT_FINISHED) { bio.isHeld = true }
         if !isEstablished, isServer, TLSVersion(wireNumber: version) < .tls13, type == UInt8(SSL3_MT_CERTIFICATE_VERIFY),
             judge.gate.isUndecided
         {
-            // This is the client's last message before its Finished. The server's own Finished waits for the
-            // decision.
+            // This is the client's last message before its Finished. The server's own Finished is delayed
+            // until the decision.
             bio.isHeld = true
         }
     }

@@ -1,42 +1,41 @@
-// How a handshake goes. The owner calls (`move`), and the engine moves; when a step of OpenSSL has ended, the
-// engine says so (`ended`), and moves again. The first line that fits counts:
+// The state machine of a handshake. When the owner calls, `move` returns the engine's next action. When an
+// OpenSSL step completes, `ended` returns the action that follows it. The first matching line applies:
 //
-//     phase             the owner calls, and …                      move
+//     phase             condition                                   move
 //     failed            –                                           fail
 //     established       –                                           finish
 //     authenticating    –                                           settleClient
-//     (any other)       the program has a question                  wait
-//                       the program has decided against the peer,
-//                       and OpenSSL asks no more                     refuse
-//     waiting, choosing nothing has arrived                         wait
-//     choosing          bytes have arrived, or the end              choose; then ready
+//     (any other)       a decision by the program is pending        wait
+//                       the program has rejected the peer, and
+//                       OpenSSL does not call back                  refuse
+//     waiting, choosing no input                                    wait
+//     choosing          bytes or end of file have arrived           choose; then ready
 //     waiting, ready    –                                           step: ready
 //
-//     the step has ended                                            move
+//     result of the step                                            sequel
 //     success                                                       judge
-//     OpenSSL wants a verdict                                       ask
-//     it wants a thread for what takes long                         lend
-//     it wants bytes, and bytes are held back                       askHeld
-//     it wants bytes                                                askEarly: waiting
-//     its output is full                                            wait
-//     failure, or the end                                           fail
+//     OpenSSL needs a verdict                                       ask
+//     OpenSSL needs a thread for a slow computation                 lend
+//     OpenSSL needs bytes, which are held back                      askHeld
+//     OpenSSL needs bytes                                           askEarly: waiting
+//     the output is full                                            wait
+//     failure, or end of file                                       fail
 //
-// The judge accepts (`establish`) or does not (`fail`). `authenticating` is for the answer to a later
-// request, and leads back to `established`. `failed` is final.
+// The judge accepts the peer (`establish`) or rejects it (`fail`). `authenticating` handles the response to a
+// later certificate request, and returns to `established`. `failed` is final.
 
-/// How far the handshake of a connection has come.
 struct Handshake {
     private(set) var phase: Phase
 
     enum Phase {
         /// A server reads the ClientHello to choose its settings.
         case choosing(ServerSelection)
-        /// OpenSSL needs bytes of the peer.
+        /// OpenSSL needs bytes from the peer.
         case waiting
-        /// OpenSSL can go on.
+        /// OpenSSL can continue.
         case ready
         case established
-        /// The client's answer to a request of `requestClientCertificate` is complete.
+        /// The client's response to `requestClientCertificate` is complete.
         case authenticating
         indirect case failed(TLSError)
 
@@ -48,34 +47,32 @@ struct Handshake {
         }
     }
 
-    // Each record asks: a `switch` over a phase with a payload copies it.
+    // These are checked for each record. A `switch` over a phase with a payload would copy it.
 
     var isEstablished: Bool { if case .established = phase { true } else { false } }
     var isAuthenticating: Bool { if case .authenticating = phase { true } else { false } }
     var hasFailed: Bool { if case .failed = phase { true } else { false } }
 
-    /// A client begins; a server waits for it, and may have to choose.
+    /// A client starts immediately. A server first needs the ClientHello, and may have to choose its settings
+    /// from that message.
     init(isServer: Bool, selection: ServerSelection?) {
         phase = selection.map { .choosing($0) } ?? (isServer ? .waiting : .ready)
     }
 
-    /// The next thing for the engine to do when its owner calls.
     enum Move {
         case wait, choose, step, refuse, settleClient, finish
         indirect case fail(TLSError)
     }
 
-    /// The facts that the table asks about, in a handshake.
     struct Situation {
-        /// The program has a question, and has not answered it.
+        /// Whether a decision by the program is pending.
         var isAsking = false
-        /// The program has decided against the peer, and OpenSSL would not ask again.
+        /// Whether the program has rejected the peer and OpenSSL would not call back for the decision.
         var isDecidedAgainst = false
-        /// Bytes of the peer are there, or the end of the transport.
+        /// Whether bytes from the peer, or the end of the transport, have arrived.
         var hasInput = false
     }
 
-    /// The owner calls.
     mutating func move(in situation: @autoclosure () -> Situation) -> Move {
         switch phase {
         case .failed(let error): return .fail(error)
@@ -95,15 +92,14 @@ struct Handshake {
         }
     }
 
-    /// The next thing to do after a step.
     enum Sequel {
         case judge, ask, askHeld, askEarly, lend, wait
         case fail([OpenSSLError])
     }
 
-    /// A step of OpenSSL's handshake has ended.
+    /// Returns the next action after a step of OpenSSL's handshake.
     ///
-    /// - Parameter isHeld: Bytes of the peer are held back from OpenSSL.
+    /// - Parameter isHeld: Whether bytes from the peer are held back from OpenSSL.
     mutating func ended(_ step: OpenSSLCall.Outcome, isHeld: Bool) -> Sequel {
         switch step {
         case .success: return .judge
@@ -119,22 +115,19 @@ struct Handshake {
         }
     }
 
-    /// The ClientHello that a server waits for is in OpenSSL.
+    /// Notes that OpenSSL has the ClientHello that a server needs.
     mutating func listened() {
         if case .waiting = phase { phase = .ready }
     }
 
-    /// The settings of a server are there.
     mutating func chose() {
         if case .choosing = phase { phase = .ready }
     }
 
-    /// The peer is accepted.
     mutating func establish() {
         phase = .established
     }
 
-    /// The client's answer to a later request is here.
     mutating func authenticate() {
         phase = .authenticating
     }

@@ -1,47 +1,44 @@
-// Rules of exporting:
-//  1. Anyone may ask, on any thread. The engine has one user at a time, so it lends its `SSL` from the end of
-//     the handshake until it is freed, and excludes the others during its own calls (`excluding`).
-//  2. The lock is held for one call of OpenSSL, and so for as long as a few records take; when a client shows
-//     its certificate after the handshake, for as long as that is signed or verified. No code of a user runs
-//     meanwhile: session stores and sources of ticket keys are asked before or after.
-//  3. Nothing is exported from TLS 1.2 without the extended master secret: two connections could agree on the
-//     same keys (RFC 7627, section 5.4, and the triple handshake attack).
+// Rules for exporting:
+//  1. Any thread may export. The engine has one user at a time, so it lends its `SSL` to the exporter from
+//     the end of the handshake until it is freed, and excludes exports during its own calls (`excluding`).
+//  2. The lock is held for one OpenSSL call, about as long as a few records take. When a client presents its
+//     certificate after the handshake, the lock is held while it is signed or verified. No user code runs
+//     while the lock is held: session stores and sources of ticket keys are called before or after.
+//  3. TLS 1.2 without the extended master secret exports no keys: two connections could agree on the same
+//     keys (RFC 7627, section 5.4, and the triple handshake attack).
 
 internal import COpenSSL
 internal import SocketBuffers
 
-/// Derives keys and channel bindings from an established connection, for anyone who has a copy.
+/// Derives keys and channel bindings from an established connection. Copies may be used on any thread.
 package struct KeyExporter: Sendable {
-    /// Nil before the handshake is complete, and after the end.
+    /// `nil` before the handshake is complete, and after the connection closes.
     private let ssl = Locked<OpaquePointer?>(nil)
 
     package enum Failure: Error {
-        /// The connection has ended.
         case ended
-        /// The caller's argument cannot be used: what is wrong with it.
+        /// The caller's argument is invalid, for the given reason.
         case badParameter(String)
         indirect case unavailable(TLSError)
     }
 
     init() {}
 
-    /// From here on `ssl` can be asked.
     func lend(_ ssl: OpaquePointer) {
         self.ssl.withLock { $0 = ssl }
     }
 
-    /// When this returns, nothing asks `ssl` any more.
+    /// When this returns, `ssl` is no longer used for exports.
     func withdraw() {
         ssl.withLock { $0 = nil }
     }
 
-    /// Runs a call of the engine that may change the `SSL`, while nothing else asks it.
+    /// Runs an engine call that may change the `SSL`, and excludes exports for its duration.
     @inline(__always)
     func excluding<Result>(_ body: () -> Result) -> Result {
         ssl.withLock { _ in body() }
     }
 
-    /// A channel binding.
     package func channelBinding(_ kind: TLSChannelBinding) throws(Failure) -> [UInt8] {
         switch kind {
         case .tlsExporter: try keyingMaterial(label: "EXPORTER-Channel-Binding", context: [], length: 32)
@@ -50,9 +47,10 @@ package struct KeyExporter: Sendable {
         }
     }
 
-    /// Keying material (RFC 5705; RFC 8446, section 7.5). In TLS 1.2 no context and an empty one differ.
+    /// Returns keying material (RFC 5705; RFC 8446, section 7.5). In TLS 1.2, no context and an empty context
+    /// give different results.
     package func keyingMaterial(label: String, context: [UInt8]?, length: Int) throws(Failure) -> [UInt8] {
-        // The length that the label of a key may have besides "tls13 " (RFC 8446, section 7.1).
+        // The maximum length of a key label in addition to "tls13 " (RFC 8446, section 7.1).
         guard (1...249).contains(label.utf8.count) else {
             throw .badParameter("the label must have 1 to 249 bytes, and has \(label.utf8.count)")
         }
@@ -78,8 +76,8 @@ package struct KeyExporter: Sendable {
         }
     }
 
-    /// The label and the context that every OpenSSL takes in TLS 1.2: 1,024 bytes, with the two randoms and
-    /// the length of the context. OpenSSL 3.0 takes no more.
+    /// The length of label and context that every OpenSSL version accepts in TLS 1.2: 1,024 bytes minus the
+    /// two randoms and the length of the context. OpenSSL 3.0 accepts no more.
     private static let shortInput = 1024 - 66
 
     private static func export(
@@ -104,12 +102,13 @@ package struct KeyExporter: Sendable {
                 openSSLStack: errors.map(\.text)))
     }
 
-    // MARK: - Bindings of RFC 5929
+    // MARK: - RFC 5929 bindings
 
-    /// The digest of the server's certificate: on a server its own, on a client the peer's.
+    /// Returns the digest of the server's certificate: on a server the local certificate, on a client the
+    /// peer's.
     private func serverEndPoint() throws(Failure) -> [UInt8] {
         let certificate = try asking { ssl throws(Failure) in
-            // The certificate of a server that has not shown it binds nothing.
+            // A certificate that the server did not present is not bound to this connection.
             let isShown = TLSProof.showsCertificate(ssl)
             let x509 = !isShown ? nil : SSL_is_server(ssl) == 1 ? SSL_get_certificate(ssl) : SSL_get0_peer_certificate(ssl)
             guard let x509 else { throw Self.unavailable("The server has no certificate.", "SSL_get_certificate") }
@@ -123,7 +122,7 @@ package struct KeyExporter: Sendable {
         return digest
     }
 
-    /// The Finished message that came first: the client's, but the server's when the session was resumed.
+    /// The first Finished message of the handshake: the client's, or the server's if the session was resumed.
     private func firstFinished() throws(Failure) -> [UInt8] {
         try asking { ssl throws(Failure) in
             guard TLSVersion(of: ssl) < .tls13 else {
@@ -139,7 +138,7 @@ package struct KeyExporter: Sendable {
         }
     }
 
-    // MARK: - Rule 3
+    // MARK: - Extended master secret (rule 3)
 
     private static func requireExtendedMasterSecret(of ssl: OpaquePointer, for purpose: String) throws(Failure) {
         guard TLSVersion(of: ssl) < .tls13, COpenSSL_hasExtendedMasterSecret(ssl) != 1 else { return }
@@ -154,10 +153,10 @@ package struct KeyExporter: Sendable {
 }
 
 extension Certificate {
-    /// The digest for `tls-server-end-point`; nil for a signature without a single digest.
+    /// The digest for `tls-server-end-point`, or `nil` if the signature does not use a single digest.
     fileprivate var serverEndPointDigest: [UInt8]? {
         var kind: Int32 = NID_undef
-        // Also knows the digest in the parameters of RSA-PSS.
+        // This also handles the digest in RSA-PSS parameters.
         guard X509_get_signature_info(handle.x509, &kind, nil, nil, nil) == 1 else { return nil }
         if kind == NID_md5 || kind == NID_sha1 { kind = NID_sha256 }
         guard kind != NID_undef, let digest = OBJ_nid2sn(kind).flatMap({ EVP_get_digestbyname($0) }) else { return nil }

@@ -1,18 +1,18 @@
-// The only way to call an OpenSSL function that can fail. OpenSSL's error queue belongs to the thread and
-// outlives a call: a stale entry would turn a later "no bytes yet" into a fatal error. Rules:
+// All OpenSSL functions that can fail are called through this type. OpenSSL's error queue belongs to the
+// thread and outlives a call: a stale entry would turn a later "no bytes yet" into a fatal error. Rules:
 //  1. The queue is cleared before the call.
-//  2. `SSL_get_error` is called at once: it reads BIO flags that the next call changes.
-//  3. The queue is drained after a failed call, on the same thread, before anything else runs. The next call
-//     clears what a successful call may leave: a second check for each record took 2 % of an echo's
-//     instructions.
+//  2. `SSL_get_error` is called immediately, because it reads BIO flags that the next call changes.
+//  3. The queue is drained after a failed call, on the same thread, before any other code runs. Entries that
+//     a successful call may leave are cleared before the next call. A second check for each record took 2 %
+//     of an echo's instructions.
 
 internal import COpenSSL
 
 package enum OpenSSLCall {
-    /// Once, before the first call of the process.
+    /// Evaluated once, before the process's first call.
     private static let keepsMemoryAtExit = COpenSSL_keepMemoryAtExit() == 1
 
-    /// Runs a call that can fail; returns its value and OpenSSL's error queue.
+    /// Runs a call that can fail. Returns its value and OpenSSL's error queue.
     package static func attempt<Value>(_ body: () -> Value?) -> (value: Value?, errors: [OpenSSLError]) {
         _ = keepsMemoryAtExit
         OpenSSLError.clearQueue()
@@ -20,7 +20,7 @@ package enum OpenSSLCall {
         return (value, OpenSSLError.drainQueue())
     }
 
-    /// Runs a call that returns nil on failure; throws `code` with OpenSSL's error queue then.
+    /// Runs a call that returns `nil` on failure. In that case, throws `code` with OpenSSL's error queue.
     static func require<Value>(
         _ operation: String,
         or code: TLSError.Code,
@@ -34,7 +34,8 @@ package enum OpenSSLCall {
         return value
     }
 
-    /// Runs a call that returns 1 on success; throws `code` with OpenSSL's error queue for anything less.
+    /// Runs a call that returns a positive number on success. Otherwise, throws `code` with OpenSSL's error
+    /// queue.
     static func requireSuccess(
         _ operation: String,
         or code: TLSError.Code = .internalError,
@@ -44,7 +45,6 @@ package enum OpenSSLCall {
         _ = try require(operation, or: code, message()) { body() > 0 ? true : nil }
     }
 
-    /// Runs an I/O call on `ssl` and returns how it ended.
     static func perform(on ssl: OpaquePointer, _ body: () -> Int32) -> Outcome {
         OpenSSLError.clearQueue()
         let result = body()
@@ -76,21 +76,19 @@ package enum OpenSSLCall {
     }
 }
 
-/// One entry of OpenSSL's error queue.
 package struct OpenSSLError: Sendable {
-    /// `ERR_GET_REASON`, which is an `SSL_R_*` when `isFromSSL`.
+    /// `ERR_GET_REASON`, which is an `SSL_R_*` if `isFromSSL`.
     let reason: Int32
-    /// `ERR_GET_LIB`.
     let library: Int32
     package let text: String
 
-    /// Empties the queue of this thread. It is nearly always empty, and `ERR_clear_error` visits all of its
+    /// Empties this thread's queue. The queue is nearly always empty, and `ERR_clear_error` visits all
     /// sixteen entries every time.
     static func clearQueue() {
         if ERR_peek_error() != 0 { ERR_clear_error() }
     }
 
-    /// Removes and returns every entry of this thread's queue, oldest first.
+    /// Removes and returns all entries of this thread's queue, oldest first.
     static func drainQueue() -> [OpenSSLError] {
         var entries: [OpenSSLError] = []
         var detail: UnsafePointer<CChar>?
@@ -112,12 +110,11 @@ package struct OpenSSLError: Sendable {
 
     var isFromSSL: Bool { library == ERR_LIB_SSL }
 
-    /// Memory or random numbers ran out.
+    /// Whether memory or random numbers ran out.
     var isOfThisMachine: Bool {
         library == ERR_LIB_RAND || reason == COpenSSL_noMemoryReason()
     }
 
-    /// The alert that the peer sent, if this entry reports one.
     var peerAlert: TLSAlert? {
         guard isFromSSL, reason > SSL_AD_REASON_OFFSET, reason <= SSL_AD_REASON_OFFSET + 255 else { return nil }
         return TLSAlert(rawValue: UInt8(reason - SSL_AD_REASON_OFFSET))

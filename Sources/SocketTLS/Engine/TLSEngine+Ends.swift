@@ -1,10 +1,11 @@
 internal import COpenSSL
 internal import SocketBuffers
 
-/// The ends of a handshake and of a connection, among them those for which OpenSSL has no call.
+/// Completion and failure of handshakes and connections, including the cases for which OpenSSL has no
+/// function.
 extension TLSEngine {
-    /// Admits only a peer that the gate has accepted, whatever the cipher suite. A server that does not
-    /// require a certificate may do without one.
+    /// Establishes the connection if the gate has accepted the peer, whatever the cipher suite. A server that
+    /// does not require a certificate also accepts a client that did not send one.
     func establish() -> HandshakeAnswer {
         let requiresCertificate = SSL_get_verify_mode(ssl) & SSL_VERIFY_FAIL_IF_NO_PEER_CERT != 0
         guard judge.gate.admits(isOptional: facts.isServer && !requiresCertificate) else {
@@ -30,9 +31,9 @@ extension TLSEngine {
 
     var isResumed: Bool { SSL_session_reused(ssl) == 1 }
 
-    /// Gives up a handshake that takes too long. It leaves the alerts user_canceled and close_notify in
-    /// `output` or, once alerts must be encrypted, OpenSSL's alert for a handshake that stops in the middle
-    /// (decode_error). The engine cannot be used afterwards.
+    /// Abandons a handshake that takes too long. Adds the alerts user_canceled and close_notify to `output`
+    /// or, if alerts must already be encrypted, OpenSSL's alert for an interrupted handshake (decode_error).
+    /// The engine cannot be used afterwards.
     package func abandonHandshake() {
         guard phase.isInHandshake else { return abandonClientRequest() }
         if isAwaitingTrust {
@@ -45,22 +46,24 @@ extension TLSEngine {
         course.fail(TLSError(.closedDuringHandshake, "This side ended the TLS handshake before it was complete."))
     }
 
-    /// Whether this side must answer the peer's close_notify with its own and discard pending writes (RFC
-    /// 5246, 7.2.1). TLS 1.3 does not require that.
+    /// Whether this side must respond to the peer's close_notify with its own and discard pending writes (RFC
+    /// 5246, 7.2.1). TLS 1.3 does not require this.
     package var owesCloseNotify: Bool {
         SSL_get_shutdown(ssl) & SSL_RECEIVED_SHUTDOWN != 0 && SSL_version(ssl) < TLS1_3_VERSION
     }
 
-    /// Refuses a peer where OpenSSL does not fail: on a server, and on a client that resumes a session.
+    /// Rejects a peer in the cases where OpenSSL does not fail: on a server, and on a client that resumes a
+    /// session.
     func refusePeer() -> TLSError {
         sendRefusal()
         return fail("SSL_do_handshake", [])
     }
 
-    /// Sends the alert of a side that refuses its peer, in the way that is possible at this point.
+    /// Sends the alert for a rejected peer in the way that is possible at this point.
     func sendRefusal() {
         if bio.isHeld {
-            // Before this side's ChangeCipherSpec (RFC 5246, 7.2), or where OpenSSL's TLS 1.3 does it too.
+            // This is before our ChangeCipherSpec (RFC 5246, 7.2), or where OpenSSL sends plaintext alerts in
+            // TLS 1.3 too.
             sendPlaintextAlert(.badCertificate)
         } else if facts.isServer, SSL_version(ssl) == TLS1_3_VERSION {
             sendAlert(.badCertificate)
@@ -68,8 +71,8 @@ extension TLSEngine {
         if facts.sentAlert == nil { breakOff(.badCertificate) }
     }
 
-    /// Closes the connection with an encrypted alert. When the transport ends, OpenSSL sends decode_error,
-    /// and `SealedAlert` replaces it. A close_notify would look like a regular close, and the peer could
+    /// Closes the connection with an encrypted alert. When the transport closes, OpenSSL sends decode_error,
+    /// which `SealedAlert` replaces. A close_notify would look like an orderly close, and the peer could
     /// still use the session.
     private func breakOff(_ alert: TLSAlert) {
         let earlierCount = output.count
@@ -92,7 +95,7 @@ extension TLSEngine {
         facts.sawAlert(alert, isFatal: true, isOurs: true)
     }
 
-    /// Sends an alert of a server of TLS 1.3 after OpenSSL's handshake.
+    /// Sends an alert from a TLS 1.3 server after OpenSSL's handshake is complete.
     func sendAlert(_ alert: TLSAlert) {
         facts.alertInsteadOfTicket = alert
         _ = OpenSSLCall.perform(on: ssl) { SSL_new_session_ticket(ssl) }
@@ -110,9 +113,11 @@ extension TLSEngine {
         return error
     }
 
-    /// Has a server send the alert that fits, where OpenSSL has another one:
-    /// - For a wrong key in TLS 1.3 illegal_parameter; RFC 8446, 6.2, wants decrypt_error.
-    /// - For a ClientHello that we have damaged decode_error, though it was well formed.
+    /// Corrects a server's alert where OpenSSL sends the wrong one:
+    /// - For a wrong key in TLS 1.3, OpenSSL sends illegal_parameter, but RFC 8446, 6.2, requires
+    ///   decrypt_error.
+    /// - For a ClientHello that we corrupted, OpenSSL sends decode_error, although the message was
+    ///   well-formed.
     private func correctAlert(for entries: [OpenSSLError]) {
         guard facts.isServer else { return }
         if entries.contains(where: { $0.isFromSSL && $0.reason == SSL_R_BINDER_DOES_NOT_VERIFY }) {
@@ -130,14 +135,14 @@ extension TLSEngine {
         facts.sawAlert(right, isFatal: true, isOurs: true)
     }
 
-    /// Nothing lies here for OpenSSL to read, and nothing follows.
+    /// Whether OpenSSL has read everything and no more bytes will arrive.
     var hasRunDry: Bool { bio.hasReachedEndOfFile && received.isEmpty && !bio.isHeld }
 
     func truncation(_ operation: String) -> TLSError {
         EngineFailure(operation: operation, entries: [], facts: facts, hasPeerClosed: false, state: 0).error
     }
 
-    /// Puts close_notify into `output`, once, if it is legal now: not during a handshake, and not after a
+    /// Appends close_notify to `output`, once, if it is allowed now: not during a handshake, and not after a
     /// failure.
     package func shutdown() {
         guard case .established = phase, !hasSentClose else { return }

@@ -1,54 +1,54 @@
-// A TLS connection without a socket. The owner moves ciphertext; the engine encrypts and decrypts it. Rules
-// for the owner:
-//  1. Call the engine from one thread at a time: it has no lock, except around what its `exporter` uses too.
-//     Any thread will do, because nothing is kept per thread between calls.
-//  2. Append ciphertext from the transport to `received`. When the transport ends, call `receiveEndOfFile()`.
-//  3. After EVERY call, whatever it returns, send what is in `output` and consume what was sent: a failed
-//     call leaves an alert there, and a read may leave the answer to a KeyUpdate.
-//  4. Call `handshake()` once before anything arrives, then after every arrival, until it returns `.complete`
+// A TLS connection without a socket. The owner moves ciphertext, and the engine encrypts and decrypts it.
+// Rules for the owner:
+//  1. Call the engine from one thread at a time: the engine has no lock, except around state that its
+//     `exporter` also uses. Any thread will do, because no thread-specific state is kept between calls.
+//  2. Append ciphertext from the transport to `received`. When the transport reaches its end, call
+//     `receiveEndOfFile()`.
+//  3. After EVERY call, whatever it returns, send the contents of `output` and consume the bytes that were
+//     sent: a failed call adds an alert, and a read may add the reply to a KeyUpdate.
+//  4. Call `handshake()` once before any bytes arrive, then after every arrival, until it returns `.complete`
 //     or `.failed`.
-//  5. After `.complete` call `read` at once: `received` may hold data that no socket event will announce.
-//     Then read until `.incomplete` after every arrival, and again after sending when `output` had reached
-//     `outputLimitForReading`: reading stops when the peer does not take our answers.
-//  6. After `.awaitingTrust`, get a decision, call `decideTrust` once, then `handshake()`. Until then every
-//     call returns `.incomplete` and changes nothing. Arrivals may be appended, but the engine does not read
-//     them, so stop reading the transport when there are many.
-//  7. `write` takes at most 64 KiB a call, and nothing while `output` is at its limit: send, then write the
-//     same bytes again. It also returns `.incomplete` when only half of a message has arrived from the peer:
-//     write again after the next arrival.
-//  8. `.failed` is final for both directions. `.closed` and `.truncated` end only reading; writing may go on
-//     (half-close).
-//  9. To close in order, call `shutdown()`, send `output`, then close the transport's writing side. Nothing
-//     can be written after that.
+//  5. After `.complete`, call `read` immediately: `received` may hold data that no socket event will
+//     announce. Then read until `.incomplete` after every arrival. Also read after sending if `output` had
+//     reached `outputLimitForReading`, because reading stops while the peer does not accept our replies.
+//  6. After `.awaitingTrust`, obtain a decision, call `decideTrust` once, then `handshake()`. Until then
+//     every call returns `.incomplete` and changes no state. Arriving bytes may be appended, but the engine
+//     does not read them, so stop reading from the transport when there are many.
+//  7. `write` accepts at most 64 KiB per call, and no data while `output` is at its limit: send, then write
+//     the same bytes again. It also returns `.incomplete` if a message from the peer is only partially
+//     received: write again after the next arrival.
+//  8. `.failed` is final for both directions. `.closed` and `.truncated` only mean that no more data can be
+//     read; writing may continue (half-close).
+//  9. For an orderly close, call `shutdown()`, send `output`, then close the transport's writing side. No
+//     data can be written after that.
 //
 // Rules inside the engine:
-// 10. OpenSSL is called only through `OpenSSLCall`. Its callbacks reach `bio` and `facts`, never the engine
+// 10. OpenSSL is called only through `OpenSSLCall`. Its callbacks access `bio` and `facts`, never the engine
 //     itself.
-// 11. The engine checks the room in `output` before `SSL_write`, so the BIO never tells that call to try
-//     again.
-// 12. The engine does not ask OpenSSL to read when there is nothing to read: OpenSSL would allocate and free
-//     a buffer of 16 KiB to find that out.
-// 13. No byte of data passes before the phase is `.established`, and only the trust gate leads to that phase.
+// 11. The engine checks the room in `output` before `SSL_write`, so the BIO never reports "retry" to that
+//     call.
+// 12. The engine does not call OpenSSL to read if no bytes are available, because OpenSSL would allocate and
+//     free a buffer of 16 KiB to find that out.
+// 13. No data passes before the phase is `.established`, and only the trust gate leads to that phase.
 
 internal import COpenSSL
 package import SocketBuffers
 
-/// One TLS connection: two buffers for ciphertext, and calls for plaintext. Not Sendable: its owner confines
-/// it.
+/// One TLS connection, with two ciphertext buffers and calls for plaintext. It is not Sendable: its owner
+/// confines it.
 package final class TLSEngine {
-    /// Ciphertext that has arrived: the `sslPreBuffer`. The owner only appends to it.
+    /// Received ciphertext: the `sslPreBuffer`. The owner only appends to it.
     package let received: PreBuffer
-    /// Ciphertext to be sent. The owner only sends and consumes it.
+    /// Ciphertext to send. The owner only sends and consumes it.
     package let output: PreBuffer
-    /// Whether `output` holds anything.
     package var hasOutput: Bool { !output.isEmpty }
-    /// The result of the handshake; nil before `.complete`. Built again for each call: keeping it would take
-    /// 0.1 KiB on each connection.
+    /// The result of the handshake, or `nil` before `.complete`. It is rebuilt for each call, because keeping
+    /// it would take 0.1 KiB per connection.
     package var session: TLSSession? {
         facts.isEstablished ? TLSSession(of: ssl, judge, earlyFacts) : nil
     }
 
-    /// Answers once the handshake is complete, on any thread.
+    /// Available on any thread once the handshake is complete.
     package let exporter = KeyExporter()
 
     private(set) var context: TLSContext
@@ -56,40 +56,39 @@ package final class TLSEngine {
     let facts: Facts
     let judge: Judge
     @exclusivity(unchecked) private(set) var ssl: OpaquePointer
-    // Unchecked: the engine has one user at a time, and the value calls nothing. Each record reads it.
+    // Unchecked: the engine has one user at a time, and the value makes no calls. It is read for each record.
     @exclusivity(unchecked) var course: Handshake
     @exclusivity(unchecked) private(set) var hasReceivedClose = false
-    /// The transport has ended without close_notify, and everything before the end was read.
+    /// Whether the transport closed without close_notify and everything before that was read.
     @exclusivity(unchecked) private var isTruncated = false
     @exclusivity(unchecked) var hasSentClose = false
-    /// Tickets that leave with the next data.
+    /// How many tickets to send with the next data.
     @exclusivity(unchecked) var ticketsToSend: UInt8 = 0
-    /// Until it is sent or delivered; nil: nothing is.
+    /// Early data until it is sent or delivered, or `nil` without early data.
     @exclusivity(unchecked) var early: EarlyData?
     var earlyFacts = EarlyDataFacts()
-    /// Nil on a client, and on a server that asks no client after the handshake.
+    /// `nil` on a client, and on a server that requests no certificates after the handshake.
     let clientAuthentication: ClientAuthentication?
-    /// OpenSSL could not send an answer to the peer: the next read must call OpenSSL even if nothing has
-    /// arrived.
+    /// Whether OpenSSL could not send a reply to the peer. The next read must then call OpenSSL even if no
+    /// bytes have arrived.
     @exclusivity(unchecked) private var hasUnsentAnswer = false
 
     var phase: Handshake.Phase { course.phase }
 
     /// `write` returns `.incomplete` while `output` holds this many bytes or more.
     package static let outputLimit = 128 * 1024
-    /// `read` returns `.incomplete` while `output` holds this many bytes or more. It is higher than
-    /// `outputLimit`, so that two sides that both write before they read do not wait for each other.
+    /// `read` returns `.incomplete` while `output` holds this many bytes or more. The limit is higher than
+    /// `outputLimit`, so that two sides that both write before they read do not block each other.
     package static let outputLimitForReading = 256 * 1024
-    /// The most data that one record holds.
     package static let recordLimit = 16 * 1024
-    /// The most room that a record takes in `output`. No cipher of TLS 1.2 or 1.3 adds more than 85 bytes.
+    /// The maximum size of a record in `output`. No TLS 1.2 or 1.3 cipher adds more than 85 bytes.
     package static let encryptedRecordLimit = recordLimit + 128
-    /// The most that one `write` takes: four records for one call.
+    /// The maximum amount of data per `write`: four records.
     package static let writeLimit = 4 * recordLimit
 
-    /// A new connection. `context` must be made from the same `settings`. `endpoint` is the host and port of
-    /// a client's connection: without it nothing is taken from a session store. `clock` returns nanoseconds
-    /// that never go back; limits to a rate use it. `defersWork`: see `HandshakeWork`.
+    /// Creates a connection. `context` must have been made from the same `settings`. `endpoint` is the host
+    /// and port of a client's connection; without it, no session is taken from a session store. `clock` is a
+    /// monotonic clock in nanoseconds, used for rate limits. For `defersWork`, see `HandshakeWork`.
     package init(
         context: TLSContext, settings: TLSSettingValues, endpoint: String? = nil, defersWork: Bool = false,
         clock: @escaping @Sendable () -> Int = MessageAllowance.monotonicNanoseconds
@@ -131,13 +130,14 @@ package final class TLSEngine {
 
     deinit {
         exporter.withdraw()
-        // Otherwise the session of a connection that ends without our close_notify could not be resumed. TLS
-        // has allowed that since version 1.1 (RFC 5246, 7.2.1), but not after a failure (7.2.2).
+        // Otherwise the session of a connection that closes without our close_notify could not be resumed.
+        // TLS has allowed resumption in this case since version 1.1 (RFC 5246, 7.2.1), but not after a
+        // failure (7.2.2).
         if case .failed = phase {} else { SSL_set_shutdown(ssl, SSL_SENT_SHUTDOWN | SSL_RECEIVED_SHUTDOWN) }
         detach()
     }
 
-    /// Has a server go on with another context, before OpenSSL has seen anything.
+    /// Switches a server to another context, before OpenSSL has read any bytes.
     func replaceContext(_ new: TLSContext) throws(TLSError) {
         let replacement = try OpenSSLCall.require("SSL_new", or: .internalError, "OpenSSL cannot make a TLS connection.") {
             SSL_new(new.handle.context)
@@ -163,7 +163,7 @@ package final class TLSEngine {
         EngineCallbacks.setFacts(facts, of: ssl)
     }
 
-    /// The transport has ended: nothing more will be appended to `received`.
+    /// Notes that the transport reached its end. No more bytes may be appended to `received`.
     package func receiveEndOfFile() {
         bio.hasReachedEndOfFile = true
     }
@@ -173,25 +173,24 @@ package final class TLSEngine {
 
 extension TLSEngine {
     package enum HandshakeAnswer {
-        /// Send `output`; call again when bytes have arrived.
+        /// Send `output`, and call again when bytes have arrived.
         case incomplete
-        /// Get a decision, call `decideTrust`, then call again.
+        /// Obtain a decision, call `decideTrust`, then call again.
         case awaitingTrust(PeerTrust)
-        /// Get an answer about settings or early data, call `choose`, then call again.
+        /// Obtain the settings or the decision about early data, call `choose`, then call again.
         case awaitingSettings(TLSServerQuestion)
-        /// Leave the engine alone until the work is done: see `HandshakeWork`.
+        /// Do not use the engine until the work is done: see `HandshakeWork`.
         case awaitingWork(HandshakeWork)
         /// Data may be read and written, and `session` is available.
         case complete
         case failed(TLSError)
     }
 
-    /// Continues the handshake as far as it can.
     package func handshake() -> HandshakeAnswer {
         switch course.move(in: situation) {
         case .wait: return .incomplete
         case .choose:
-            // The next call of OpenSSL reads what the choice has read.
+            // OpenSSL's next call reads the same bytes that were used for the choice.
             return select() ?? handshake()
         case .step: return step()
         case .refuse: return .failed(refusePeer())
@@ -228,15 +227,14 @@ extension TLSEngine {
         }
     }
 
-    /// One step of OpenSSL's handshake, on this thread.
     func stepHere() -> OpenSSLCall.Outcome {
         let outcome = early == nil ? OpenSSLCall.perform(on: ssl) { SSL_do_handshake(ssl) } : stepWithEarlyData()
         if case .wanted = facts.work { return .wantsWork }
         return outcome
     }
 
-    /// A step was done on another thread; or a client has sent a server more than one usual certificate,
-    /// whose verification takes long.
+    /// Whether the step was done on another thread, or may have to be: verification takes long if a client
+    /// has sent more than one usual certificate.
     private var mayStepElsewhere: Bool {
         if case .done = facts.work { return true }
         return judge.isServer && bio.handshakeByteCount + received.count > Self.usualCertificateBytes
@@ -245,11 +243,10 @@ extension TLSEngine {
 
     private static let usualCertificateBytes = 2048
 
-    /// `handshake()` has returned `.awaitingTrust`, and the decision is still open.
+    /// Whether `handshake()` has returned `.awaitingTrust` and the decision is still pending.
     package var isAwaitingTrust: Bool { judge.gate.isAwaitingDecision }
 
-    /// Decides the question of `.awaitingTrust`; call `handshake()` after it. Without an open question,
-    /// nothing happens.
+    /// Resolves `.awaitingTrust`. Call `handshake()` afterwards. Has no effect if no decision is pending.
     package func decideTrust(_ accepted: Bool, refusal: TrustRefusal = .rejected) {
         guard judge.gate.decide(accepted, refusal) else { return }
         if accepted { bio.isHeld = false }
@@ -264,18 +261,17 @@ extension TLSEngine {
 
 extension TLSEngine {
     package enum ReadAnswer {
-        /// So many bytes, at least one, were appended to the buffer.
+        /// The number of bytes appended to the buffer, at least one.
         case bytes(Int)
-        /// There is nothing to read until more bytes arrive.
+        /// No data is available until more bytes arrive.
         case incomplete
-        /// The peer has sent close_notify, and sends nothing more.
+        /// The peer sent close_notify. No more data will arrive.
         case closed
-        /// The transport has ended without close_notify: the peer sends nothing more, and may have lost some.
+        /// The transport closed without close_notify. No more data will arrive, and some may have been lost.
         indirect case truncated(TLSError)
         indirect case failed(TLSError)
     }
 
-    /// Appends at most `limit` bytes of plaintext to `buffer`.
     package func read(into buffer: PreBuffer, limit: Int) -> ReadAnswer {
         guard course.isEstablished else {
             if case .failed(let error) = phase { return .failed(error) }
@@ -290,7 +286,7 @@ extension TLSEngine {
         while total < limit, mayHaveData, hasRoomForAnswers {
             let answer = readRecord(into: buffer, limit: limit - total)
             guard case .bytes(let count) = answer else {
-                // The engine remembers what ended the loop, and returns it the next time.
+                // The engine remembers the reason and returns it from the next call.
                 return total > 0 ? .bytes(total) : answer
             }
             total += count
@@ -300,8 +296,8 @@ extension TLSEngine {
 
     private var hasRoomForAnswers: Bool { output.count < Self.outputLimitForReading }
 
-    /// False if `read` would return `.incomplete`, and nothing else is to be done. An end that came right
-    /// behind data has not been returned yet.
+    /// Whether `read` may return a result other than `.incomplete`, or other work is pending. The end of the
+    /// connection may still have to be returned if it arrived right after data.
     package var mayHaveAnswer: Bool {
         course.hasFailed || hasReceivedClose || isTruncated || mayHaveData || course.isAuthenticating
     }
@@ -311,7 +307,6 @@ extension TLSEngine {
             || early != nil
     }
 
-    /// Appends at most `limit` bytes of one record.
     func readRecord(into buffer: PreBuffer, limit: Int, leastRoom: Int = 4096) -> ReadAnswer {
         let room = buffer.writableBytes(minimum: min(limit, leastRoom))
         var count = 0
@@ -332,7 +327,7 @@ extension TLSEngine {
             guard hasRunDry, course.isEstablished else { return .incomplete }
             isTruncated = true
             let error = truncation("SSL_read_ex")
-            // Half of the client's answer is here: nothing could be written any more.
+            // The client's response was only partially received, so no more data could be written.
             guard facts.isAwaitingClient, isAmidClientAnswer else { return .truncated(error) }
             course.fail(error)
             return .failed(error)
@@ -347,14 +342,13 @@ extension TLSEngine {
     }
 
     package enum WriteAnswer {
-        /// The first so many bytes are encrypted and in `output`.
+        /// The number of bytes, from the start, that were encrypted and added to `output`.
         case accepted(Int)
-        /// No bytes were taken: see rule 7.
+        /// No bytes were accepted: see rule 7.
         case incomplete
         indirect case failed(TLSError)
     }
 
-    /// Encrypts as many of the first `bytes` as it can take.
     package func write(_ bytes: UnsafeRawBufferPointer) -> WriteAnswer {
         guard course.isEstablished else {
             if case .failed(let error) = phase { return .failed(error) }
@@ -374,7 +368,7 @@ extension TLSEngine {
         if addsTickets { facts.ticketKey = nil }
         switch outcome {
         case .success: return .accepted(count)
-        // Half a message of the peer is here, and the other half does not come.
+        // A message from the peer was only partially received, and the rest will never arrive.
         case .wantsRead where hasRunDry:
             let error = truncation("SSL_write_ex")
             course.fail(error)
@@ -385,10 +379,10 @@ extension TLSEngine {
         }
     }
 
-    /// A call after the handshake.
     func perform(_ body: () -> Int32) -> OpenSSLCall.Outcome {
         let outcome = exporter.excluding { OpenSSLCall.perform(on: ssl, body) }
-        // Not earlier: a store is code of the user, and no such code runs with a lock.
+        // This must not happen earlier: a session store is user code, which must not run while a lock is
+        // held.
         if facts.takeNewSession() { judge.resumption?.storeReceived() }
         return outcome
     }

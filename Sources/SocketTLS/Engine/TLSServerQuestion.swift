@@ -1,34 +1,29 @@
-/// Settings, and the context that is made of them.
 package struct NamedContext: Sendable {
     let settings: TLSSettingValues
     let context: TLSContext
 }
 
-/// The answer of the server's program: the settings for one connection, or what becomes of early
-/// data.
+/// A decision by the server's program: the settings for one connection, or how to treat early data.
 package enum TLSServerChoice: Sendable {
     case settings(Settings)
     case early(TLSEarlyAnswer)
 
     package enum Settings: Sendable {
-        /// Those that hold the names.
+        /// The settings that contain the names.
         case useDefault
         case named(NamedContext)
-        /// This server does not have that name.
+        /// This server does not have the requested name.
         case refused
-        /// The function has thrown.
+        /// The function threw an error, with this description.
         case failed(String)
     }
 }
 
-/// A question that only the server's program can answer.
+/// A question that only the server's program can decide.
 package enum TLSServerQuestion: Sendable {
-    /// Which settings are for a client.
     case settings(TLSServerNames, TLSClientHello)
-    /// How to answer early data.
     case early(TLSEarlyDataResponder, TLSEarlyRequest)
 
-    /// Asks the function of the program.
     package func answer() async -> TLSServerChoice {
         switch self {
         case .settings(let names, let hello): .settings(await Self.choice(of: names, hello))

@@ -1,7 +1,7 @@
-/// A record with one alert, in plaintext (RFC 8446, 5.1 and 6; RFC 5246, 7.2).
+/// A plaintext record with one alert (RFC 8446, 5.1 and 6; RFC 5246, 7.2).
 ///
-/// It carries the version of TLS 1.2 and 1.3. The peer may have chosen one of them already, and OpenSSL
-/// refuses alerts of another version.
+/// It uses the version number that TLS 1.2 and 1.3 share. The peer may already have chosen one of these
+/// versions, and OpenSSL rejects alerts with another version number.
 enum AlertRecord {
     enum Level: UInt8 {
         case warning = 1
@@ -12,13 +12,13 @@ enum AlertRecord {
         [contentType, 3, 3, 0, 2, level.rawValue, alert.rawValue]
     }
 
-    /// Whether a record of OpenSSL, as it writes it, is an alert in plaintext.
+    /// Whether a record written by OpenSSL is a plaintext alert.
     static func matches(_ record: UnsafeRawBufferPointer) -> Bool {
         record.count == length && record[0] == contentType
     }
 
-    /// Has the alert at the end of `output` be another one, if it is `wrong`, fatal, and in plaintext. Its
-    /// version stays as it is.
+    /// Replaces the alert at the end of `output` if it is a fatal plaintext `wrong` alert. The version number
+    /// is kept. Returns whether the alert was replaced.
     static func replace(_ wrong: TLSAlert, by right: TLSAlert, atTheEndOf output: inout [UInt8]) -> Bool {
         let record = output.suffix(length)
         guard record.starts(with: [contentType, 3]),
@@ -30,18 +30,18 @@ enum AlertRecord {
 
     // MARK: - DTLS
 
-    /// The same for DTLS (RFC 6347, section 4.1), in the epoch without encryption.
+    /// Returns an unencrypted DTLS record with one alert (RFC 6347, section 4.1).
     static func datagramBytes(_ alert: TLSAlert, _ level: Level = .fatal, sequence: UInt64) -> [UInt8] {
         let number = withUnsafeBytes(of: sequence.bigEndian) { Array($0.suffix(6)) }
         return [contentType, 0xFE, 0xFD, 0, 0] + number + [0, 2, level.rawValue, alert.rawValue]
     }
 
-    /// Whether a datagram of OpenSSL, which begins with `header`, is an alert in plaintext.
+    /// Whether a datagram written by OpenSSL, which starts with `header`, is a plaintext alert.
     static func matches(_ datagram: UnsafeRawBufferPointer, _ header: RecordHeader) -> Bool {
         header.type == contentType && header.epoch == 0 && header.length == 2 && datagram.count == header.recordSize
     }
 
-    /// The alerts user_canceled and close_notify of a handshake that is given up, in one datagram.
+    /// Returns one datagram with the alerts user_canceled and close_notify, which abandon a handshake.
     static func cancellation(from sequence: UInt64) -> [UInt8] {
         datagramBytes(.userCanceled, .warning, sequence: sequence)
             + datagramBytes(.closeNotify, .warning, sequence: sequence + 1)

@@ -1,10 +1,11 @@
 internal import Glibc
 
-/// The handshake message with a peer's certificates (RFC 5246, 7.4.2; RFC 8446, 4.4.2), before OpenSSL
+/// The handshake message with the peer's certificates (RFC 5246, 7.4.2; RFC 8446, 4.4.2), before OpenSSL
 /// decodes it.
 ///
-/// OpenSSL decodes every certificate and key in it, at 0.2 ms each, before it asks anyone: a message of the
-/// smallest certificates costs a hundred times what it costs to send. So we count them first.
+/// OpenSSL decodes every certificate and key in the message, at 0.2 ms each, before any callback can reject
+/// it. A message full of minimal certificates costs a hundred times as much to decode as to send, so the
+/// certificates are counted first.
 struct CertificateMessage {
     private let bytes: Slice<UnsafeRawBufferPointer>
     private let hasExtensions: Bool
@@ -15,8 +16,8 @@ struct CertificateMessage {
         hasExtensions = isTLS13
     }
 
-    /// Where the first certificate begins, if there are more than `limit`; nil for fewer, and for a message
-    /// that OpenSSL refuses by itself.
+    /// Returns the offset of the first certificate if there are more than `limit`. Returns `nil` for fewer
+    /// certificates, and for a malformed message, which OpenSSL rejects itself.
     func startOfFirst(whenMoreThan limit: Int) -> Int? {
         var reader = FieldReader(bytes)
         if hasExtensions, reader.field(lengthOf: 1) == nil { return nil }
@@ -32,9 +33,10 @@ struct CertificateMessage {
 
     var describesCurve: Bool { Self.describesCurve(in: UnsafeRawBufferPointer(rebasing: bytes)) }
 
-    /// True if a key in certificates is on a curve that is described and not named (RFC 3279, 2.3.5). Such a
-    /// description contains one of the object identifiers 1.2.840.10045.1.1 and 1.2.840.10045.1.2, which
-    /// occur nowhere else. To be asked before OpenSSL decodes any bytes of a peer that may hold certificates.
+    /// Whether a key in the certificates is on a curve with explicit parameters instead of a name (RFC 3279,
+    /// 2.3.5). Such parameters contain one of the object identifiers 1.2.840.10045.1.1 and 1.2.840.10045.1.2,
+    /// which do not occur elsewhere. Check this before OpenSSL decodes any of the peer's bytes that may
+    /// contain certificates.
     ///
     /// Only the contents of the identifiers are searched for, because their length can be encoded in several
     /// ways.
@@ -48,6 +50,5 @@ struct CertificateMessage {
         return false
     }
 
-    /// The bytes that the two identifiers have in common.
     private static let kindsOfField: [UInt8] = [0x2A, 0x86, 0x48, 0xCE, 0x3D, 0x01]
 }

@@ -1,12 +1,14 @@
 /// The first handshake message of a client (RFC 5246, 7.4.1.2; RFC 8446, 4.1.2), before OpenSSL decodes it.
 ///
-/// OpenSSL searches the whole list of groups for each key share, and limits neither but by the size of the
-/// message: a message of 65 kB with both lists full took 70 to 90 ms. So we count the entries first. Each
-/// limit is several times what any client sends; Java can be told to send 14 kB of authorities.
+/// OpenSSL searches the whole list of groups for each key share. Both lists are limited only by the size of
+/// the message: a message of 65 kB with both lists full took 70 to 90 ms. The entries are therefore counted
+/// first. Each limit is several times what any client sends. Java can be configured to send 14 kB of
+/// authorities.
 struct ClientHelloMessage {
     static let bytesOfMessage = 32 * 1024
     private static let bytesOfCipherSuites = 2 * 256
-    /// For each extension number: the most bytes of its contents, and their name.
+    /// The maximum size of an extension's contents in bytes, and a name for the contents, by extension
+    /// number.
     private static let bytesOfExtensions: [Int: (limit: Int, name: String)] = [
         10: (2 + 2 * 64, "groups"), 13: (2 + 2 * 128, "signature algorithms"), 16: (4096, "application protocols"),
         50: (2 + 2 * 128, "signature algorithms"),
@@ -16,25 +18,25 @@ struct ClientHelloMessage {
 
     private let count: Int
     private let bytes: Slice<UnsafeRawBufferPointer>
-    /// The lengths of the numbers before the lengths of the session identifier, the cookie of DTLS, the
-    /// cipher suites and the compression methods.
+    /// The sizes of the length fields of the session identifier, the DTLS cookie, the cipher suites and the
+    /// compression methods.
     private let fieldSizes: [Int]
 
-    /// The offset of the session identifier's length: behind the header (4), the version (2) and the random
-    /// bytes (32).
+    /// The offset of the session identifier's length, after the header (4 bytes), the version (2 bytes) and
+    /// the random (32 bytes).
     static let sessionIdentifier = 38
 
     /// - Parameters:
     ///   - message: The message with a header of four bytes.
-    ///   - hasCookie: It is one of DTLS (RFC 6347, 4.2.1).
+    ///   - hasCookie: Whether this is a DTLS message (RFC 6347, 4.2.1).
     init(_ message: UnsafeRawBufferPointer, hasCookie: Bool = false) {
         count = message.count
         bytes = message.dropFirst(Self.sessionIdentifier)
         fieldSizes = hasCookie ? [1, 1, 2, 1] : [1, 2, 1]
     }
 
-    /// The part of which the message has too much; nil if there is none, and for a message that OpenSSL
-    /// refuses by itself.
+    /// The part of the message that exceeds its limit. `nil` if every part is within its limit, and for a
+    /// malformed message, which OpenSSL rejects itself.
     var excess: String? {
         if count > Self.bytesOfMessage { return "bytes" }
         var reader = FieldReader(bytes)
@@ -50,8 +52,8 @@ struct ClientHelloMessage {
         return nil
     }
 
-    /// Calls `body` with the number and the contents of each extension; false for a message that is not well
-    /// formed.
+    /// Calls `body` with the number and the contents of each extension. Returns false if the message is
+    /// malformed.
     func forEachExtension(_ body: (Int, Slice<UnsafeRawBufferPointer>) -> Void) -> Bool {
         var reader = FieldReader(bytes)
         for size in fieldSizes where reader.field(lengthOf: size) == nil { return false }

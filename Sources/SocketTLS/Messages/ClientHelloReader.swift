@@ -1,29 +1,31 @@
 /// Reads a ClientHello from the first records of a connection, before OpenSSL does.
 struct ClientHelloReader {
     enum Reading {
-        /// More bytes have to come, so many at least in all.
+        /// More bytes are needed: at least `minimum` in total.
         case incomplete(minimum: Int)
-        /// Not a ClientHello, or not one that we read: see rule 4 of `TLSServerNames`.
+        /// The bytes are not a ClientHello, or not in a form that this reader supports: see rule 4 of
+        /// `TLSServerNames`.
         case unreadable
         case complete(TLSClientHello)
     }
 
-    /// The most bytes of the records of one message: more would not fit into what is read ahead. A client may
-    /// cut the message into any number of them (RFC 8446, 5.1), and OpenSSL takes empty ones too.
+    /// The maximum size of the records of one message: more would not fit into the read-ahead buffer. A
+    /// client may split the message into any number of records (RFC 8446, 5.1), and OpenSSL accepts empty
+    /// records too.
     private static let limit = 48 * 1024
 
     private var message: [UInt8] = []
-    /// The records of so many bytes are read.
+    /// The size of the records that have been read.
     private var offset = 0
 
-    /// - Parameter records: All bytes that have come. It reads none of them twice.
+    /// - Parameter records: All bytes received so far, including those passed earlier. No byte is read twice.
     mutating func read(_ records: UnsafeRawBufferPointer) -> Reading {
         while offset < Self.limit {
             let rest = UnsafeRawBufferPointer(rebasing: records[offset...])
             guard rest.isEmpty || rest[0] == 22 else { return .unreadable }
             guard rest.count >= 5 else { return .incomplete(minimum: offset + 5) }
             let length = Int(rest[3]) << 8 | Int(rest[4])
-            // A handshake record of some version 3 (RFC 8446, 5.1).
+            // A handshake record with major version 3 (RFC 8446, 5.1).
             guard rest[1] == 3, length <= 16_384 else { return .unreadable }
             guard rest.count >= 5 + length else { return .incomplete(minimum: offset + 5 + length) }
             message += rest[5..<5 + length]
@@ -33,7 +35,7 @@ struct ClientHelloReader {
         return .unreadable
     }
 
-    /// Nil when bytes are missing.
+    /// Returns `nil` if the message is incomplete.
     private func finish() -> Reading? {
         guard message.count >= 4 else { return nil }
         let size = 4 + Int(message[1]) << 16 + Int(message[2]) << 8 + Int(message[3])

@@ -21,7 +21,7 @@ struct SealedAlert {
     private static let randomSize = 32
     private static let masterSize = 48
 
-    /// Returns nil for a cipher suite without an AEAD.
+    /// Returns `nil` for a cipher suite without an AEAD.
     init?(writtenBy server: OpaquePointer) {
         guard let suite = SSL_get_current_cipher(server), SSL_CIPHER_is_aead(suite) == 1,
             let name = OBJ_nid2sn(SSL_CIPHER_get_cipher_nid(suite)), let cipher = EVP_get_cipherbyname(name),
@@ -39,8 +39,8 @@ struct SealedAlert {
         salt = block.withBytes { Array($0.suffix(saltSize)) }
     }
 
-    /// Returns `record` with `right` in place of `wrong`, or nil if it is not a fatal `wrong` encrypted with
-    /// these keys.
+    /// Returns `record` with `right` in place of `wrong`, or `nil` if it is not a fatal `wrong` encrypted
+    /// with these keys.
     func replace(_ wrong: TLSAlert, by right: TLSAlert, in record: [UInt8]) -> [UInt8]? {
         guard let parts = Parts(record, hasExplicitNonce: hasExplicitNonce, tagSize: tagSize) else { return nil }
         let fatal = AlertRecord.Level.fatal.rawValue
@@ -52,9 +52,8 @@ struct SealedAlert {
         return parts.header + parts.explicitNonce + text + tag
     }
 
-    // MARK: - The record
+    // MARK: - Record
 
-    /// A record with one encrypted alert.
     private struct Parts {
         let header: [UInt8]
         let explicitNonce: [UInt8]
@@ -81,7 +80,8 @@ struct SealedAlert {
             number = isDatagram ? Array(record[3..<11]) : Self.numberInStream
         }
 
-        /// RFC 5246, section 6.2.3.3: the number, the type, the version, and the length of the text.
+        /// RFC 5246, section 6.2.3.3: the sequence number, the type, the version, and the length of the
+        /// plaintext.
         var authenticated: [UInt8] { number + header.prefix(3) + [0, UInt8(text.count)] }
 
         /// RFC 7905, section 2.
@@ -92,7 +92,7 @@ struct SealedAlert {
 
     // MARK: - Keys and ciphers
 
-    /// P_hash of RFC 5246, section 5; nil without a master secret.
+    /// P_hash of RFC 5246, section 5. Returns `nil` if the session has no master secret.
     private static func keyBlock(of ssl: OpaquePointer, _ digest: OpaquePointer, count: Int) -> SecretBytes? {
         let master = SecretBytes(count: masterSize)
         var (client, server) = ([UInt8](repeating: 0, count: randomSize), [UInt8](repeating: 0, count: randomSize))
@@ -120,8 +120,8 @@ struct SealedAlert {
         return isDone ? Array(code.prefix(Int(count))) : nil
     }
 
-    /// Encrypts `text` and writes `tag`, or decrypts `text`. Returns nil if decrypting fails because `tag` is
-    /// wrong.
+    /// Encrypts `text` and writes `tag`, or decrypts `text`. Returns `nil` if decrypting fails because `tag`
+    /// is wrong.
     private func crypt(_ text: [UInt8], _ nonce: [UInt8], _ authenticated: [UInt8], _ tag: inout [UInt8], seals: Bool) -> [UInt8]?
     {
         guard let context = EVP_CIPHER_CTX_new() else { return nil }

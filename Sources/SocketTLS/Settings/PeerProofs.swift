@@ -1,44 +1,46 @@
-/// How a server proves to a client who it is.
+/// How a server proves its identity to a client.
 ///
 /// ```swift
 /// settings.proof = .certificates(TLSCertificateRules(pins: [digest]), ocspStapling: .required)
 /// settings.proof = .rawPublicKeys(try TLSRawPublicKeys(expected: [keyOfTheHub]))
 /// ```
 public enum TLSServerProof: Sendable, Hashable {
-    /// By certificates, which must also obey these rules.
+    /// The server presents a certificate, which must also obey these rules.
     case certificates(TLSCertificateRules, ocspStapling: TLSOCSPStapling = .none)
-    /// By certificates, while the client shows the public key of its `identity` without the certificate (RFC
-    /// 7250), if it is asked. A server that does not take raw public keys gets the certificate nevertheless.
+    /// The server presents a certificate. The client, if requested, presents the public key of its `identity`
+    /// without the certificate (RFC 7250). A server that does not support raw public keys receives the
+    /// certificate instead.
     ///
-    /// It needs OpenSSL 3.2 or newer, as the two cases after it do.
+    /// Requires OpenSSL 3.2 or newer, as do the next two cases.
     case certificatesWithOwnRawPublicKey(
         TLSCertificateRules = TLSCertificateRules(), ocspStapling: TLSOCSPStapling = .none)
-    /// By one of these public keys, and not by a certificate: one is refused before it is verified, with
+    /// The server has one of these public keys. A certificate is rejected before it is verified, with
     /// `rawPublicKeyMissing` and the alert `unsupported_certificate`.
     case rawPublicKeys(TLSRawPublicKeys)
-    /// By one of these public keys, or by a certificate. A server that has an expected key need not obey any
-    /// rule for certificates, names among them.
+    /// The server has one of these public keys, or presents a certificate. The rules for certificates,
+    /// including the name, do not apply to a server with an expected key.
     case rawPublicKeysOrCertificates(
         TLSRawPublicKeys, TLSCertificateRules = TLSCertificateRules(), ocspStapling: TLSOCSPStapling = .none)
-    /// By this key, which both sides have, and by nothing else: see `TLSPreSharedKey`, and
-    /// `client(serverName:preSharedKey:)`, which sets `minimumVersion` too. The client neither shows nor
+    /// The server has this pre-shared key, and no other proof is accepted: see `TLSPreSharedKey`, and
+    /// `client(serverName:preSharedKey:)`, which also sets `minimumVersion`. The client neither presents nor
     /// accepts a certificate, so it needs no roots.
     ///
-    /// The trust callback is not asked about a server that has proved to have the key: it has shown no
-    /// certificate, so `trustEvaluation` means nothing then. The connection brings no session tickets.
+    /// The trust callback is not called for a server that has proved possession of the key. There is no
+    /// certificate to evaluate, so `trustEvaluation` has no effect in that case. The connection provides no
+    /// session tickets.
     case preSharedKey(TLSPreSharedKey)
-    /// By this key, or else by a certificate. A server that has the key need not obey any rule for
-    /// certificates, so the connection is as safe as the weaker of the two ways.
+    /// The server has this pre-shared key, or else presents a certificate. The rules for certificates do not
+    /// apply to a server with the key, so the connection is only as safe as the weaker of the two proofs.
     case preSharedKeyOrCertificates(
         TLSPreSharedKey, TLSCertificateRules = TLSCertificateRules(), ocspStapling: TLSOCSPStapling = .none)
 
-    /// By certificates, without further rules.
+    /// The server presents a certificate, without further rules.
     public static var certificates: TLSServerProof { .certificates(TLSCertificateRules()) }
 }
 
 extension TLSSettingValues {
-    /// The proof that a client asks of the server. A case sets all of its parts: no rule is left over from
-    /// the proof before.
+    /// The proof that a client requires of the server. Setting a case replaces all parts, so no rule of the
+    /// previous proof remains.
     var serverProof: TLSServerProof {
         get {
             switch proof {
@@ -50,7 +52,7 @@ extension TLSSettingValues {
                     ? .rawPublicKeys(keys)
                     : .rawPublicKeysOrCertificates(keys.used(.required), rules, ocspStapling: ocspStapling)
             case .preSharedKeys(let keys):
-                // A client has no list of keys.
+                // A client never has a list of keys.
                 keys.only.map {
                     keys.use == .required
                         ? .preSharedKey($0) : .preSharedKeyOrCertificates($0, rules, ocspStapling: ocspStapling)
@@ -75,77 +77,81 @@ extension TLSSettingValues {
     }
 }
 
-/// How clients prove to a server who they are, and whether they may resume their sessions.
+/// How clients prove their identity to a server, and whether they may resume their sessions.
 ///
 /// ```swift
 /// settings.clients = .certificates(.required)
 /// settings.clients = .anyone(tickets: .issued(1))
 /// ```
 public enum TLSClients: Sendable, Hashable {
-    /// The server does not ask. It may send session tickets after a handshake.
+    /// The server requests no proof. It may send session tickets after a handshake.
     case anyone(tickets: TLSSessionTickets)
-    /// The server does not ask, and takes early data from clients that resume (RFC 8446, section 2.3): up to
-    /// so many bytes of each, 1 to 65,536, with so many tickets, 1 to 8, whose keys belong to this process.
+    /// The server requests no proof, and accepts early data from clients that resume a session (RFC 8446,
+    /// section 2.3). `upTo` is the maximum size in bytes for each client, from 1 to 65,536. `tickets` is the
+    /// number of session tickets to issue, from 1 to 8. Their keys belong to this process.
     ///
-    /// They are delivered ahead of all other data when the handshake is complete: what someone has recorded
-    /// and sends again is never delivered. So this alone saves no time; a responder does, which answers
-    /// before the handshake is complete. Each ticket brings early data once, and only within seconds of the
-    /// time that its client states (RFC 8446, section 8); more than 49,152 uses in 20 seconds are rejected.
-    /// Early data is not forward secret: with the keys of the tickets, which this process has for two hours,
-    /// anyone can read what was recorded.
+    /// Early data is delivered before all other data when the handshake is complete, so data that an attacker
+    /// recorded and replayed is never delivered. Early data therefore saves time only with a responder, which
+    /// replies before the handshake is complete. Each ticket can be used for early data once, and only within
+    /// seconds of the time that the client states (RFC 8446, section 8). More than 49,152 uses in 20 seconds
+    /// are rejected. Early data is not forward secret: the keys of the tickets, which this process keeps for
+    /// two hours, can decrypt recorded data.
     case anyoneWithEarlyData(upTo: Int, tickets: Int = 1, responder: TLSEarlyDataResponder? = nil)
-    /// By certificates, which lead to `TLSSettings.trustRoots` and obey these rules.
+    /// Clients present certificates, whose chains must lead to `TLSSettings.trustRoots` and obey these rules.
     ///
-    /// With tickets, a client that resumes does not show its certificate again, and does not prove that it
-    /// still has the key. The verdict goes with the ticket, for an hour at most and not beyond the end of the
-    /// certificate: a certificate that is revoked meanwhile still counts. With `trustEvaluation` set to
-    /// `.delegate` you are asked again, and get the client's own certificate without its chain. With
-    /// `.manual` tickets are an error.
+    /// With tickets, a client that resumes a session does not present its certificate again and does not
+    /// prove that it still has the key. The verdict is stored in the ticket. It is valid for one hour at
+    /// most, but not longer than the certificate, and a certificate that is revoked during this time is still
+    /// accepted. If `trustEvaluation` is `.delegate`, the trust callback is called again, with the client's
+    /// own certificate but without its chain. If it is `.manual`, tickets are an error.
     case certificates(TLSClientCertificates, TLSCertificateRules = TLSCertificateRules(), tickets: TLSSessionTickets = .none)
-    /// By certificates for which the server asks when its program says so, after the handshake: see
-    /// `AsyncSocket.beginClientCertificateRequest(isRequired:)`. The handshake asks for none (RFC 8446,
-    /// section 4.6.2).
+    /// Clients present certificates that the server requests on its program's demand, after the handshake:
+    /// see `AsyncSocket.beginClientCertificateRequest(isRequired:)`. No certificate is requested during the
+    /// handshake (RFC 8446, section 4.6.2).
     ///
-    /// Only TLS 1.3 has it, and only clients that offer it can be asked. Tickets are made before the first
-    /// request, so a client that resumes is one without a certificate.
+    /// Requires TLS 1.3 and a client that offers post-handshake authentication. Tickets are created before
+    /// the first request, so a client that resumes a session is treated as a client without a certificate.
     case certificatesOnRequest(TLSCertificateRules = TLSCertificateRules(), tickets: TLSSessionTickets = .none)
-    /// The server does not ask, and shows the public key of its `identity` without the certificate (RFC
-    /// 7250): its clients know the key. One that does not take raw public keys gets the certificate
-    /// nevertheless.
+    /// The server requests no proof, and presents the public key of its `identity` without the certificate
+    /// (RFC 7250), which its clients must know. A client that does not support raw public keys receives the
+    /// certificate instead.
     ///
-    /// It needs OpenSSL 3.2 or newer, as do the three cases after it. Raw public keys bring no tickets.
+    /// Requires OpenSSL 3.2 or newer, as do the next three cases. No tickets are issued with raw public keys.
     case anyoneWithOwnRawPublicKey
-    /// By certificates, while the server shows its public key without the certificate.
+    /// Clients present certificates. The server presents its public key without the certificate.
     case certificatesWithOwnRawPublicKey(TLSClientCertificates, TLSCertificateRules = TLSCertificateRules())
-    /// By one of these public keys, and not by a certificate.
+    /// Clients have one of these public keys. Certificates are not accepted.
     case rawPublicKeys(TLSRawPublicKeys, TLSClientCertificates = .required)
-    /// By one of these public keys, or by a certificate. A client that has an expected key need not obey any
-    /// rule for certificates.
+    /// Clients have one of these public keys, or present a certificate. The rules for certificates do not
+    /// apply to a client with an expected key.
     case rawPublicKeysOrCertificates(
         TLSRawPublicKeys, TLSClientCertificates = .required, TLSCertificateRules = TLSCertificateRules())
-    /// By keys that both sides have, and by nothing else: see `TLSPreSharedKeys` and
-    /// `server(preSharedKeys:)`, which sets `minimumVersion` too. The server shows no certificate, so it
+    /// Clients have one of these pre-shared keys, and no other proof is accepted: see `TLSPreSharedKeys` and
+    /// `server(preSharedKeys:)`, which also sets `minimumVersion`. The server presents no certificate, so it
     /// needs no identity.
     ///
-    /// A server answers an unknown identity as it answers a wrong key, with the alert `decrypt_error` (in
-    /// TLS 1.2 `bad_record_mac`). This hides the identities that it has (RFC 4279, section 2).
+    /// A server responds to an unknown identity in the same way as to a wrong key, with the alert
+    /// `decrypt_error` (`bad_record_mac` in TLS 1.2). This hides which identities exist (RFC 4279, section
+    /// 2).
     case preSharedKeys(TLSPreSharedKeys)
-    /// By one of these keys, or else by nothing: the server then shows a certificate, and may send tickets. A
-    /// connection with a key brings none. In TLS 1.3 a client can find out which identities a server has.
+    /// Clients have one of these pre-shared keys, or provide no proof. For a client without a key, the server
+    /// presents a certificate and may send tickets. Connections with a key provide no tickets. In TLS 1.3, a
+    /// client can find out which identities the server has.
     case preSharedKeysOrAnyone(TLSPreSharedKeys, tickets: TLSSessionTickets = .none)
-    /// By one of these keys, or else by certificates, as in `certificates`. A client that has a key need not
-    /// obey any rule for certificates, so the connection is as safe as the weaker of the two ways.
+    /// Clients have one of these pre-shared keys, or else present certificates, as in `certificates`. The
+    /// rules for certificates do not apply to a client with a key, so the connection is only as safe as the
+    /// weaker of the two proofs.
     case preSharedKeysOrCertificates(
         TLSPreSharedKeys, TLSClientCertificates, TLSCertificateRules = TLSCertificateRules(),
         tickets: TLSSessionTickets = .none)
 
-    /// The server does not ask, and sends no tickets.
+    /// The server requests no proof and sends no tickets.
     public static var anyone: TLSClients { .anyone(tickets: .none) }
 }
 
 extension TLSSettingValues {
-    /// The proof that a server asks of its clients. A case sets all of its parts: nothing is left over from
-    /// the one before.
+    /// The proof that a server requires of its clients. Setting a case replaces all parts, so no part of the
+    /// previous value remains.
     var clients: TLSClients {
         get {
             switch proof {

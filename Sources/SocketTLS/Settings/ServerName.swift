@@ -1,10 +1,10 @@
 internal import COpenSSL
 internal import Glibc
 
-/// The name that a client expects of its server: checked, and without a final dot.
+/// The name that a client expects its server to have, validated and without a trailing dot.
 enum ServerName: Equatable {
     case hostName(String)
-    /// The given text without brackets, and its 4 or 16 bytes.
+    /// The given text without brackets, and the 4 or 16 bytes of the address.
     case address(String, [UInt8])
 
     init(_ text: String) throws(TLSError) {
@@ -26,7 +26,6 @@ enum ServerName: Equatable {
         }
     }
 
-    /// Makes OpenSSL verify the peer's certificate for this name.
     func require(on parameters: OpaquePointer?) throws(TLSError) {
         X509_VERIFY_PARAM_set_hostflags(
             parameters, UInt32(X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS | X509_CHECK_FLAG_NEVER_CHECK_SUBJECT))
@@ -38,16 +37,15 @@ enum ServerName: Equatable {
         }
     }
 
-    /// Has a client verify the server's certificate for this name, and send the name.
     func expect(on ssl: OpaquePointer, verifies: Bool) throws(TLSError) {
         if verifies { try require(on: SSL_get0_param(ssl)) }
-        // An address is never sent (RFC 6066, 3).
+        // Addresses are never sent (RFC 6066, 3).
         if case .hostName(let host) = self {
             try OpenSSLCall.requireSuccess("SSL_set_tlsext_host_name") { COpenSSL_setServerNameIndication(ssl, host) }
         }
     }
 
-    /// A zone ("%eth0") says which link to use; no certificate contains it.
+    /// A zone ("%eth0") selects the link to use and never appears in a certificate.
     private static func bytesOfIPv6(_ text: String) -> [UInt8]? {
         let parts = text.split(separator: "%", maxSplits: 1, omittingEmptySubsequences: false)
         guard !text.utf8.contains(0), let address = parts.first, parts.count == 1 || !parts[1].isEmpty else { return nil }
@@ -55,8 +53,8 @@ enum ServerName: Equatable {
         return inet_pton(AF_INET6, String(address), &bytes) == 1 ? bytes : nil
     }
 
-    /// Also knows the forms that only inet_aton(3) accepts, such as "127.1": the resolver takes them for
-    /// addresses too.
+    /// Also accepts the forms that only inet_aton(3) parses, such as "127.1", because the resolver treats
+    /// them as addresses too.
     private static func bytesOfIPv4(_ name: String) -> [UInt8]? {
         var address = in_addr()
         guard inet_aton(name, &address) != 0 else { return nil }

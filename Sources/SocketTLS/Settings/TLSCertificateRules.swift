@@ -1,52 +1,55 @@
 public import FoundationEssentials
 
-/// Rules for the certificates of the peer, beside `TLSSettings.trustRoots`, its name and the policy. The
-/// defaults ask for nothing more.
+/// Rules for the peer's certificates, in addition to `TLSSettings.trustRoots`, the expected name and the
+/// policy. The defaults add no requirements.
 ///
-/// They are a part of the proof that takes certificates (`TLSServerProof`, `TLSClients`), so that they cannot
-/// be set where none count:
+/// The rules are part of each proof that accepts certificates (`TLSServerProof`, `TLSClients`), so they
+/// cannot be set where they would have no effect:
 ///
 /// ```swift
 /// settings.proof = .certificates(TLSCertificateRules(pins: [digest]))
 /// ```
 public struct TLSCertificateRules: Sendable, Hashable {
-    /// SHA-256 digests of public keys (`Certificate.publicKeySHA256`): one of them must be in the peer's
-    /// verified chain, root included (RFC 7469, section 2.6); empty for no such rule.
+    /// SHA-256 digests of public keys (`Certificate.publicKeySHA256`). The peer's verified chain, including
+    /// the root, must contain at least one of these keys (RFC 7469, section 2.6). If empty, any key is
+    /// accepted.
     ///
-    /// Put in a backup pin too, of a key that you keep elsewhere: without it a lost key locks every client
-    /// out. Pins add a rule to the verification: a chain that is not trusted stays so. A chain without a
-    /// pinned key fails with `pinMismatch`, and the trust callback cannot overrule that. If the callback
-    /// accepts a chain without a trusted root, the peer's own key has to be a pinned one.
+    /// Include a backup pin for a key that you store elsewhere: without a backup, losing the key locks out
+    /// every client. Pins are an additional check: a chain that is not trusted stays untrusted. A chain
+    /// without a pinned key fails with `pinMismatch`, and the trust callback cannot override that. If the
+    /// callback accepts a chain without a trusted root, the peer's own key must be pinned.
     public var pins: Set<[UInt8]>
-    /// Whether `pins` are reported and not enforced: `TLSSession.matchesPins` shows what they would do.
+    /// Whether a pin mismatch is only reported and not enforced. `TLSSession.matchesPins` contains the result
+    /// of the check.
     public var onlyReportsPins: Bool
-    /// Lists of revoked certificates (CRL, RFC 5280, section 5); empty for no check.
+    /// Lists of revoked certificates (CRLs; RFC 5280, section 5). If empty, revocation is not checked.
     ///
-    /// With any, each certificate that is checked needs a list of its issuer that has not expired: without
-    /// one the peer is refused with `certificateRejected`, and with `certificateRevoked` if the list names
-    /// the certificate. The library loads no list by itself. It reads files again when they change: replace
-    /// them by renaming, so that half a list is never read.
+    /// If any list is given, every checked certificate requires an unexpired list from its issuer. If that
+    /// list is missing, the peer is rejected with `certificateRejected`. If the list contains the
+    /// certificate, the peer is rejected with `certificateRevoked`. The library does not download lists. It
+    /// reloads files when they change: replace a file by renaming, so that a partially written list is never
+    /// read.
     public var revocationLists: [TLSRevocationSource]
-    /// Which certificates `revocationLists` are for.
+    /// Which certificates are checked against `revocationLists`.
     public var revocationScope: TLSRevocationScope
-    /// Whether a chain may end at any certificate of `trustRoots`, and not only at one that signed itself.
+    /// Whether a chain may end at any certificate in `trustRoots`, and not only at a self-signed certificate.
     ///
-    /// With it an intermediate is a root of its own, and so is a server's certificate: every
-    /// certificate in `trustRoots` is trusted, whether or not its issuer is.
+    /// If this is set, every certificate in `trustRoots` is trusted, including intermediates and server
+    /// certificates, whether or not its issuer is trusted.
     public var acceptsPartialChains: Bool
-    /// Whether chains must obey RFC 5280 to the letter.
+    /// Whether chains must strictly comply with RFC 5280.
     ///
-    /// OpenSSL then refuses, for instance, authorities without key identifiers or critical basic constraints
-    /// (`X509_V_FLAG_X509_STRICT`). This library also refuses a peer whose own certificate is an
-    /// authority's (CA:TRUE).
+    /// OpenSSL then rejects, for example, authorities without key identifiers or critical basic constraints
+    /// (`X509_V_FLAG_X509_STRICT`). This library also rejects a peer whose own certificate is marked as an
+    /// authority (CA:TRUE).
     public var isStrict: Bool
-    /// The time at which the peer's certificates must be valid; nil for the present.
+    /// The time at which the peer's certificates must be valid, or `nil` for the current time.
     ///
-    /// For tests, and for machines whose clock is wrong. **Dangerous to set to the past**: a certificate that
+    /// For tests, and for machines with a wrong clock. **Dangerous to set to the past**: a certificate that
     /// has expired since then is accepted.
     public var verificationTime: Date?
 
-    /// Rules, of which those that are left out ask for nothing more.
+    /// Creates rules. Omitted arguments add no requirements.
     public init(
         pins: Set<[UInt8]> = [], onlyReportsPins: Bool = false, revocationLists: [TLSRevocationSource] = [],
         revocationScope: TLSRevocationScope = .chain, acceptsPartialChains: Bool = false, isStrict: Bool = false,
@@ -62,36 +65,36 @@ public struct TLSCertificateRules: Sendable, Hashable {
     }
 }
 
-/// Where lists of revoked certificates come from.
+/// A source of certificate revocation lists.
 public enum TLSRevocationSource: Sendable, Hashable {
-    /// A file with any number of lists in PEM, or one in DER.
+    /// A file with any number of lists in PEM, or one list in DER.
     case file(path: String)
-    /// Every file of a folder whose name ends in `.crl` or `.pem`, and those that c_rehash(1) has named
-    /// by hash.
+    /// All files in a folder with names that end in `.crl` or `.pem`, and all files with hash names from
+    /// c_rehash(1).
     case folder(path: String)
 }
 
-/// Which certificates are looked up in `revocationLists`.
+/// Which certificates are checked against `revocationLists`.
 public enum TLSRevocationScope: Sendable, Hashable {
-    /// The peer's own.
+    /// Only the peer's own certificate.
     case leaf
-    /// All but the root.
+    /// All certificates except the root.
     case chain
 }
 
 /// The roots that a peer's certificate chain must lead to.
 public enum TrustRoots: Sendable, Hashable {
-    /// The system's roots, where OpenSSL finds them (`SSL_CERT_FILE` and `SSL_CERT_DIR` are honoured).
+    /// The system's roots, from OpenSSL's default locations (`SSL_CERT_FILE` and `SSL_CERT_DIR` are honored).
     ///
     /// They are loaded once for the whole process, and again when the files change.
     case system
-    /// The certificates of a PEM file, loaded again when the file changes.
+    /// The certificates in a PEM file, which is reloaded when it changes.
     case file(path: String)
-    /// The certificates of a folder: of all files in it whose names end in `.pem`, `.crt` or `.cer`, and of
-    /// those that c_rehash(1) has named by hash. Files without a certificate are skipped.
+    /// The certificates in all files of a folder with names that end in `.pem`, `.crt` or `.cer`, and in all
+    /// files with hash names from c_rehash(1). Files without a certificate are skipped.
     ///
-    /// They are loaded again when the folder or one of the files changes. Each new connection looks at each
-    /// file's date for that: keep the folder small.
+    /// The certificates are reloaded when the folder or one of the files changes. To detect changes, every
+    /// new connection checks the modification time of each file, so keep the folder small.
     case folder(path: String)
     /// Exactly these certificates.
     case certificates([Certificate])

@@ -1,42 +1,43 @@
-/// A side of the handshake.
+/// The role of this side in the handshake.
 public enum TLSRole: Sendable, Hashable {
-    /// The side that begins, and the name or address that it expects; nil: the host that the program
-    /// connected to.
+    /// The client, which starts the handshake, and the name or address that it expects the server to have. If
+    /// `serverName` is `nil`, the client expects the host that the program connected to.
     case client(serverName: String?)
-    /// The side that answers.
+    /// The server, which responds to the client.
     case server
 }
 
 /// Whether OpenSSL, the trust callback, or both decide about the peer's certificate.
 public enum TLSTrustEvaluation: Sendable, Hashable {
-    /// OpenSSL alone.
+    /// OpenSSL decides, without the trust callback.
     case builtIn
-    /// OpenSSL, and then the trust callback, which can only refuse more: it is asked if OpenSSL accepts.
+    /// Both must accept the certificate. The trust callback is called only if OpenSSL accepts it, so the
+    /// callback can only reject more certificates.
     case delegate
-    /// The trust callback alone, which receives OpenSSL's verdict.
+    /// The trust callback decides, without OpenSSL. It receives OpenSSL's verdict.
     ///
-    /// **Dangerous**: a callback that accepts everything lets anyone pose as the peer.
+    /// **Dangerous**: a callback that accepts every certificate allows any attacker to impersonate the peer.
     case manual
 }
 
-/// The treatment of bytes that arrived before the upgrade to TLS began.
+/// How to treat bytes that arrived before the upgrade to TLS started.
 public enum TLSBytesBufferedAtUpgrade: Sendable, Hashable {
-    /// They end the connection: a server never speaks first in TLS, so it cannot have sent them honestly.
+    /// The connection is closed. In TLS the server never sends first, so an honest server cannot have sent
+    /// such bytes.
     case reject
-    /// They must be the beginning of the TLS handshake; otherwise it fails.
+    /// The bytes must be the start of the TLS handshake. Otherwise the handshake fails.
     case feedToTLS
 }
 
-/// Whether a client without a certificate, or without a raw public key, is admitted. One with a bad
-/// certificate or an unexpected key is not.
+/// Whether a client without a certificate or raw public key is accepted. A client with an invalid certificate
+/// or an unexpected key is always rejected.
 public enum TLSClientCertificates: Sendable, Hashable {
-    /// It is admitted.
+    /// A client without a certificate is accepted.
     case optional
-    /// It is not.
+    /// A client without a certificate is rejected.
     case required
 }
 
-/// Whether and when a server asks for a certificate.
 package enum TLSCertificateRequest: Sendable, Hashable {
     case none
     case optional

@@ -1,59 +1,61 @@
-/// The versions, cipher suites, groups and signatures that a connection may negotiate, in the order of
+/// The versions, cipher suites, groups and signature algorithms that a connection may negotiate, in order of
 /// preference.
 ///
-/// Begin with a preset and change what differs. A name that the loaded OpenSSL does not know is an error when
-/// the settings are used, which lists the names that it knows.
+/// Start from a preset and change what differs. If a name is not known to the loaded OpenSSL, using the
+/// settings fails with an error that lists the known names.
 ///
 /// ```swift
 /// settings.policy = .intermediate
 /// settings.policy.groups = ["x25519", "secp384r1"]
 /// ```
 ///
-/// Some rules hold for every policy. Each key exchange is ephemeral and on a curve, or with ML-KEM: a finite
-/// field costs a server a hundred times as much as X25519. No cipher suite is anonymous, without encryption,
-/// or with a shared key (`TLSServerProof` and `TLSClients` add their own). There is no compression and no
-/// renegotiation.
+/// Some rules apply to every policy. Each key exchange is ephemeral and uses an elliptic curve or ML-KEM: a
+/// finite field costs a server a hundred times as much as X25519. Anonymous and unencrypted cipher suites are
+/// never used, and suites with a shared key only through `TLSServerProof` and `TLSClients`, which add their
+/// own. Compression and renegotiation are disabled.
 public struct TLSPolicy: Sendable, Hashable {
-    /// The oldest version that is accepted. `TLSSettings.minimumVersion` can only be stricter.
+    /// The oldest version to accept. `TLSSettings.minimumVersion` can only be stricter.
     public var minimumVersion: TLSVersion
-    /// The cipher suites of both versions, the preferred one first, by their IANA or OpenSSL names.
+    /// The cipher suites for all versions, by IANA or OpenSSL name, in order of preference.
     ///
-    /// The suites of TLS 1.3 and of TLS 1.2 are in one list, and each version uses its own. DTLS uses the
-    /// suites of TLS 1.2 that have an AEAD: with CBC anyone could end a connection by a forged record.
+    /// One list contains the suites of TLS 1.3 and of TLS 1.2, and each version uses its own. DTLS uses the
+    /// TLS 1.2 suites that have an AEAD: with CBC, an attacker could close a connection with a forged record.
     public var cipherSuites: [String]
-    /// The groups of the key exchange, the preferred one first, by the names of IANA or OpenSSL. In TLS 1.2
-    /// the list also limits the curves of certificates (RFC 8422, section 5.1.1).
+    /// The key exchange groups, by IANA or OpenSSL name, in order of preference. In TLS 1.2, the list also
+    /// limits the curves of certificates (RFC 8422, section 5.1.1).
     ///
-    /// The presets put X25519MLKEM768 first where the loaded OpenSSL has it (3.5), and allow P-521 where the
-    /// peer may show a certificate. A list of your own is used as it is.
+    /// The presets add X25519MLKEM768 as the first choice if the loaded OpenSSL supports it (3.5), and P-521
+    /// if the peer may present a certificate. A custom list is used unchanged.
     public var groups: [String]
-    /// The signature algorithms of handshakes and certificates, the preferred one first, by their names in
-    /// TLS 1.3. The presets put ML-DSA first where the loaded OpenSSL has it.
+    /// The signature algorithms for handshakes and certificates, by TLS 1.3 name, in order of preference. The
+    /// presets add ML-DSA as the first choice if the loaded OpenSSL supports it.
     public var signatureAlgorithms: [String]
-    /// OpenSSL's security level, 2 to 5: 2 is 112 bits, so RSA keys have 2,048 or more; 3 is 128, 4 is 192, 5
-    /// is 256 (SSL_CTX_set_security_level(3)). A higher level in openssl.cnf counts.
+    /// OpenSSL's security level, from 2 to 5. Level 2 means 112 bits, so RSA keys need at least 2,048 bits.
+    /// Level 3 means 128 bits, level 4 means 192, and level 5 means 256 (SSL_CTX_set_security_level(3)). A
+    /// higher level in openssl.cnf takes precedence.
     public var securityLevel: Int
-    /// Whether a server's order of cipher suites decides, with ChaCha20 first for a client that prefers it;
-    /// otherwise the client's order decides.
+    /// Whether the server's order of cipher suites takes precedence, with ChaCha20 first for clients that
+    /// prefer it. Otherwise the client's order does.
     public var serverChooses: Bool
-    /// Whether every algorithm must come from OpenSSL's FIPS provider (fips_module(7)); false by default.
+    /// Whether every algorithm must be provided by OpenSSL's FIPS provider (fips_module(7)). Defaults to
+    /// false.
     ///
-    /// `startTLS` throws `invalidSettings` if the loaded OpenSSL has no such provider that works. X25519 and
-    /// ChaCha20 are not in it: begin with `fips`.
+    /// `startTLS` throws `invalidSettings` if the loaded OpenSSL has no working FIPS provider. The provider
+    /// does not include X25519 and ChaCha20, so start from the `fips` preset.
     public var requiresFIPS: Bool
 
-    /// TLS 1.3 only. Mozilla's profile of this name.
+    /// TLS 1.3 only. Corresponds to Mozilla's profile of the same name.
     public static let modern = preset(.tls13, suitesOfTLS13)
 
-    /// TLS 1.2 and 1.3, with suites that have an AEAD and an ephemeral key. The default, and Mozilla's
-    /// profile of this name.
+    /// TLS 1.2 and 1.3, with suites that have an AEAD and an ephemeral key exchange. This is the default, and
+    /// corresponds to Mozilla's profile of the same name.
     public static let intermediate = preset(.tls12, suitesOfTLS13 + suitesOfTLS12)
 
-    /// As `intermediate`, and for old peers also suites of TLS 1.2 with CBC. OpenSSL's own defences against
-    /// attacks on CBC count (encrypt-then-MAC, constant time).
+    /// Like `intermediate`, with additional TLS 1.2 suites with CBC for old peers. Attacks on CBC are
+    /// prevented only by OpenSSL's own defenses (encrypt-then-MAC, constant time).
     public static let compatible = preset(.tls12, suitesOfTLS13 + suitesOfTLS12 + oldSuitesOfTLS12)
 
-    /// TLS 1.2 and 1.3 with what OpenSSL's FIPS provider offers, and from nowhere else.
+    /// TLS 1.2 and 1.3 with algorithms from OpenSSL's FIPS provider only.
     public static let fips = {
         var policy = preset(.tls12, (suitesOfTLS13 + suitesOfTLS12).filter { !$0.contains("CHACHA20") })
         policy.groups = ["secp256r1", "secp384r1"]
@@ -68,7 +70,7 @@ public struct TLSPolicy: Sendable, Hashable {
             signatureAlgorithms: standardSignatures, securityLevel: 2, serverChooses: true, requiresFIPS: false)
     }
 
-    // The longest keys first, as OpenSSL has it.
+    // Longest keys first, in OpenSSL's order.
     private static let suitesOfTLS13 = [
         "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_128_GCM_SHA256",
     ]
@@ -87,7 +89,7 @@ public struct TLSPolicy: Sendable, Hashable {
         "rsa_pss_rsae_sha512", "rsa_pkcs1_sha256", "rsa_pkcs1_sha384", "rsa_pkcs1_sha512",
     ]
 
-    /// The presets' lists have places for the newest names; a list of your own is used as it is.
+    /// Whether the preset's list is used, to which newer names are added. A custom list is used unchanged.
     var usesStandardGroups: Bool { groups == Self.standardGroups }
     var usesStandardSignatures: Bool { signatureAlgorithms == Self.standardSignatures }
 }

@@ -1,11 +1,11 @@
-/// How the two sides of a connection prove who they are: what is the same in `TLSServerProof` and
+/// How the two sides of a connection prove their identities: the common part of `TLSServerProof` and
 /// `TLSClients`.
 package enum TLSProof: Sendable, Hashable {
     case certificates
     case rawPublicKeys(TLSRawPublicKeys)
     case preSharedKeys(TLSPreSharedKeys)
 
-    /// The kind of key without which the peer is refused; nil if a certificate, or nothing, may do.
+    /// The kind of key that the peer must have. `nil` if the peer may use a certificate or no proof.
     var requiredKey: KeyProof.Kind? {
         switch self {
         case .certificates: nil
@@ -14,18 +14,18 @@ package enum TLSProof: Sendable, Hashable {
         }
     }
 
-    /// Whether there is a cipher suite for the keys that no policy names.
+    /// Whether the keys need cipher suites that no policy names.
     var bringsCipherSuites: Bool { if case .preSharedKeys = self { true } else { false } }
 
-    /// Leaves the cipher suites that go with the keys. An empty list has none for its version.
+    /// Keeps only the cipher suites that work with the keys. An empty list means that its version has no such
+    /// suite.
     func restrict(_ suites: inout CipherSuiteNames) throws(TLSError) {
         if case .preSharedKeys(let keys) = self { try keys.restrict(&suites) }
     }
 
-    /// Whether the handshake of `ssl`, which is complete, was made with a key that both sides had before.
+    /// Whether the completed handshake of `ssl` used a pre-shared key.
     static func usesSharedKey(_ ssl: OpaquePointer) -> Bool { PreSharedKeyNegotiation.isUsed(on: ssl) }
 
-    /// Whether the server has shown a certificate in the handshake of `ssl`, which is complete.
     static func showsCertificate(_ ssl: OpaquePointer) -> Bool {
         !usesSharedKey(ssl) && !TLSRawPublicKeys.areShownByServer(on: ssl)
     }

@@ -14,7 +14,6 @@ extension TLSSettingValues {
         }
     }
 
-    /// Checks the name that a client expects.
     static func name(_ serverName: String?) throws(TLSError) -> ServerName {
         guard let serverName else {
             throw invalid("the connection was not made to a host: use client(serverName:) to say which name to expect")
@@ -22,7 +21,7 @@ extension TLSSettingValues {
         return try ServerName(serverName)
     }
 
-    /// OpenSSL keeps one identity for each kind of key: a second one would replace the first silently.
+    /// OpenSSL keeps one identity for each kind of key: a second identity would silently replace the first.
     private func validateKindsOfKeys() throws(TLSError) {
         guard let identity, !additionalIdentities.isEmpty else { return }
         var kinds: Set<String> = []

@@ -1,5 +1,5 @@
-/// All that the settings of both sides may hold, for the code below them: `TLSSettings` says by its type
-/// which of them a side has.
+/// All settings of both sides, for internal code. `TLSSettings` determines by its type which of them a side
+/// has.
 package struct TLSSettingValues: Sendable, Hashable {
     package var role: TLSRole
     package var identity: TLSIdentity?
@@ -19,7 +19,8 @@ package struct TLSSettingValues: Sendable, Hashable {
     package var allowsPostHandshakeAuthentication: Bool
     package var earlyData: TLSEarlyData?
     package var serverNames: TLSServerNames?
-    /// The settings were chosen by name, which the server tells the client (RFC 6066, section 3).
+    /// Whether the server confirms to the client that it recognized the name (RFC 6066, section 3). Set if
+    /// the settings were chosen by name.
     var acknowledgesServerName: Bool
     package var resumption: TLSResumption
     package var maximumCertificateChainBytes: Int
@@ -32,7 +33,7 @@ package struct TLSSettingValues: Sendable, Hashable {
 }
 
 extension TLSSettingValues {
-    /// The settings of a side, with every other one as it is unless a program changes it.
+    /// Creates the settings of a side, with the default values for all other settings.
     init(role: TLSRole, identity: TLSIdentity?, bytesBufferedAtUpgrade: TLSBytesBufferedAtUpgrade) {
         self.init(
             role: role,
@@ -64,7 +65,7 @@ extension TLSSettingValues {
             bytesBufferedAtUpgrade: bytesBufferedAtUpgrade)
     }
 
-    /// The same, with `host` as the server's name unless a name was given.
+    /// Returns a copy that expects `host` as the server's name, unless a name was given.
     package func expecting(_ host: String?) -> TLSSettingValues {
         guard case .client(serverName: nil) = role else { return self }
         var named = self
@@ -74,16 +75,13 @@ extension TLSSettingValues {
 }
 
 extension TLSSettingValues {
-    /// The kind of key without which the peer is refused; nil if a certificate, or nothing, may do.
+    /// The kind of key that the peer must have. `nil` if the peer may use a certificate or no proof.
     var requiredKey: KeyProof.Kind? { proof.requiredKey }
 
-    /// Whether this side may show a certificate.
     var showsCertificates: Bool { requiredKey?.isShared != true }
 
-    /// Whether this side accepts certificates.
     var verifiesCertificates: Bool { verifiesPeer && requiredKey == nil }
 
-    /// Whether this side asks the peer for a certificate.
     var verifiesPeer: Bool {
         switch role {
         case .client: true
@@ -93,15 +91,16 @@ extension TLSSettingValues {
 
     var requestsClientCertificates: Bool { role == .server && clientCertificates == .onRequest }
 
-    /// Whether that may be so for one of the names that a client sends.
+    /// Whether these settings, or the settings for some server name, may request client certificates after
+    /// the handshake.
     var mayRequestClientCertificates: Bool { requestsClientCertificates || serverNames != nil }
 }
 
 // MARK: - Validation
 
 extension TLSSettingValues {
-    /// Throws `invalidSettings` for the first setting that cannot be used. Certificates and keys were checked
-    /// when they were made.
+    /// Throws `invalidSettings` for the first invalid setting. Certificates and keys were validated when they
+    /// were created.
     func validate(over transport: TLSTransport = .stream) throws(TLSError) {
         switch transport {
         case .stream: try validateForStreams()
@@ -120,7 +119,6 @@ extension TLSSettingValues {
         try Self.validate(trustTimeout, "trustTimeout")
     }
 
-    /// Throws `invalidSettings` for a feature that DTLS 1.2 does not have.
     func validateFeaturesForDatagrams() throws(TLSError) {
         let demands = [
             ("earlyData", earlyData != nil), ("clients set to .anyoneWithEarlyData", earlyDataAcceptance != nil),

@@ -1,22 +1,22 @@
 extension TLSSettings where Side == TLSServer {
-    /// Settings of a server that shows `identity`.
+    /// Returns settings for a server that presents `identity`.
     public static func server(identity: TLSIdentity) -> TLSServerSettings {
         TLSServerSettings(TLSSettingValues(role: .server, identity: identity, bytesBufferedAtUpgrade: .feedToTLS))
     }
 
-    /// A server's identities beside `identity`, each with another kind of key: RSA beside ECDSA, for
-    /// instance.
+    /// Identities in addition to `identity`, each with a different kind of key, for example RSA in addition
+    /// to ECDSA.
     ///
-    /// OpenSSL shows each client one that it can verify, by the signature algorithms that the client names
-    /// (RFC 8446, section 4.4.2.2). Two with the same kind of key are an error: all curves of ECDSA are one
-    /// kind.
+    /// OpenSSL presents to each client an identity that the client can verify, based on the client's
+    /// signature algorithms (RFC 8446, section 4.4.2.2). Two identities with the same kind of key are an
+    /// error. All ECDSA curves are one kind.
     public var additionalIdentities: [TLSIdentity] {
         get { values.additionalIdentities }
         set { values.additionalIdentities = newValue }
     }
 
-    /// How clients prove who they are, and whether they may resume their sessions: `.anyone` by default, whom
-    /// the server does not ask, without tickets. The rules for certificates are a part of it.
+    /// How clients prove their identity, and whether they may resume their sessions. Defaults to `.anyone`:
+    /// the server requests no proof and issues no tickets. The rules for certificates are part of this value.
     public var clients: TLSClients {
         get { values.clients }
         set { values.clients = newValue }

@@ -1,14 +1,14 @@
 internal import COpenSSL
 internal import FoundationEssentials
 
-/// The first fault that OpenSSL found in a chain, and the certificate that has it.
+/// The first fault that OpenSSL found in a chain, and the affected certificate.
 struct CertificateFault {
     private let code: Int32
     private let depth: Int
     private let certificate: Certificate?
     private let leaf: Certificate?
     private let expectedName: String?
-    /// Why the roots are missing, if the environment is the reason.
+    /// Why the roots are missing, if the environment is the cause.
     private let missingRoots: String?
 
     init(in store: OpaquePointer, leaf: Certificate?, _ expectedName: String?) {
@@ -66,7 +66,7 @@ struct CertificateFault {
 }
 
 extension CertificateFault {
-    /// The verdict on a chain that is too expensive to verify; nil if it is not.
+    /// Returns a verdict if the chain is too expensive to verify, otherwise `nil`.
     static func excess(in chain: [Certificate]) -> PeerTrust.Verdict? {
         for (depth, certificate) in chain.enumerated() {
             guard let complaint = PeerKeyBounds.complaint(about: certificate.handle.x509) else { continue }
@@ -79,7 +79,6 @@ extension CertificateFault {
 }
 
 extension TLSError.Code {
-    /// The kind of failure behind an `X509_V_ERR_*` code.
     init(verifyCode: Int32) {
         switch verifyCode {
         case X509_V_ERR_CERT_HAS_EXPIRED: self = .certificateExpired
@@ -97,17 +96,17 @@ extension TLSError.Code {
     }
 }
 
-/// Limits on the keys of a peer's certificates: they bound the cost of verifying a signature.
+/// Limits on the keys in a peer's certificates, which bound the cost of verifying a signature.
 ///
-/// OpenSSL's own bound for RSA is 16,384 bits, and keys of up to 3,072 bits may have an exponent of any
-/// length: two hundred times the cost of a usual one.
+/// OpenSSL's own limit for RSA is 16,384 bits, and it allows exponents of any length for keys of up to 3,072
+/// bits. Verification with such a key can cost two hundred times as much as usual.
 enum PeerKeyBounds {
     private static let bitsOfRSA: Int32 = 8192
     private static let bitsOfExponent: Int32 = 64
     private static let bitsOfCurve: Int32 = 521
 
-    /// The fault of the key of a certificate, as the end of a sentence; nil if it has none, or if OpenSSL
-    /// cannot use the key at all.
+    /// Returns the fault of a certificate's key as the end of a sentence. Returns `nil` if the key is
+    /// acceptable, or if OpenSSL cannot use it at all.
     static func complaint(about certificate: OpaquePointer) -> String? {
         guard let key = X509_get0_pubkey(certificate) else { return nil }
         let bits = EVP_PKEY_get_bits(key)

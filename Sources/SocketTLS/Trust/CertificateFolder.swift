@@ -1,11 +1,10 @@
 internal import FoundationEssentials
 
-/// The files of a folder that may have certificates, or lists of revoked ones.
+/// The files in a folder that may contain certificates or certificate revocation lists.
 struct CertificateFolder {
     let path: String
     var contents = Contents.certificates
 
-    /// The objects that the files are searched for.
     enum Contents {
         case certificates
         case revocationLists
@@ -18,14 +17,13 @@ struct CertificateFolder {
         }
     }
 
-    /// The stamps of the folder and of its files.
     var stamps: [FileStamp] {
         [FileStamp(path: path)] + (files() ?? []).map { FileStamp(path: $0) }
     }
 
-    /// Every certificate once: a hashed folder names each file twice.
+    /// Returns every certificate once. A hashed folder contains two names for each file.
     ///
-    /// Throws `invalidCertificate` if there is none, and for a file that cannot be read.
+    /// Throws `invalidCertificate` if the folder contains no certificate, or if a file cannot be read.
     func certificates() throws(TLSError) -> [Certificate] {
         var known: Set<Certificate> = []
         var certificates: [Certificate] = []
@@ -41,7 +39,7 @@ struct CertificateFolder {
         return certificates
     }
 
-    /// The paths. Throws `invalidCertificate` if the folder cannot be read.
+    /// Returns the paths. Throws `invalidCertificate` if the folder cannot be read.
     func readableFiles() throws(TLSError) -> [String] {
         if let files = files() { return files }
         throw TLSError(.invalidCertificate, "The folder \"\(path.printable)\" cannot be read.", operation: "opendir")
@@ -57,7 +55,7 @@ struct CertificateFolder {
         }
     }
 
-    /// In an order of their own, so that the same folder has the same stamps.
+    /// Sorted, so that an unchanged folder always has the same stamps.
     private func files() -> [String]? {
         guard let names = try? FileManager.default.contentsOfDirectory(atPath: path) else { return nil }
         return names.filter(isWanted).sorted().map { "\(path)/\($0)" }
@@ -67,7 +65,8 @@ struct CertificateFolder {
         guard !name.hasPrefix("."), let dot = name.lastIndex(of: ".") else { return false }
         let (stem, ending) = (name[..<dot], name[name.index(after: dot)...])
         if contents.endings.contains(ending.lowercased()) { return true }
-        // The names that c_rehash(1) gives: the hash, and a number. Revocation lists have an "r" before it.
+        // The names that c_rehash(1) creates: the hash and a number. For revocation lists, an "r" precedes
+        // the number.
         let isList = ending.hasPrefix("r")
         let number = isList ? ending.dropFirst() : ending
         return stem.count == 8 && stem.allSatisfy(\.isHexDigit) && !number.isEmpty && number.allSatisfy(\.isNumber)

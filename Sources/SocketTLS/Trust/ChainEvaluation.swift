@@ -1,14 +1,14 @@
 internal import COpenSSL
 
-/// The verification of a chain outside of a handshake, by the same rules: for the drop-in module, whose
-/// programs name their roots when they are asked about a peer.
+/// Verifies a chain outside a handshake, by the same rules. For the drop-in module, where programs set their
+/// roots when the delegate evaluates a peer.
 package struct ChainEvaluation: Sendable {
-    /// The peer's certificates as it sent them, its own first.
+    /// The certificates as the peer sent them, own certificate first.
     package var chain: [Certificate]
     package var peer: PeerTrust.Peer
-    /// The name or address that a server's certificate must be for; nil: any.
+    /// The name or address that a server's certificate must match, or `nil` to accept any name.
     package var serverName: String?
-    /// Each of them is a root, also if its issuer is not trusted.
+    /// Certificates that are each trusted as a root, even if their issuer is not trusted.
     package var anchors: [Certificate]
     package var trustsSystemRoots: Bool
 
@@ -22,8 +22,8 @@ package struct ChainEvaluation: Sendable {
         self.trustsSystemRoots = trustsSystemRoots
     }
 
-    /// Throws `invalidSettings` for a name that no certificate can be for, and `internalError` if OpenSSL has
-    /// no memory.
+    /// Verifies the chain. Throws `invalidSettings` for a name that no certificate can match, and
+    /// `internalError` if OpenSSL is out of memory.
     package func verdict() throws(TLSError) -> PeerTrust.Verdict {
         guard let leaf = chain.first else {
             return .untrusted(reason: "There is no certificate.", code: X509_V_ERR_UNSPECIFIED, depth: 0)
@@ -49,7 +49,7 @@ package struct ChainEvaluation: Sendable {
         }
     }
 
-    /// The system's roots alone are loaded once for the process.
+    /// If only the system's roots are trusted, uses the store that is loaded once per process.
     private func trustStore() throws(TLSError) -> TrustStore {
         guard trustsSystemRoots, anchors.isEmpty else { return try TrustStore(anchors, besideSystemRoots: trustsSystemRoots) }
         return try SystemTrustStore.store(for: SystemTrustStore.currentStamps())
@@ -72,7 +72,7 @@ package struct ChainEvaluation: Sendable {
         return TrustRules.none.faults(in: VerifiedChain(of: context)).first ?? .trusted
     }
 
-    // As in settings that were not changed.
+    // The defaults of unmodified settings.
     private static let depth: Int32 = 10
     private static let securityLevel: Int32 = 2
 }

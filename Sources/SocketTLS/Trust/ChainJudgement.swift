@@ -1,15 +1,14 @@
 // Rules of a judgement:
-//  1. OpenSSL stops at the first fault, except where a callback may overrule it (`.manual`): there all
-//     evidence is judged, so that no fault hides another one.
-//  2. A chain without a pinned key is refused in every mode, and no callback is asked. Of a chain that is not
-//     trusted for more than its name or its dates, only the peer's own key counts: anyone can show the other
-//     certificates.
-//  3. The status of a certificate comes later, and is judged in every mode (`Judge.expectStatus`).
+//  1. OpenSSL stops at the first fault, unless the trust callback may overrule it (`.manual`). In this mode
+//     all evidence is judged, so that one fault cannot hide another.
+//  2. A chain without a pinned key is rejected in every mode, without calling the trust callback. If a chain
+//     has faults other than its name or dates, only the peer's own key is compared with the pins, because
+//     anyone can send the other certificates.
+//  3. The certificate status arrives later, and is judged in every mode (`Judge.expectStatus`).
 
 internal import COpenSSL
 
 extension Judge {
-    /// Judges the chain of an `X509_STORE_CTX`.
     func judgeChain(in store: OpaquePointer) -> TrustGate.Ruling {
         let chain = Certificate.certificates(sharing: X509_STORE_CTX_get0_untrusted(store))
         if let excess = CertificateFault.excess(in: chain) { return refuse(chain, excess) }
@@ -28,7 +27,7 @@ extension Judge {
         return judge(chain, faults)
     }
 
-    /// OpenSSL's faults, the first one first; all of them where someone may overrule the first.
+    /// Returns OpenSSL's faults in the order found: all of them in `.manual` mode, otherwise only the first.
     private func verify(_ store: OpaquePointer, _ chain: [Certificate]) -> [PeerTrust.Verdict] {
         foundFaults = []
         if gate.evaluation == .manual { X509_STORE_CTX_set_verify_cb(store) { Judge.note($0, $1) } }
@@ -38,7 +37,7 @@ extension Judge {
         return isVerified ? [] : [CertificateFault(in: store, leaf: chain.first, expectedName).verdict]
     }
 
-    /// OpenSSL's callback: takes a note of a fault, and goes on.
+    /// OpenSSL's verify callback, which records a fault and continues.
     private static func note(_ isGood: Int32, _ store: OpaquePointer?) -> Int32 {
         guard isGood != 1, let store else { return isGood }
         let data = X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx())
@@ -50,12 +49,12 @@ extension Judge {
         return 1
     }
 
-    /// More than a chain of ten certificates has.
+    /// More faults than a chain of ten certificates can have.
     private static let faultLimit = 64
 }
 
 extension PeerTrust.Verdict {
-    /// The signatures are good, and lead to a trusted root.
+    /// Whether the signatures are valid and lead to a trusted root.
     fileprivate var leavesPathTrusted: Bool {
         guard case .untrusted(_, let code, _) = self else { return true }
         switch code {

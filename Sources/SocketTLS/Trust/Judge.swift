@@ -1,31 +1,30 @@
 internal import COpenSSL
 internal import FoundationEssentials
 
-/// Brings the evidence about a peer (a chain, a raw key, a pre-shared key, the verdict of a session) to the
-/// trust gate, by the rules of the settings.
+/// Collects the evidence about a peer (a chain, a raw key, a pre-shared key, or the verdict of a session),
+/// applies the rules of the settings, and passes the result to the trust gate.
 ///
-/// A class, because OpenSSL calls back while it verifies.
+/// A class, because OpenSSL calls back during verification.
 final class Judge {
     let isServer: Bool
-    /// The name that the peer's certificate must be for, if a name is expected.
+    /// The name that the peer's certificate must match, if a name is expected.
     let expectedName: String?
     var gate: TrustGate
-    /// The rules that this library checks itself; on a server by the settings of the name that the client
-    /// asks for.
+    /// The rules that this library checks itself. On a server, they are from the settings for the requested
+    /// server name.
     private(set) var rules: TrustRules
-    /// The proof that the settings require of the peer.
     private(set) var proof: TLSProof
     private(set) var stapling: TLSOCSPStapling
-    /// The sessions of a client; nil on a server, and on a client that resumes nothing.
+    /// A client's sessions, or `nil` on a server and on a client without resumption.
     let resumption: ClientResumption?
-    /// Whether a pinned key is in the verified chain; nil if it was not looked for.
+    /// Whether a pinned key is in the verified chain, or `nil` if the chain was not checked for pins.
     var matchesPins: Bool?
-    /// The faults that OpenSSL has found in a chain, while it verifies that.
+    /// The faults that OpenSSL has found so far in the current verification.
     var foundFaults: [PeerTrust.Verdict] = []
-    /// The check of a stapled response; nil if none was asked for, and for a chain that is not trusted.
+    /// The check of a stapled response, or `nil` if no response was requested or the chain is not trusted.
     var stapledStatus: StapledStatus?
-    /// When the first proof ends that the peer may be trusted: the certificates of its chain, and the lists
-    /// by which they are not revoked. In seconds since 1970; nil without one.
+    /// The earliest expiry of the evidence for trust: the chain's certificates, and the lists that prove they
+    /// are not revoked. In seconds since 1970, or `nil` without evidence.
     private(set) var evidenceEnd: Int?
 
     init(
@@ -40,12 +39,13 @@ final class Judge {
         self.resumption = resumption
     }
 
-    /// A server goes on with the settings of a name.
+    /// Switches a server to the settings of a server name.
     func adopt(_ domain: SecurityDomain) {
         (rules, proof, stapling) = (domain.rules, domain.proof, domain.stapling)
     }
 
-    /// Another certificate of the same peer is judged: the facts about the one before count no longer.
+    /// Starts over for another certificate of the same peer, and discards the facts about the previous
+    /// certificate.
     func begin(with gate: TrustGate) {
         self.gate = gate
         matchesPins = nil
@@ -54,7 +54,8 @@ final class Judge {
 
     // MARK: - Verification
 
-    /// Passes the faults of a chain to the gate: a revocation first, since nothing is graver.
+    /// Passes the faults of a chain to the gate. A revocation is passed as the main fault, because it is the
+    /// most serious.
     func judge(_ chain: [Certificate], _ faults: [PeerTrust.Verdict]) -> TrustGate.Ruling {
         let first = faults.firstIndex(where: \.isRevocation) ?? 0
         let verdict = faults.isEmpty ? .trusted : faults[first]
@@ -63,19 +64,18 @@ final class Judge {
         return gate.judge(trust(chain, verdict, otherFaults: others))
     }
 
-    /// Refuses a chain without a pinned key.
     func refuseForPins(_ chain: [Certificate], _ fault: PeerTrust.Verdict) -> TrustGate.Ruling {
         gate.overrule(trust(chain, fault))
         return .refuse
     }
 
-    /// Refuses a chain that OpenSSL does not verify, or does not even decode.
+    /// Rejects a chain that OpenSSL does not verify or even decode.
     @discardableResult
     func refuse(_ chain: [Certificate], _ verdict: PeerTrust.Verdict) -> TrustGate.Ruling {
         gate.refuse(trust(chain, verdict))
     }
 
-    /// A proof that counted for the verdict ends, in seconds since 1970.
+    /// Records the expiry of evidence that contributed to the verdict, in seconds since 1970.
     func evidenceEnds(_ end: Int) {
         evidenceEnd = min(evidenceEnd ?? end, end)
         resumption?.evidenceEnds(Date(timeIntervalSince1970: TimeInterval(end)))
@@ -89,44 +89,47 @@ final class Judge {
             serverName: expectedName, publicKey: publicKey)
     }
 
-    // MARK: - Evidence instead of certificates
+    // MARK: - Evidence other than certificates
 
-    /// Passes to the gate what counts instead of certificates, when OpenSSL's handshake is complete.
+    /// Passes evidence other than certificates to the gate, after OpenSSL's handshake is complete.
     ///
-    /// - Parameter key: The shared key that both sides have used.
+    /// - Parameter key: The shared key that both sides used.
     func judgeEvidence(of ssl: OpaquePointer, sharedKey key: KeyProof?) {
         if let key { return gate.accept(key) }
         if SSL_session_reused(ssl) == 1 { judgeResumedSession(of: ssl) }
     }
 
-    /// A client that offers a session stops at the ServerHello, which says whether it is resumed, if someone
-    /// is to be asked about it: OpenSSL would go on to the client's Finished. It sends no early data.
+    /// Whether a client that offers a session must stop at the ServerHello, because the trust callback has to
+    /// decide about the resumed session. Otherwise OpenSSL would continue to the client's Finished. Such a
+    /// client sends no early data.
     var stopsAtServerHello: Bool { gate.asks && gate.ruling == nil && resumption?.offered != nil }
 
-    /// Bytes of the peer are held back: whether that goes on. A client has stopped at the ServerHello, and
-    /// passes a session that is resumed to the gate; without one it may go on.
+    /// Whether the peer's bytes are still held back. A client stopped at the ServerHello passes a resumed
+    /// session to the gate, and continues if the session was not resumed.
     func stays(atServerHelloOf ssl: OpaquePointer) -> Bool {
         if isServer { return true }
         if SSL_session_reused(ssl) == 1, !TLSProof.usesSharedKey(ssl) { judgeResumedSession(of: ssl) }
         return gate.isUndecided
     }
 
-    /// Passes the verdict of the resumed session to the gate: OpenSSL verifies nothing then.
+    /// Passes the verdict of the resumed session to the gate. OpenSSL does not verify certificates in a
+    /// resumption.
     private func judgeResumedSession(of ssl: OpaquePointer) {
         guard gate.ruling == nil else { return }
         if let session = resumption?.offered {
             _ = gate.judge(trust(session.peerCertificates, session.verdict, otherFaults: session.otherFaults))
         } else if isServer, SSL_get_verify_mode(ssl) != SSL_VERIFY_NONE, let leaf = SSL_get0_peer_certificate(ssl) {
-            // Our own ticket: we issue it only after a positive verdict (SessionTickets, rule 7).
+            // This server's own ticket, which is issued only after a positive verdict (SessionTickets, rule
+            // 7).
             _ = gate.judge(trust([Certificate(sharing: leaf)], .trusted))
         }
     }
 
-    // MARK: - OpenSSL's answer
+    // MARK: - Results for OpenSSL's callback
 
-    /// Applies a ruling of the gate to the verification; returns what the verify callback returns.
+    /// Applies the gate's ruling to the verification, and returns the result for OpenSSL's verify callback.
     func apply(_ ruling: TrustGate.Ruling, to store: OpaquePointer, on ssl: OpaquePointer) -> Int32 {
-        // OpenSSL would take an error that the verification has left in the queue for one of the handshake.
+        // OpenSSL would mistake an error left in the queue by the verification for a handshake error.
         if ruling != .refuse { OpenSSLError.clearQueue() }
         switch ruling {
         case .accept:
@@ -137,18 +140,18 @@ final class Judge {
             return 0
         case .undecided:
             X509_STORE_CTX_set_error(store, X509_V_OK)
-            // On a server this call would accept the chain silently and for good. There the engine holds
-            // everything back instead (TrustGate, rule 6).
+            // On a server, this call would silently and permanently accept the chain. The engine holds all
+            // data back instead (TrustGate, rule 6).
             if !isServer, COpenSSL_setRetryVerify(ssl) <= 0 { return 0 }
             return 1
         }
     }
 
-    /// OpenSSL's own reason, or the reason that becomes the alert bad_certificate.
+    /// OpenSSL's own code, or a code that results in the alert bad_certificate.
     private var refusalCode: Int32 {
         switch gate.refusal {
         case .byVerification(let trust), .byDecision(let trust, _):
-            // OpenSSL has no code of its own for pins, and no alert for this one.
+            // OpenSSL has no dedicated code for pins, and no alert for `PinnedKeys.mismatch`.
             if case .untrusted(_, let code, _) = trust.verdict, code != PinnedKeys.mismatch { return code }
             return X509_V_ERR_CERT_REJECTED
         case .byExcess: return X509_V_ERR_CERT_REJECTED

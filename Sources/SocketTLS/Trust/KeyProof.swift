@@ -1,15 +1,16 @@
-/// A key without a certificate for which a peer is accepted.
+/// A key for which a peer is accepted without a certificate.
 struct KeyProof: Equatable {
     let kind: Kind
-    /// The public key, or the identity of a secret one.
+    /// The public key, or the identity of a shared secret key.
     let value: [UInt8]
 
-    /// A kind of such keys. Each is declared by its feature.
+    /// A kind of key. Each kind is declared by its feature.
     struct Kind: Equatable, Sendable {
         private let number: UInt8
-        /// Both sides have the key, so neither shows a certificate, and no peer is accepted without it.
+        /// Whether both sides hold the key. If so, neither side sends a certificate, and a peer without the
+        /// key is rejected.
         let isShared: Bool
-        /// The refusal of a peer without such a key, where one is required.
+        /// The fault of a peer without a key of this kind, if the settings require a key.
         let missing: ProofFault
 
         init(number: UInt8, isShared: Bool, missing: ProofFault) {
@@ -22,9 +23,9 @@ struct KeyProof: Equatable {
     }
 }
 
-/// Why a peer is refused for its key, or for having none.
+/// Why a peer is rejected because of its key, or because the key is missing.
 struct ProofFault: Equatable, Sendable {
     let error: TLSError
-    /// The result of OpenSSL's verification, which decides about the alert.
+    /// The result of OpenSSL's verification, which determines the alert.
     let verifyCode: Int32
 }

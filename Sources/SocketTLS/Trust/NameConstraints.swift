@@ -1,15 +1,15 @@
-// Mistakes that OpenSSL makes with name constraints (RFC 5280, 4.2.1.10):
-//  1. A wildcard may reach into an excluded subtree: "*.example.org" is also a certificate for
-//     "secret.example.org". OpenSSL compares the wildcard as if it were a name (CVE-2025-61727 is the same
-//     fault in another library). We refuse it.
-//  2. OpenSSL looks at a constraint only when a name of its kind is there. A constraint that says nothing
-//     that can be understood, or nothing at all, is refused before that.
+// Name constraints (RFC 5280, section 4.2.1.10) that OpenSSL handles incorrectly:
+//  1. A wildcard may reach into an excluded subtree: "*.example.org" also matches "secret.example.org".
+//     OpenSSL compares the wildcard as if it were a literal name (CVE-2025-61727 is the same bug in another
+//     library). This library rejects such a wildcard.
+//  2. OpenSSL checks a constraint only if the certificate has a name of the same type. This library first
+//     rejects any constraint that is empty or cannot be understood.
 
 internal import COpenSSL
 
 extension VerifiedChain {
-    /// The first certificate of an authority whose constraints are malformed, or exclude a wildcard of the
-    /// peer's.
+    /// The fault of the first CA certificate with malformed constraints, or with constraints that exclude one
+    /// of the peer's wildcards.
     var constraintFault: PeerTrust.Verdict? {
         for (depth, authority) in certificates.enumerated().dropFirst() {
             switch NameConstraints(of: authority) {
@@ -43,8 +43,8 @@ extension VerifiedChain {
             parent = name.dropFirst(2).lowercased()
         }
 
-        /// Whether the wildcard includes `domain`, which is one label longer than the parent. OpenSSL
-        /// itself refuses wildcards that are inside of the subtree as a whole.
+        /// Whether the wildcard matches `domain`, which must be exactly one label longer than the parent.
+        /// OpenSSL itself rejects wildcards that are entirely inside the subtree.
         func reaches(_ domain: String) -> Bool {
             guard domain.hasSuffix("." + parent) else { return false }
             let label = domain.dropLast(parent.utf8.count + 1)
@@ -53,11 +53,10 @@ extension VerifiedChain {
     }
 }
 
-/// The name constraints of one authority, as far as they matter here.
 private enum NameConstraints {
     case absent
     case malformed
-    /// The excluded domains, in lower case, without a leading dot.
+    /// The excluded domains in lowercase, without a leading dot.
     case excluded([String])
 
     init(of certificate: OpaquePointer) {
@@ -87,11 +86,10 @@ private enum NameConstraints {
         }
     }
 
-    /// One name of a constraint.
     private struct Subtree {
         private let type: Int32
         private let bytes: [UInt8]
-        /// Fields that must not be there (RFC 5280, 4.2.1.10).
+        /// Whether the subtree has a minimum or a maximum, which RFC 5280, section 4.2.1.10, forbids.
         private let hasDistances: Bool
 
         init(_ subtree: GENERAL_SUBTREE) {
@@ -124,11 +122,11 @@ private enum NameConstraints {
             return name.hasPrefix(".") ? String(name.dropFirst()) : name
         }
 
-        /// Nothing at all, which means every name, or labels of letters, digits, hyphens and underscores. A
-        /// dot at the front is not in the standard, but in use.
+        /// Whether the bytes are empty, which matches every name, or labels of letters, digits, hyphens and
+        /// underscores. A leading dot is not standard, but is used in practice.
         private var isDomain: Bool {
             if bytes.isEmpty { return true }
-            // Some letters outside ASCII become others in lower case.
+            // Lowercasing turns some non-ASCII letters into different letters.
             guard bytes.allSatisfy({ $0 < 0x80 }) else { return false }
             let labels = (domain ?? "").split(separator: ".", omittingEmptySubsequences: false)
             return labels.allSatisfy { label in
@@ -145,7 +143,7 @@ private enum NameConstraints {
             }
         }
 
-        /// An address and a mask whose ones come first (RFC 4632).
+        /// Whether the bytes are an address and a contiguous mask (RFC 4632).
         private var isNetwork: Bool {
             guard bytes.count == 8 || bytes.count == 32 else { return false }
             let mask = bytes.dropFirst(bytes.count / 2)

@@ -1,6 +1,6 @@
 internal import COpenSSL
 
-/// The lists of revoked certificates that a context knows, and the stamps that show when their files change.
+/// The certificate revocation lists of a context, with stamps that reveal changes to their files.
 struct Revocation: Hashable, Sendable {
     private let sources: [Source]
     private let scope: TLSRevocationScope
@@ -26,7 +26,6 @@ struct Revocation: Hashable, Sendable {
             }
         }
 
-        /// In messages.
         var name: String {
             switch source {
             case .file(let path): "The file \"\(path.printable)\""
@@ -40,7 +39,6 @@ struct Revocation: Hashable, Sendable {
         self.scope = scope
     }
 
-    /// OpenSSL's flags for the verification.
     var flags: Int {
         switch scope {
         case .leaf: Int(X509_V_FLAG_CRL_CHECK)
@@ -48,7 +46,8 @@ struct Revocation: Hashable, Sendable {
         }
     }
 
-    /// Reads the files. Throws `invalidCertificate` if one cannot be read, and for a source without a list.
+    /// Loads the lists into `store`. Throws `invalidCertificate` if a file cannot be read, or if a source
+    /// contains no list.
     func add(to store: TrustStore) throws(TLSError) {
         for source in sources {
             var count = 0
@@ -86,8 +85,8 @@ struct Revocation: Hashable, Sendable {
         return count
     }
 
-    /// A delta list (RFC 5280, 5.2.4) names only what has changed since another one. OpenSSL would take it
-    /// for a complete one, and not look into the list that it belongs to.
+    /// Adds a list. Delta lists (RFC 5280, section 5.2.4) are rejected: they contain only the changes since
+    /// another list, but OpenSSL would treat a delta list as complete, and ignore its base list.
     private static func add(_ list: OpaquePointer, of path: String, to store: TrustStore) throws(TLSError) {
         guard X509_CRL_get_ext_by_NID(list, NID_delta_crl, -1) < 0 else {
             throw TLSError(
@@ -98,8 +97,8 @@ struct Revocation: Hashable, Sendable {
         try store.add(revocationList: list)
     }
 
-    /// When the lists end by which OpenSSL has judged a chain, in seconds since 1970; nil without lists. Of
-    /// several lists of an issuer it takes the latest.
+    /// Returns the earliest expiry of the lists that OpenSSL used to judge a chain, in seconds since 1970, or
+    /// `nil` without lists. If an issuer has several lists, OpenSSL uses the latest.
     func end(for chain: VerifiedChain, in store: OpaquePointer) -> Int? {
         let checked = scope == .leaf ? chain.certificates.prefix(1) : chain.certificates[...]
         return checked.compactMap { certificate in

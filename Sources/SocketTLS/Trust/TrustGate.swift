@@ -1,29 +1,29 @@
-// Rules of the gate:
-//  1. OpenSSL judges the chain once; when its callback runs again, the gate repeats its ruling.
-//  2. `.builtIn`: OpenSSL's verdict is the decision; there is no question.
-//  3. `.delegate`: OpenSSL's no is the decision; its yes is a question.
-//  4. `.manual`: always a question.
-//  5. A question is asked once, and the first decision counts. A decision without an open question changes
-//     nothing.
-//  6. While a question is open, OpenSSL pauses the client's handshake. Where the client resumes a session,
-//     the engine pauses it, at the ServerHello. OpenSSL cannot pause a server: there the certificate passes
-//     for the moment, and the engine lets no data through in either direction until the decision.
-//  7. A peer without a certificate is not a question. Only a server that does not require a certificate
-//     admits it.
-//  8. A chain that may not even be verified, such as one that is too long, is refused in every mode.
-//  9. Evidence after the decision, such as a stapled OCSP response, can refuse the peer in every mode.
-// 10. Settings that are chosen by name do not skip the question that the settings around them ask.
-// 11. A peer that has proved to have a shared key is accepted for that, without a question: it shows no
-//     certificate. The proof counts only before anything else was judged.
-// 12. Where a key is required, certificates are refused before they are verified, in every mode. Where both
-//     sides must have it, a peer that shows nothing is refused too.
-// 13. A public key without a certificate is expected or refused, in every mode: another one is never a
-//     question. About an expected one rules 2, 5, 6 and 10 hold, and `.manual` is like `.delegate`.
+// Rules of the gate. A "question" is a decision that the trust callback must make.
+//  1. OpenSSL judges the chain once. If its callback runs again, the gate repeats its ruling.
+//  2. `.builtIn`: OpenSSL's verdict is final, without a question.
+//  3. `.delegate`: A rejection by OpenSSL is final. An acceptance opens a question.
+//  4. `.manual`: A question is always opened.
+//  5. A question is delivered once, and the first decision is final. A decision without an open question has
+//     no effect.
+//  6. While a question is open, OpenSSL pauses the client's handshake. If the client resumes a session, the
+//     engine pauses the handshake at the ServerHello. OpenSSL cannot pause a server: the certificate passes
+//     provisionally, and the engine blocks data in both directions until the decision.
+//  7. A peer without a certificate does not open a question. Only a server that does not require a
+//     certificate accepts this peer.
+//  8. A chain that must not even be verified, for example because it is too long, is rejected in every mode.
+//  9. Evidence after the decision, such as a stapled OCSP response, can reject the peer in every mode.
+// 10. Settings chosen by server name cannot skip a question that the enclosing settings require.
+// 11. A peer that has proved possession of a shared key is accepted without a question, because it sends no
+//     certificate. The proof applies only if no other evidence was judged before.
+// 12. If a key is required, certificates are rejected before they are verified, in every mode. If the
+//     required key is a shared key, a peer without any authentication is rejected too.
+// 13. A raw public key is either expected or rejected, in every mode. An unexpected key never opens a
+//     question. For an expected key, rules 2, 5, 6 and 10 apply, and `.manual` behaves like `.delegate`.
 
-/// Holds the decision about the peer's certificate, and the rules for it.
+/// The decision about the peer's certificate, and the rules for it.
 struct TrustGate {
     let evaluation: TLSTrustEvaluation
-    /// The kind of key without which no peer is accepted that has to prove who it is.
+    /// The kind of key that every authenticated peer must have, if the settings require a key.
     private let requiredKey: KeyProof.Kind?
     private var state = State.unjudged
 
@@ -40,48 +40,48 @@ struct TrustGate {
         self.init(evaluation, requiredKey: settings.requiredKey)
     }
 
-    /// The gate of settings that were chosen by name (rule 10).
+    /// Returns the gate for settings that were chosen by server name (rule 10).
     func replaced(by settings: TLSSettingValues) -> TrustGate {
         let asks = settings.trustEvaluation == .builtIn && evaluation != .builtIn
         return TrustGate(settings, asks ? .delegate : settings.trustEvaluation)
     }
 
-    /// A gate for another certificate of the same peer. `asks`: someone is asked even if OpenSSL alone would
-    /// decide.
+    /// Returns a gate for another certificate of the same peer.
+    ///
+    /// - Parameter asks: Whether to open a question even if OpenSSL's verdict would be final.
     func renewed(asks: Bool) -> TrustGate {
         TrustGate(asks && !self.asks ? .delegate : evaluation, requiredKey: requiredKey)
     }
 
-    /// Someone besides OpenSSL decides.
+    /// Whether the trust callback takes part in the decision.
     var asks: Bool { evaluation != .builtIn }
 
     private enum State {
         case unjudged
-        /// A question about a certificate, or about a key.
+        /// A question about a certificate or a key.
         indirect case asking(PeerTrust, KeyProof?, isPut: Bool)
         case accepted
         indirect case acceptedFor(KeyProof)
         indirect case refused(Refusal)
     }
 
-    /// The reason for a refusal.
     enum Refusal: Equatable {
         case byVerification(PeerTrust)
-        /// The chain is more than this side verifies.
+        /// The chain exceeds the limits of this side's verification.
         case byExcess(PeerTrust)
         case byDecision(PeerTrust, TrustRefusal)
-        /// The peer's key is not expected, or a required one is missing.
+        /// The peer's key is not expected, or a required key is missing.
         case byKey(ProofFault)
     }
 
-    /// The answer of OpenSSL's verify callback.
+    /// The result for OpenSSL's verify callback.
     enum Ruling: Equatable {
         case accept
         case refuse
         case undecided
     }
 
-    /// The ruling, or nil if the chain has not been judged.
+    /// The ruling, or `nil` if the chain has not been judged.
     var ruling: Ruling? {
         switch state {
         case .unjudged: nil
@@ -96,19 +96,19 @@ struct TrustGate {
         return nil
     }
 
-    /// A question is open, whether or not it has been asked.
+    /// Whether a question is open, delivered or not.
     var isUndecided: Bool {
         if case .asking = state { return true }
         return false
     }
 
-    /// A question has been asked and waits for its decision.
+    /// Whether a question was delivered and its decision is pending.
     var isAwaitingDecision: Bool {
         if case .asking(_, _, isPut: true) = state { return true }
         return false
     }
 
-    /// Takes OpenSSL's verdict on the peer's chain.
+    /// Records OpenSSL's verdict on the peer's chain.
     mutating func judge(_ trust: PeerTrust) -> Ruling {
         if let ruling = ruling ?? rulingWithoutKey { return ruling }
         switch (evaluation, trust.verdict) {
@@ -119,7 +119,7 @@ struct TrustGate {
         return ruling ?? .refuse
     }
 
-    /// Takes the public key in `trust`, with the reason to refuse it if it is not expected.
+    /// Records the raw public key in `trust`. `fault` is the reason to reject an unexpected key.
     mutating func judge(_ key: KeyProof, _ fault: ProofFault?, _ trust: PeerTrust) -> Ruling {
         if let ruling { return ruling }
         if let requiredKey, requiredKey != key.kind {
@@ -132,19 +132,21 @@ struct TrustGate {
         return ruling ?? .refuse
     }
 
-    /// Refuses a chain that may not be verified at all.
+    /// Rejects a chain that must not be verified at all.
     mutating func refuse(_ trust: PeerTrust) -> Ruling {
         state = .refused(.byExcess(trust))
         return .refuse
     }
 
-    /// Refuses a peer for what came after its certificates, whatever was decided about them.
+    /// Rejects a peer because of evidence that arrived after its certificates, regardless of the earlier
+    /// decision.
     mutating func overrule(_ trust: PeerTrust) {
         state = .refused(.byVerification(trust))
     }
 
-    /// Whether the connection may be established. `isOptional`: this side does not require a certificate of
-    /// the peer.
+    /// Whether the connection may be established.
+    ///
+    /// - Parameter isOptional: Whether this side accepts a peer without a certificate.
     func admits(isOptional: Bool) -> Bool {
         switch state {
         case .unjudged: isOptional && requiredKey?.isShared != true
@@ -154,24 +156,23 @@ struct TrustGate {
         }
     }
 
-    /// Takes the proof that the peer has a shared key.
+    /// Records the peer's proof of possession of a shared key.
     mutating func accept(_ key: KeyProof) {
         guard case .unjudged = state else { return }
         state = .acceptedFor(key)
     }
 
-    /// The key for which the peer was accepted.
     var acceptedKey: KeyProof? {
         if case .acceptedFor(let key) = state { return key }
         return nil
     }
 
-    /// The value of that key, if it is of this kind.
+    /// Returns the value of the accepted key, if the key is of this kind.
     func accepted(_ kind: KeyProof.Kind) -> [UInt8]? {
         acceptedKey.flatMap { $0.kind == kind ? $0.value : nil }
     }
 
-    /// Refuses a peer that shows a certificate where a key is required; nil where none is.
+    /// Rejects a peer that sent a certificate although a key is required. `nil` if no key is required.
     var rulingWithoutKey: Ruling? {
         mutating get {
             guard let requiredKey, case .unjudged = state else { return nil }
@@ -180,22 +181,22 @@ struct TrustGate {
         }
     }
 
-    /// Why `admits` is false when OpenSSL's handshake is complete.
+    /// Why `admits` returned false after OpenSSL's handshake was complete.
     var admissionError: TLSError {
-        // Clients with OpenSSL 3.2 to 3.4 continued after such a refusal of a raw key (CVE-2024-12797).
+        // OpenSSL 3.2 to 3.4 clients continued after such a rejection of a raw key (CVE-2024-12797).
         if case .byKey(let fault) = refusal { return fault.error }
         if let requiredKey { return requiredKey.missing.error }
         return TLSError(.certificateRejected, "The peer showed no certificate that was accepted.")
     }
 
-    /// Returns the open question once.
+    /// Returns the open question, but only once.
     mutating func takeQuestion() -> PeerTrust? {
         guard case .asking(let trust, let key, isPut: false) = state else { return nil }
         state = .asking(trust, key, isPut: true)
         return trust
     }
 
-    /// Decides the open question. Returns false without one.
+    /// Decides the open question. Returns false if no question is open.
     mutating func decide(_ accepted: Bool, _ refusal: TrustRefusal) -> Bool {
         guard case .asking(let trust, let key, isPut: true) = state else { return false }
         if accepted {
@@ -207,10 +208,10 @@ struct TrustGate {
     }
 }
 
-/// Why a trust question ended with a refusal.
+/// Why a question was decided with a rejection.
 package enum TrustRefusal: Sendable, Hashable {
-    /// The trust callback refused the peer.
+    /// The trust callback rejected the peer.
     case rejected
-    /// The trust callback did not answer in time.
+    /// The trust callback did not decide in time.
     case timedOut
 }

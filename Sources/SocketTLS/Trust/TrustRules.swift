@@ -1,10 +1,10 @@
 internal import COpenSSL
 internal import FoundationEssentials
 
-/// The settings that change what a good chain is. The defaults change nothing.
+/// The settings that modify the rules for a valid chain. By default, the rules are unmodified.
 struct TrustRules: Hashable, Sendable {
     private let acceptsPartialChains: Bool
-    /// Seconds since 1970.
+    /// In seconds since 1970.
     let verificationTime: Int?
     private let isStrict: Bool
     let pins: PinnedKeys
@@ -29,7 +29,7 @@ struct TrustRules: Hashable, Sendable {
         }
     }
 
-    /// The faults of a chain that OpenSSL does not look for.
+    /// Returns the faults of a chain that OpenSSL does not check for.
     func faults(in chain: VerifiedChain) -> [PeerTrust.Verdict] {
         [chain.constraintFault, isStrict ? chain.authorityFault : nil, acceptsAnyKeyUsage ? nil : chain.keyUsageFault]
             .compactMap { $0 }
@@ -41,7 +41,7 @@ extension TrustRules {
         let rules = settings.rules
         self.init(
             acceptsPartialChains: rules.acceptsPartialChains,
-            // `validate` has checked that it fits.
+            // `validate` has checked that the value fits.
             verificationTime: rules.verificationTime.map { Int($0.timeIntervalSince1970.rounded(.down)) },
             isStrict: rules.isStrict, pins: PinnedKeys(rules),
             acceptsAnyKeyUsage: settings.policy == .compatible,

@@ -1,7 +1,7 @@
 // Rules of the system's roots:
-//  1. They are loaded when first needed, once for the process. This takes 4 to 28 ms.
-//  2. They are loaded again when the bundle or the directory changes, or the environment names others.
-//  3. A store in use never changes; the new one takes its place for later contexts.
+//  1. They are loaded on first use, once per process, which takes 4 to 28 ms.
+//  2. They are reloaded if the bundle or directory changes, or if the environment names different paths.
+//  3. A store in use never changes. A new store replaces it for later contexts.
 
 internal import COpenSSL
 internal import Glibc
@@ -15,7 +15,6 @@ enum SystemTrustStore {
 
     private static let loaded = Locked<Loaded?>(nil)
 
-    /// The current stamps of the files that hold the roots.
     static func currentStamps() -> [FileStamp] {
         [
             path(X509_get_default_cert_file_env(), or: X509_get_default_cert_file()),
@@ -23,9 +22,8 @@ enum SystemTrustStore {
         ].map { FileStamp(path: $0) }
     }
 
-    /// The shared store for `stamps`.
     static func store(for stamps: [FileStamp]) throws(TLSError) -> TrustStore {
-        // The lock is held while loading: otherwise a second thread that needs the roots would load them too.
+        // The lock is held during loading, so that a second thread does not load the roots too.
         try loaded.withLock { loaded throws(TLSError) in
             if let loaded, loaded.stamps == stamps { return loaded.store }
             let store = try TrustStore.systemRoots()
@@ -34,7 +32,8 @@ enum SystemTrustStore {
         }
     }
 
-    /// Says that the environment names a file of roots that cannot be read, if that is why `store` has none.
+    /// If `store` is empty because the environment names an unreadable file of roots, returns a text that
+    /// explains this.
     static func reasonForNoRoots(in store: OpaquePointer) -> String? {
         guard X509_STORE_lock(store) == 1 else { return nil }
         let count = OPENSSL_sk_num(X509_STORE_get0_objects(store))
@@ -70,14 +69,13 @@ final class TrustStore: @unchecked Sendable {
         try add(certificates)
     }
 
-    /// These roots, and the system's if they count too.
+    /// Creates a store with these roots, and optionally the system's roots.
     convenience init(_ certificates: [Certificate], besideSystemRoots: Bool) throws(TLSError) {
         try self.init()
         if besideSystemRoots { try addSystemRoots() }
         try add(certificates)
     }
 
-    /// Begins the verification of a certificate.
     func begin(_ verification: OpaquePointer, _ leaf: OpaquePointer, _ others: OpaquePointer?) throws(TLSError) {
         try OpenSSLCall.requireSuccess("X509_STORE_CTX_init") { X509_STORE_CTX_init(verification, store, leaf, others) }
     }
@@ -90,19 +88,19 @@ final class TrustStore: @unchecked Sendable {
         }
     }
 
-    /// Adds a list of revoked certificates, before the store is shared.
+    /// Adds a certificate revocation list, before the store is shared.
     func add(revocationList list: OpaquePointer) throws(TLSError) {
         try OpenSSLCall.requireSuccess(
             "X509_STORE_add_crl", or: .invalidCertificate, "A list of revoked certificates cannot be used."
         ) { X509_STORE_add_crl(store, list) }
     }
 
-    /// Gives the store to `context`, which adds a reference of its own.
+    /// Sets the store of `context`, which retains its own reference.
     func share(with context: OpaquePointer) {
         withExtendedLifetime(self) { SSL_CTX_set1_cert_store(context, store) }
     }
 
-    /// Loads the system's roots as OpenSSL finds them, honouring `SSL_CERT_FILE` and `SSL_CERT_DIR`.
+    /// Loads the system's roots from OpenSSL's default paths, honoring `SSL_CERT_FILE` and `SSL_CERT_DIR`.
     static func systemRoots() throws(TLSError) -> TrustStore {
         let roots = try TrustStore()
         try roots.addSystemRoots()

@@ -1,13 +1,12 @@
 internal import COpenSSL
 internal import FoundationEssentials
 
-/// The chain that OpenSSL has built from the peer's certificate to a trusted one, and what this library
-/// checks in it. It lives as long as the verification.
+/// The chain that OpenSSL built from the peer's certificate to a trusted one, with this library's additional
+/// checks. Valid only during the verification.
 struct VerifiedChain {
-    /// The peer's own first.
+    /// The peer's own certificate first.
     let certificates: [OpaquePointer]
 
-    /// The chain of an `X509_STORE_CTX` that has been verified.
     init(of store: OpaquePointer) {
         let stack = X509_STORE_CTX_get0_chain(store)
         certificates = (0..<COpenSSL_sk_X509_num(stack)).compactMap { COpenSSL_sk_X509_value(stack, $0) }
@@ -17,13 +16,12 @@ struct VerifiedChain {
         self.certificates = certificates
     }
 
-    /// When the first of the certificates ends, the root included, in seconds since 1970.
+    /// The earliest expiry of all certificates including the root, in seconds since 1970.
     var end: Int? { certificates.map { Int(Certificate(sharing: $0).notAfter.timeIntervalSince1970) }.min() }
 
-    /// The peer's own certificate alone.
     var leaf: VerifiedChain { VerifiedChain(Array(certificates.prefix(1))) }
 
-    /// A peer that shows the certificate of an authority: the owner of such a key can issue certificates.
+    /// The fault of a peer that presents a CA certificate. The owner of this key can issue certificates.
     var authorityFault: PeerTrust.Verdict? {
         guard let leaf = certificates.first, X509_get_extension_flags(leaf) & UInt32(EXFLAG_CA) != 0 else { return nil }
         return .untrusted(
@@ -32,10 +30,10 @@ struct VerifiedChain {
             code: X509_V_ERR_INVALID_PURPOSE, depth: 0)
     }
 
-    /// A key that may not sign signs here all the same: in every handshake that we take part in, the peer's
-    /// key does nothing else (RFC 8446, 4.4.2.2; RFC 5246, 7.4.2).
+    /// The fault of a peer with a key that may not sign. In every supported handshake, the peer's key is used
+    /// only for signing (RFC 8446, section 4.4.2.2; RFC 5246, section 7.4.2).
     var keyUsageFault: PeerTrust.Verdict? {
-        // All bits are set in a certificate without the extension.
+        // OpenSSL reports all bits as set for a certificate without the extension.
         guard let leaf = certificates.first, X509_get_key_usage(leaf) & UInt32(KU_DIGITAL_SIGNATURE) == 0 else { return nil }
         return .untrusted(
             reason:
