@@ -212,11 +212,8 @@ import Testing
         }
     }
 
-    /// False where system calls misbehave: a kernel without room or memory makes a task wait, rightly.
-    private static let kernelBehaves = ProcessInfo.processInfo.environment["FAULTS"] == nil
-
     /// Another task of the actor would run in between.
-    @Test(.enabled(if: kernelBehaves), arguments: [false, true]) @MainActor
+    @Test(.unmodifiedKernel, arguments: [false, true]) @MainActor
     func whatIsThereIsReadWithoutASuspension(isSecure: Bool) async throws {
         let (socket, _) = try await connectedSocket([.send("one\ntwo\nthree\nfour\nfive and six")], isSecure: isSecure)
         _ = try await socket.read(exactly: 3)
@@ -238,7 +235,7 @@ import Testing
     }
 
     /// The kernel has room for each of them.
-    @Test(.enabled(if: kernelBehaves), arguments: [false, true]) @MainActor
+    @Test(.unmodifiedKernel, arguments: [false, true]) @MainActor
     func aWriteForWhichThereIsRoomDoesNotSuspend(isSecure: Bool) async throws {
         let (socket, _) = try await connectedSocket([.expect("h")], isSecure: isSecure)
         // The loop may be inside the turn at that moment, and then the write waits: but not each time.

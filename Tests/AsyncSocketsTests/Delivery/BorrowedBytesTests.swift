@@ -67,7 +67,7 @@ import Testing
         #expect(try await link.atClient.readData() == sent)
     }
 
-    @Test(arguments: Link.Delivery.allCases)
+    @Test(.unmodifiedKernel, arguments: Link.Delivery.allCases)
     func readsOfBothKindsShareTheBytesInOrder(delivery: Link.Delivery) async throws {
         let link = try await Link.make(delivery)
         link.server.readData(toLength: 3, withTimeout: .patient, tag: 1)
@@ -96,7 +96,7 @@ import Testing
     }
 
     /// The end of the connection in the callback releases its buffers, and others use the blocks.
-    @Test(arguments: Link.Delivery.allCases)
+    @Test(.unmodifiedKernel, arguments: Link.Delivery.allCases)
     func borrowedBytesStayWhileTheCallbackRuns(delivery: Link.Delivery) async throws {
         let borrower = Borrower { socket, bytes in
             socket.flush()
@@ -117,7 +117,7 @@ import Testing
 
     /// The peer has the answer while the callback still runs. On a socket queue an event of the loop may
     /// wait, and the write behind it.
-    @Test func theFirstWriteOfACallbackLeavesAtOnce() async throws {
+    @Test(.unmodifiedKernel) func theFirstWriteOfACallbackLeavesAtOnce() async throws {
         let (near, far) = try RawSocket.pair()
         let borrower = Borrower { socket, bytes in
             Self.write("answer", to: socket, tag: 5)
@@ -135,7 +135,7 @@ import Testing
     }
 
     /// The first of them leaves at once, and the others together.
-    @Test(arguments: [false, true])
+    @Test(.unmodifiedKernel, arguments: [false, true])
     func theOtherWritesOfACallbackLeaveTogether(isSecure: Bool) async throws {
         let borrower = Borrower { socket, bytes in
             for number in 0..<16 { Self.write("answer \(number % 10)", to: socket) }
@@ -155,7 +155,7 @@ import Testing
     }
 
     /// Written after `beginTLS` in the same callback, it is encrypted, also as the callback's first write.
-    @Test(arguments: Link.Delivery.allCases, [false, true])
+    @Test(.unmodifiedKernel, arguments: Link.Delivery.allCases, [false, true])
     func aWriteBehindBeginTLSIsEncrypted(delivery: Link.Delivery, comesFirst: Bool) async throws {
         let settings = try TestCertificates.server()
         let borrower = Borrower { socket, bytes in
@@ -195,7 +195,7 @@ import Testing
     }
 
     /// The first of two messages is answered while the second lies unread: both answers leave together.
-    @Test func aBorrowedWriteWaitsWhileBytesLieUnread() async throws {
+    @Test(.unmodifiedKernel) func aBorrowedWriteWaitsWhileBytesLieUnread() async throws {
         let answering = Recorder { socket, told in
             guard case .read(let line, _) = told else { return }
             line.withUnsafeBytes { socket.write($0.bytes, withTimeout: .patient, tag: 0) }
@@ -222,7 +222,7 @@ import Testing
     }
 
     /// Nothing is there when the read is queued: the next bytes, or the end, are for it.
-    @Test(arguments: Link.Delivery.allCases)
+    @Test(.unmodifiedKernel, arguments: Link.Delivery.allCases)
     func aReadInACallbackGetsWhatComesLater(delivery: Link.Delivery) async throws {
         let borrower = Borrower { socket, bytes in socket.readBytes(withTimeout: .patient) }
         let link = try await serve(borrower, delivery)

@@ -102,7 +102,7 @@ import Testing
     }
 
     /// On a queue, the callbacks of one block.
-    @Test(arguments: [false, true])
+    @Test(.unmodifiedKernel, arguments: [false, true])
     func whatOneBlockOfCallbacksWritesLeavesTogether(isSecure: Bool) async throws {
         let answering = Recorder { socket, told in
             if case .read(let line, _) = told { socket.write(line, withTimeout: .patient, tag: 0) }
@@ -120,7 +120,7 @@ import Testing
     }
 
     /// The limits of the queue are about what the kernel does not take, and not about what is collected.
-    @Test func collectedBytesReachNoLimitOfTheQueue() async throws {
+    @Test(.unmodifiedKernel) func collectedBytesReachNoLimitOfTheQueue() async throws {
         let (peer, other) = try RawSocket.pair()
         let text = String(repeating: String(repeating: "x", count: 998) + "\r\n", count: 14)
         try peer.send(text)

@@ -89,7 +89,7 @@ import Testing
         case flush, disconnect, disconnectAfterWriting, closeWriteStream
     }
 
-    @Test(arguments: Call.allCases)
+    @Test(.unmodifiedKernel, arguments: Call.allCases)
     func someCallsSendAtOnceWhatWasCollected(call: Call) async throws {
         let (socket, peer, _) = try connect()
         try await onLoop(of: socket) {

@@ -30,7 +30,8 @@ import Testing
         }
     }
 
-    @Test(arguments: Style.allCases) func theErrorIsTheSameWhicheverCallNoticesIt(_ style: Style) async throws {
+    @Test(.unmodifiedKernel, arguments: Style.allCases)
+    func theErrorIsTheSameWhicheverCallNoticesIt(_ style: Style) async throws {
         let server = try SocketListener(address: .loopback(), tls: TestCertificates.server().only(.tls13))
         let serving = Task { try await server.run { _ = try await $0.read() } }
         let listener = try RawSocket.listening(waitLimit: .patient)

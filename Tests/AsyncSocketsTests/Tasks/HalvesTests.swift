@@ -56,7 +56,7 @@ import Testing
         let error = await #expect(throws: AsyncSocketError.self) { try await pair.client.writeLine(line) }
         #expect(error?.code == .badParameter)
         try await pair.client.writeLine("")
-        #expect(try await pair.server.read() == Data("\r\n".utf8))
+        #expect(try await pair.server.read(exactly: 2) == Data("\r\n".utf8))
     }
 
     @Test func aPortMayBeOfAnyType() async throws {

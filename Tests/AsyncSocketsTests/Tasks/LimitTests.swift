@@ -39,7 +39,7 @@ import Testing
     }
 
     /// Also when both come in the same turn.
-    @Test(arguments: [false, true]) func aDisconnectSendsTheWriteBeforeIt(isOneTurn: Bool) async throws {
+    @Test(.unmodifiedKernel, arguments: [false, true]) func aDisconnectSendsTheWriteBeforeIt(isOneTurn: Bool) async throws {
         let peer = try ScriptedPeer.listening([.expect("."), .expectEnd])
         let socket = AsyncSocket()
         try await socket.connect(to: "127.0.0.1", port: peer.port)
