@@ -130,9 +130,8 @@ package final class TLSEngine {
 
     deinit {
         exporter.withdraw()
-        // Otherwise the session of a connection that closes without our close_notify could not be resumed.
-        // TLS has allowed resumption in this case since version 1.1 (RFC 5246, 7.2.1), but not after a
-        // failure (7.2.2).
+        // Otherwise the session could not be resumed if the connection closes without our close_notify. TLS
+        // has allowed that since version 1.1 (RFC 5246, 7.2.1), except after a failure (7.2.2).
         if case .failed = phase {} else { SSL_set_shutdown(ssl, SSL_SENT_SHUTDOWN | SSL_RECEIVED_SHUTDOWN) }
         detach()
     }
@@ -381,8 +380,7 @@ extension TLSEngine {
 
     func perform(_ body: () -> Int32) -> OpenSSLCall.Outcome {
         let outcome = exporter.excluding { OpenSSLCall.perform(on: ssl, body) }
-        // This must not happen earlier: a session store is user code, which must not run while a lock is
-        // held.
+        // Not earlier, because a session store is user code, which must not run under a lock.
         if facts.takeNewSession() { judge.resumption?.storeReceived() }
         return outcome
     }

@@ -1,16 +1,14 @@
 internal import SocketBuffers
 
-/// The early data of one connection, until it is sent or delivered.
 enum EarlyData {
     case client(ClientEarlyData)
     case server(ServerEarlyData)
 }
 
-/// The facts about early data that a session has.
 struct EarlyDataFacts {
-    /// How many bytes of it a server delivers first.
+    /// The number of early bytes that a server delivers before all other data.
     var byteCount = 0
-    /// A client has not sent it, since it is for another application protocol.
+    /// Whether a client did not send its early data because another application protocol was negotiated.
     var isWithheld = false
 }
 
@@ -35,13 +33,13 @@ final class ClientEarlyData {
 }
 
 final class ServerEarlyData {
-    /// The bytes that were accepted, and are neither delivered nor answered.
+    /// Accepted bytes that have been neither delivered nor handled by the responder.
     let bytes = PreBuffer()
-    /// The responder that may answer before the handshake is complete; nil: none, or none any more.
+    /// The responder, which can reply before the handshake is complete. `nil` without a responder or
+    /// it has already decided.
     var responder: TLSEarlyDataResponder?
-    /// The responder is at work.
     var isAsking = false
-    /// OpenSSL has no more early data.
+    /// Whether OpenSSL has returned all early data.
     var isComplete = false
     var hasAnswered = false
     private var questions = 0
@@ -53,7 +51,7 @@ final class ServerEarlyData {
         self.responder = responder
     }
 
-    /// The responder to ask, when there is something new to ask it about.
+    /// Returns the responder if it should be called now, because new bytes have arrived.
     func takeQuestion() -> TLSEarlyDataResponder? {
         guard let responder, !isComplete, questions < Self.questionLimit, bytes.count > countAtQuestion else { return nil }
         (isAsking, countAtQuestion) = (true, bytes.count)

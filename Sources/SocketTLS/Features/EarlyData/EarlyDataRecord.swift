@@ -1,19 +1,20 @@
 // Rules against replays (RFC 8446, 8):
-//  1. OpenSSL takes early data only while the age of the ticket, as the ClientHello states it, is right: for
-//     11 seconds of the system's clock (8.3; `TICKET_AGE_ALLOWANCE`). It also sees to the rest of 4.2.10: the
-//     first ticket, the same application protocol, no HelloRetryRequest.
-//  2. The system's clock may be set. So a ticket tells its age by our own clock too, and the two must agree
-//     to 2 seconds: a ClientHello and its replay are less than 15 seconds apart.
-//  3. Within 20 seconds a ticket brings early data once (8.1). It is known by the secret that it resumes,
-//     which is another one for each ticket.
-//  4. A full record takes no early data. Nothing is forgotten early to make room.
-//  5. The record belongs to the keys of the tickets. Only this process has them, and after a restart there
-//     are others: so shared keys cannot have early data.
+//  1. OpenSSL accepts early data only within a window of 11 seconds, by the system clock, in which the
+//     ticket age stated in the ClientHello is correct (8.3; `TICKET_AGE_ALLOWANCE`). It also enforces the
+//     other conditions of 4.2.10: the first ticket, the same application protocol, no HelloRetryRequest.
+//  2. The system clock may be changed. Each ticket therefore also records when it was issued by our own
+//     clock, and the two ages must agree to within 2 seconds. As a result, a ClientHello and its replay
+//     are less than 15 seconds apart.
+//  3. A ticket can be used for early data once within 20 seconds (8.1). It is identified by the secret
+//     that it resumes, which is different for each ticket.
+//  4. When the record is full, early data is rejected. Entries are never removed early to make room.
+//  5. The record belongs to the ticket keys. Only this process has these keys, and a restart creates new
+//     ones. Early data is therefore not available with shared keys.
 //
-// OpenSSL's own protection wants stateful tickets: a whole session in its cache for each ticket, for an hour,
-// whether it is used or not. This one takes 25 bytes for each use, for 20 to 40 seconds.
+// OpenSSL's own protection requires stateful tickets: for each ticket, it caches a whole session for an
+// hour, whether or not the ticket is used. This record takes 25 bytes per use, for 20 to 40 seconds.
 
-/// Which tickets have brought early data lately.
+/// The tickets that were recently used for early data.
 package struct EarlyDataRecord {
     /// The first 128 bits of a digest.
     package struct Ticket: Hashable {
@@ -25,13 +26,13 @@ package struct EarlyDataRecord {
         }
     }
 
-    /// The least number of seconds for which a ticket is remembered.
+    /// The minimum time for which a ticket is remembered, in seconds.
     package static let period = 20
-    /// The most tickets within one period: three quarters of a power of two, which a `Set` holds in 1.2 MB.
+    /// The maximum number of tickets in one period: three quarters of a power of two, which a `Set`
+    /// stores in 1.2 MB.
     package static let standardLimit = 49_152
 
     private let limit: Int
-    // The tickets of the present period, and of the one before.
     private var current: Set<Ticket> = []
     private var previous: Set<Ticket> = []
     private var start = 0
@@ -40,7 +41,8 @@ package struct EarlyDataRecord {
         self.limit = limit
     }
 
-    /// Whether a ticket may bring early data now: once, and not when the record is full.
+    /// Records a ticket, and returns whether it may be used for early data: only once, and not if the
+    /// record is full.
     package mutating func admit(_ ticket: Ticket, at now: Int) -> Bool {
         if now - start >= Self.period {
             previous = now - start >= 2 * Self.period ? [] : current

@@ -1,20 +1,20 @@
 internal import COpenSSL
 
-/// The message EncryptedExtensions of a server (RFC 8446, 4.3.1), before OpenSSL decodes it.
+/// A server's EncryptedExtensions message (RFC 8446, 4.3.1), before OpenSSL decodes it.
 package struct EncryptedExtensions {
     /// RFC 8446, 4.2.
     private static let earlyData = 42
 
     private let message: UnsafeRawBufferPointer
 
-    /// - Parameter message: The message with its header of four bytes.
+    /// - Parameter message: The message, including its 4-byte header.
     package init(_ message: UnsafeRawBufferPointer) {
         self.message = message
     }
 
-    /// Where the number of the extension early_data is; nil without one.
+    /// The offset of the extension type early_data; `nil` if the message does not contain the extension.
     package var placeOfEarlyData: Int? {
-        // The header, and the length of the list.
+        // Skips the header and the length of the list.
         var reader = FieldReader(message.dropFirst(6))
         while true {
             let place = reader.offset
@@ -26,8 +26,9 @@ package struct EncryptedExtensions {
 }
 
 extension Facts {
-    /// A server that has asked for another ClientHello cannot have accepted early data (RFC 8446, 4.2.10).
-    /// OpenSSL's client would believe it. With another number the extension is one that may not be here.
+    /// Rejects a server that claims to have accepted early data after a HelloRetryRequest, which RFC
+    /// 8446, 4.2.10, rules out. OpenSSL's client would believe the claim. The extension type is
+    /// overwritten with a type that is not allowed in this message, so OpenSSL rejects it.
     func noteEncryptedExtensions(_ message: UnsafeRawBufferPointer) {
         guard !isServer, serverHelloCount > 1, let place = EncryptedExtensions(message).placeOfEarlyData else {
             return

@@ -3,12 +3,12 @@ internal import Glibc
 internal import SocketBuffers
 
 extension SessionTickets {
-    /// The most seconds by which the ages of a ticket may differ.
+    /// The maximum difference between the ages of a ticket by the two clocks, in seconds.
     private static let tolerance = 2
 
-    /// Has tickets allow `limit` bytes of early data, which count once for each ticket.
+    /// Lets each ticket carry up to `limit` bytes of early data, once.
     func allowEarlyData(_ limit: Int, on context: OpaquePointer) throws(TLSError) {
-        // Without this option OpenSSL would take stateful tickets only.
+        // Without this option, OpenSSL would use only stateful tickets.
         SSL_CTX_set_options(context, COpenSSL_noAntiReplayOption())
         SSL_CTX_set_allow_early_data_cb(
             context,
@@ -19,13 +19,13 @@ extension SessionTickets {
         try OpenSSLCall.requireSuccess("SSL_CTX_set_max_early_data") {
             SSL_CTX_set_max_early_data(context, UInt32(clamping: limit))
         }
-        // Rejected data is skipped as ciphertext, with what records add to it.
+        // Rejected data is skipped as ciphertext, so this limit includes the overhead of the records.
         try OpenSSLCall.requireSuccess("SSL_CTX_set_recv_max_early_data") {
             SSL_CTX_set_recv_max_early_data(context, UInt32(clamping: max(2 * limit, Int(SSL3_RT_MAX_PLAIN_LENGTH))))
         }
     }
 
-    /// OpenSSL asks when nothing else speaks against early data.
+    /// Called by OpenSSL once its own checks have passed.
     private func admitEarlyData(of ssl: OpaquePointer) -> Bool {
         guard let earlyData, let session = SSL_get_session(ssl), let issued = Stamp(of: session)?.issued, issued >= 0 else {
             return false

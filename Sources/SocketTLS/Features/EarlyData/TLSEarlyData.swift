@@ -1,27 +1,30 @@
-/// Bytes that a client sends with its first message, before the server has answered (early data, "0-RTT";
-/// RFC 8446, section 2.3).
+/// Bytes that a client sends with its first message, before the server has responded (early data,
+/// "0-RTT"; RFC 8446, section 2.3).
 ///
-/// They save a round trip. **What it costs**:
-/// - Someone on the network can send them again, to the same server or to another one with the same keys:
-///   they are received, and perhaps acted on, more than once. Give only what may be done twice, such as a
-///   request that changes nothing.
-/// - They have no forward secrecy: someone who gets the key of the ticket later can read them.
-/// - They leave before the server proves who it is: the verdict of the session that is resumed counts.
+/// Early data saves a round trip, **but has risks**:
+/// - An attacker on the network can replay the bytes, to the same server or to another server with the
+///   same keys. They are then received, and possibly processed, more than once. Send only requests that
+///   are safe to repeat, such as a request that changes no state.
+/// - The bytes have no forward secrecy: an attacker who later obtains the ticket key can read them.
+/// - The bytes are sent before the server proves its identity. The client relies on the verdict from the
+///   resumed session.
 ///
-/// They are the first bytes of the connection, and the server gets them exactly once unless someone repeats
-/// them: with the first message if a session allows so many, and otherwise, or if the server does not take
-/// them so, right after the handshake. `TLSSession.earlyData` tells which. All other writes follow them.
-/// They belong to the settings of one connection: each connection that is made with them sends the bytes.
+/// These are the first bytes of the connection, ahead of all other writes. They are sent with the first
+/// message if a session allows that many bytes. If not, or if the server rejects the early data, they are
+/// sent immediately after the handshake. The server therefore receives them exactly once, unless they are
+/// replayed or withheld (`TLSEarlyDataOutcome.withheld`). `TLSSession.earlyData` contains the outcome.
+/// Early data is part of the settings, so each connection that uses the settings sends the bytes.
 public struct TLSEarlyData: Sendable, Hashable {
-    /// The bytes: 1 to 65,536.
+    /// The bytes, from 1 to 65,536.
     public var bytes: [UInt8]
-    /// The protocol (ALPN) that they belong to: needed when the settings name several.
+    /// The protocol (ALPN) of the bytes. Required if the settings contain several protocols.
     ///
-    /// If another one is agreed on, or none, the bytes do not follow the handshake:
-    /// `TLSEarlyDataOutcome.withheld`. Nil: the only one of the settings, or none.
+    /// If another protocol or no protocol is negotiated, the bytes are not sent after the handshake: see
+    /// `TLSEarlyDataOutcome.withheld`. If `nil`, the bytes are for the only protocol in the settings, or
+    /// for a connection without ALPN if the settings contain no protocol.
     public var applicationProtocol: String?
 
-    /// Early data.
+    /// Creates early data.
     public init(_ bytes: [UInt8], applicationProtocol: String? = nil) {
         self.bytes = bytes
         self.applicationProtocol = applicationProtocol
@@ -30,33 +33,33 @@ public struct TLSEarlyData: Sendable, Hashable {
     static let byteLimit = 65_536
 }
 
-/// The outcome of the early data of a connection (RFC 8446, section 4.2.10).
+/// The outcome of a connection's early data (RFC 8446, section 4.2.10).
 public enum TLSEarlyDataOutcome: Sendable, Hashable {
-    /// The client sent none with its first message.
+    /// The client sent no early data with its first message.
     case notOffered
-    /// The server took it.
+    /// The server accepted the early data.
     case accepted
-    /// The server did not take it.
+    /// The server rejected the early data.
     case rejected
-    /// On a client: the protocol (ALPN) that was agreed on is not the one that the bytes are for, so they do
-    /// not follow the handshake. Write in that protocol what you want to say.
+    /// On a client, the negotiated protocol (ALPN) is not the protocol of the bytes, so they are not sent
+    /// after the handshake. Write your request again in the negotiated protocol.
     case withheld
 }
 
 // MARK: - Servers
 
-/// Early bytes that a server has received, before the client is confirmed.
+/// Early bytes that a server has received before the client has completed the handshake.
 ///
-/// Someone may have recorded them and sent them again.
+/// The bytes may be a replay of a recorded connection.
 public struct TLSEarlyRequest: Sendable, Hashable {
-    /// All early bytes so far. More may come.
+    /// All early bytes received so far. More may follow.
     public let bytes: [UInt8]
-    /// The name of SNI; nil if there was none.
+    /// The name that the client sent by SNI; `nil` if it sent no name.
     public let serverName: String?
-    /// The protocol chosen by ALPN, or nil.
+    /// The protocol negotiated by ALPN, or `nil`.
     public let applicationProtocol: String?
 
-    /// A request: for tests of code that answers one.
+    /// Creates a request, for testing code that responds to early data.
     public init(bytes: [UInt8], serverName: String? = nil, applicationProtocol: String? = nil) {
         self.bytes = bytes
         self.serverName = serverName
@@ -64,31 +67,33 @@ public struct TLSEarlyRequest: Sendable, Hashable {
     }
 }
 
-/// The answer of a server to early bytes.
+/// A server's response to early bytes.
 public enum TLSEarlyAnswer: Sendable, Hashable {
-    /// These bytes go to the client at once. The early bytes are used up: they are not read again.
+    /// Sends these bytes to the client immediately. The early bytes are consumed and are not read again.
     case send([UInt8])
-    /// The early bytes are not complete: ask again when there are more. Otherwise they are read after the
-    /// handshake.
+    /// The early bytes are incomplete. The responder is called again when more have arrived. If no more
+    /// arrive, the early bytes are read after the handshake.
     case awaitMore
-    /// The early bytes are read after the handshake, like all others.
+    /// The early bytes are read after the handshake, ahead of all later data.
     case afterHandshake
 }
 
-/// A function that answers early data before the handshake is complete.
+/// A function that responds to early data before the handshake is complete.
 ///
-/// **Dangerous**: see `TLSEarlyData`. Answer only what may be done twice, and return `.afterHandshake` for
-/// anything else: a replayed request never gets that far.
+/// **Dangerous**: see `TLSEarlyData`. Respond only to requests that are safe to repeat, and return
+/// `.afterHandshake` for any other request: a replayed connection never completes the handshake.
 public final class TLSEarlyDataResponder: Sendable, Hashable {
     let respond: @Sendable (TLSEarlyRequest) async -> TLSEarlyAnswer
 
-    /// - Parameter respond: Called off the event loops. The handshake waits for the answer, whose time counts
-    ///   for `TLSSettings.handshakeTimeout`. It is asked up to 16 times for a connection.
+    /// Creates a responder.
+    ///
+    /// - Parameter respond: Called off the event loops, up to 16 times per connection. The handshake is
+    ///   suspended until it returns, and its running time is part of `TLSSettings.handshakeTimeout`.
     public init(_ respond: @escaping @Sendable (TLSEarlyRequest) async -> TLSEarlyAnswer) {
         self.respond = respond
     }
 
-    /// True for the same object.
+    /// Returns whether both values are the same object.
     public static func == (left: TLSEarlyDataResponder, right: TLSEarlyDataResponder) -> Bool { left === right }
 
     /// Hashes the identity of the object.

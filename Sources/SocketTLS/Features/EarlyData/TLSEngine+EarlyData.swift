@@ -1,19 +1,21 @@
 // Rules of early data (RFC 8446, 2.3 and 4.2.10):
-//  1. A client sends it with the ClientHello only if its session allows so many bytes, was made with the
-//     application protocol that they are for, and has a positive verdict. Such a connection takes no older
-//     version than TLS 1.3 (RFC 8446, appendix D.3).
-//  2. Data that was not accepted follows right after the handshake, once, ahead of all other data; but never
-//     in another application protocol.
-//  3. A server keeps what it accepts until the handshake is complete, and delivers it ahead of all other
-//     data. So nothing that was replayed is ever delivered: a replayer cannot complete the handshake.
-//  4. Only a responder sees it earlier. The bytes that it has answered are not delivered again.
-//  5. OpenSSL ends the connection when a client sends more than its ticket allows.
+//  1. A client sends early data with the ClientHello only if its session allows that many bytes, was
+//     established with the application protocol of the data, and has a positive verdict. Such a
+//     connection accepts no version older than TLS 1.3 (RFC 8446, appendix D.3).
+//  2. Data that was not accepted is sent immediately after the handshake, once, ahead of all other data,
+//     but never in another application protocol.
+//  3. A server keeps accepted data until the handshake is complete, and delivers it ahead of all other
+//     data. Replayed data is therefore never delivered, because an attacker who replays it cannot
+//     complete the handshake.
+//  4. Only a responder sees the data earlier. The bytes that it has responded to are not delivered again.
+//  5. OpenSSL fails the connection if a client sends more than its ticket allows.
 
 internal import COpenSSL
 internal import SocketBuffers
 
 extension TLSEngine {
-    /// Decides whether early data goes with the ClientHello, or whether a server accepts some.
+    /// Decides whether a client sends early data with the ClientHello, or whether a server accepts early
+    /// data.
     func prepareEarlyData(_ settings: TLSSettingValues, _ serverName: ServerName?) throws(TLSError) {
         guard let data = settings.earlyData, let serverName else { return acceptEarlyData() }
         let applicationProtocol = data.applicationProtocol ?? settings.applicationProtocols.first
@@ -24,12 +26,11 @@ extension TLSEngine {
         early = .client(ClientEarlyData(data.bytes, for: applicationProtocol, .first))
     }
 
-    /// Has a server accept early data, if its context says so.
+    /// Lets a server accept early data if its context allows it.
     func acceptEarlyData() {
         early = context.acceptsEarlyData ? .server(ServerEarlyData(context.earlyDataResponder)) : nil
     }
 
-    /// One step of OpenSSL's handshake, and of the early data that comes before it.
     func stepWithEarlyData() -> OpenSSLCall.Outcome {
         var outcome = OpenSSLCall.Outcome.success
         switch early {
@@ -60,7 +61,8 @@ extension TLSEngine {
             guard case .success = outcome else { return outcome }
             guard answer == SSL_READ_EARLY_DATA_SUCCESS else {
                 data.isComplete = true
-                // The end of early data is a success even when the handshake has failed behind it.
+                // OpenSSL reports the end of early data as success even if it then failed on the next
+                // message.
                 let entries = OpenSSLError.drainQueue()
                 return entries.isEmpty ? .success : .failure(entries)
             }
@@ -69,8 +71,8 @@ extension TLSEngine {
 
     // MARK: - The responder
 
-    /// The answer to `.awaitingSettings`; call `handshake()` after it. Without an open question, nothing
-    /// happens.
+    /// Applies the program's choice after `.awaitingSettings`; call `handshake()` afterwards. Does
+    /// nothing if no choice is pending.
     package func choose(_ choice: TLSServerChoice) {
         switch choice {
         case .settings(let settings): choose(settings)
@@ -78,12 +80,11 @@ extension TLSEngine {
         }
     }
 
-    /// The responder of a server is at work.
     var isAwaitingEarlyAnswer: Bool {
         if case .server(let data) = early { data.isAsking } else { false }
     }
 
-    /// The question about new early bytes.
+    /// The question for the responder about new early bytes; `nil` if it is not to be called now.
     var earlyQuestion: HandshakeAnswer? {
         guard case .server(let data) = early, let responder = data.takeQuestion() else { return nil }
         let request = TLSEarlyRequest(
@@ -92,7 +93,7 @@ extension TLSEngine {
         return .awaitingSettings(.early(responder, request))
     }
 
-    /// The answer of the responder; without a question, nothing happens.
+    /// Applies the responder's decision. Does nothing if the responder is not running.
     func answerEarly(_ answer: TLSEarlyAnswer) {
         guard case .server(let data) = early, data.isAsking, phase.isInHandshake else { return }
         data.isAsking = false
@@ -107,7 +108,7 @@ extension TLSEngine {
         }
     }
 
-    /// Encrypts data of a server for a client that has not proved anything yet.
+    /// Encrypts a server's response for a client before that client has been authenticated.
     private func sendEarly(_ bytes: [UInt8]) {
         bytes.withUnsafeBytes { bytes in
             var sent = 0
@@ -130,16 +131,16 @@ extension TLSEngine {
 
     // MARK: - After the handshake
 
-    /// The result of a handshake that is complete.
     var settled: HandshakeAnswer { early == nil ? .complete : settleEarlyData() }
 
-    /// Sends what was not accepted, on a client; has a server deliver what was.
+    /// On a client, sends the data that was not accepted. On a server, starts delivering accepted data.
     private func settleEarlyData() -> HandshakeAnswer {
         switch early {
         case nil: break
         case .server(let data):
             earlyFacts.byteCount = data.bytes.count
-            // No other data may follow, with which the tickets would leave.
+            // Tickets are normally sent with the next data, but after a response to early data there may
+            // be no more data.
             if data.hasAnswered { sendTickets() }
             if data.bytes.isEmpty { early = nil }
         case .client(let data):
@@ -157,7 +158,6 @@ extension TLSEngine {
         return .complete
     }
 
-    /// Delivers early bytes ahead of all others.
     func takeEarlyData(_ data: ServerEarlyData, into buffer: PreBuffer, limit: Int) -> ReadAnswer {
         let count = min(limit, data.bytes.count)
         guard count > 0 else { return .incomplete }
@@ -169,12 +169,13 @@ extension TLSEngine {
 }
 
 extension TLSResumableSession {
-    /// The most bytes of early data that the server takes with it, by its own word; 0 for none.
+    /// The maximum number of early data bytes that the server announced for this session; 0 if it accepts
+    /// no early data.
     public var maximumEarlyDataBytes: Int { Int(SSL_SESSION_get_max_early_data(handle.session)) }
 
-    /// Whether so many bytes of a protocol may go with the ClientHello.
+    /// Whether `count` bytes of a protocol may be sent with the ClientHello.
     ///
-    /// OpenSSL would end the connection where it finds the protocol or the name to be another one.
+    /// OpenSSL would fail the connection if the protocol or the server name differed from the session's.
     fileprivate func allowsEarlyData(_ count: Int, in applicationProtocol: String?, _ serverName: ServerName) -> Bool {
         guard protocolVersion >= .tls13, verdict == .trusted, count <= maximumEarlyDataBytes else { return false }
         var (name, length): (UnsafePointer<UInt8>?, Int) = (nil, 0)

@@ -1,9 +1,10 @@
 extension TLSSettings where Side == TLSClient {
-    /// Bytes that a client sends with its first message, if a session allows it, or else right after the
-    /// handshake; nil, the default, for none. Read what they cost: `TLSEarlyData`.
+    /// Bytes that the client sends with its first message if a session allows it, or else immediately after
+    /// the handshake. Defaults to `nil`, which sends no early data. `TLSEarlyData` describes the risks.
     ///
-    /// They leave before anyone could be asked about the server. So they cannot go with a trust callback
-    /// (`trustEvaluation`), and they need `resumption`: `startTLS` throws `invalidSettings`.
+    /// Early data is sent before a trust callback could reject the server, so `trustEvaluation` must be
+    /// `.builtIn`. `resumption` must not be `.none`, and `maximumVersion` must allow TLS 1.3. Otherwise
+    /// `startTLS` throws `invalidSettings`.
     public var earlyData: TLSEarlyData? {
         get { values.earlyData }
         set { values.earlyData = newValue }
@@ -11,7 +12,6 @@ extension TLSSettings where Side == TLSClient {
 }
 
 extension TLSSettingValues {
-    /// Throws `invalidSettings` for early data that cannot be protected, sent or told apart.
     func validateEarlyData() throws(TLSError) {
         switch role {
         case .client: try validateEarlyDataOfClient()

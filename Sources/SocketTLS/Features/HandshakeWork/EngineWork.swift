@@ -1,12 +1,11 @@
-/// How far the work is that an engine does not do where it is called.
+/// The state of the expensive work that an engine hands over to another thread.
 enum EngineWork {
-    /// It computes where it is called.
+    /// The engine computes on the calling thread.
     case inPlace
-    /// There is nothing to do.
     case none
-    /// OpenSSL has stopped for it.
+    /// OpenSSL has stopped and needs a thread for the work.
     case wanted
     case underway
-    /// The step is done, and this is how it ended.
+    /// The step is complete, with this outcome.
     case done(OpenSSLCall.Outcome)
 }

@@ -1,26 +1,27 @@
-// The slow steps of a handshake leave the thread of the engine's owner. Rules:
-//  1. Only an engine that is made with `defersWork` does so. Any other computes where it is called.
-//  2. OpenSSL stops where it calls back: before it signs with a key that is slow (`PrivateKey.signsSlowly`),
-//     and before a client verifies a chain that is expensive (`VerificationCost`). A server cannot stop
-//     before it verifies (TrustGate, rule 6): there every step leaves once the client has sent more than
-//     usual.
-//  3. `handshake()` returns `.awaitingWork`, and the engine belongs to that work from then on. One thread
-//     calls `perform()`, and after that the owner calls `finish()` and has its engine back.
-//  4. After the handshake everything is computed where it is called: a client that is asked for its
-//     certificate then signs where it reads.
-//  5. A step that stopped is not done twice: the callback that stopped runs again, and goes on.
+// The slow steps of a handshake do not run on the thread of the engine's owner. Rules:
+//  1. This applies only to an engine created with `defersWork`. Any other engine computes on the calling
+//     thread.
+//  2. OpenSSL stops in a callback: before it signs with a slow key (`PrivateKey.signsSlowly`), and before
+//     a client verifies an expensive chain (`VerificationCost`). A server cannot stop before it verifies
+//     (TrustGate, rule 6), so there every step is moved to another thread once the client has sent more
+//     data than usual.
+//  3. `handshake()` returns `.awaitingWork`, and from then on the engine belongs to that work. One thread
+//     calls `perform()`. The owner then calls `finish()` to take the engine back.
+//  4. After the handshake, all computation happens on the calling thread. A client that signs because the
+//     server requested its certificate then does so while reading.
+//  5. A stopped step is not repeated: the callback that stopped runs again, and the step continues.
 
 internal import COpenSSL
 internal import SocketBuffers
 internal import Synchronization
 
-/// A step of a handshake that takes long, and the engine that it belongs to.
+/// A slow step of a handshake, and the engine that the step belongs to.
 package final class HandshakeWork: @unchecked Sendable {
-    // Unchecked: by rule 3.
+    // Unchecked: protected by rule 3.
     private let engine: TLSEngine
     private let cancellation = Atomic(false)
 
-    /// Work with the same key may have to wait for it.
+    /// Work with the same key may be delayed until this work is complete.
     package let key: WorkKey
 
     fileprivate init(of engine: TLSEngine) {
@@ -28,26 +29,27 @@ package final class HandshakeWork: @unchecked Sendable {
         key = engine.context.workKey
     }
 
-    /// Computes, on any thread, once.
+    /// Performs the work. Call this once, on any thread.
     package func perform() {
         if !isCancelled { engine.performWork() }
     }
 
-    /// The connection has ended: `perform()` does nothing if it has not begun.
+    /// Cancels the work because the connection has closed. Has no effect if `perform()` has already started.
     package func cancel() {
         cancellation.store(true, ordering: .relaxed)
     }
 
     package var isCancelled: Bool { cancellation.load(ordering: .relaxed) }
 
-    /// The engine, for its owner; call its `handshake()` next.
+    /// Returns the engine to its owner, which must call `handshake()` next.
     package func finish() -> TLSEngine {
         engine
     }
 }
 
 extension TLSEngine {
-    /// The step that was done elsewhere, or the wish for one; nil: it is done here.
+    /// Returns the outcome of a step that was performed on another thread, or `.wantsWork` to request a
+    /// thread. Returns `nil` if this thread performs the step.
     func stepElsewhere() -> OpenSSLCall.Outcome? {
         if case .done(let outcome) = facts.work {
             facts.work = .none
@@ -66,8 +68,8 @@ extension TLSEngine {
         facts.work = .done(stepHere())
     }
 
-    /// No thread does the work: the handshake has failed. A client whose ClientHello is not answered yet gets
-    /// the alert internal_error; later ones would have to be encrypted.
+    /// Fails the handshake because no thread will do the work. Before the ServerHello, a server sends the
+    /// alert internal_error. Later alerts would have to be encrypted, so they are not sent.
     package func refuseWork() {
         guard phase.isInHandshake, case .wanted = facts.work else { return }
         let isBeforeServerHello = SSL_get_state(ssl).rawValue == HandshakeState.clientHello
@@ -77,7 +79,7 @@ extension TLSEngine {
 }
 
 extension Facts {
-    /// Whether what takes long may be done now. False: OpenSSL must stop, and the engine asks for a thread.
+    /// Whether expensive work may be done now. If false, OpenSSL must stop, and the engine requests a thread.
     func mayCompute() -> Bool {
         switch work {
         case .inPlace, .underway: return true

@@ -1,16 +1,18 @@
 internal import SocketBuffers
 internal import Synchronization
 
-/// The steps of handshakes that wait for the same thing take turns with the others.
+/// The resource that a step of a handshake needs. Steps with different keys take turns, so they do not
+/// all queue for the same resource.
 package enum WorkKey: Hashable, Sendable {
-    /// They need this private key, which is slow. The number is a digest of its public key.
+    /// Steps that need this slow private key. The number is a digest of its public key.
     case signing(Int)
-    /// They verify chains for this context, which has no slow key.
+    /// Steps that verify chains for this context, which has no slow key.
     case verifying(Int)
 
     private static let lastContext = Atomic(0)
 
-    /// - Parameter slow: The certificate of a slow key; equal for certificates with the same public key.
+    /// - Parameter slow: The certificate of a slow key. Certificates with the same public key result in
+    ///   the same `WorkKey`.
     init(_ slow: Certificate?) {
         guard let slow else {
             self = .verifying(Self.lastContext.add(1, ordering: .relaxed).newValue)

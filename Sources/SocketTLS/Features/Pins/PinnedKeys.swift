@@ -1,13 +1,12 @@
 internal import COpenSSL
 
-/// The pins of `TLSCertificateRules`.
 struct PinnedKeys: Hashable, Sendable {
     private let digests: Set<[UInt8]>
     private let onlyReports: Bool
 
     static let none = PinnedKeys(TLSCertificateRules())
 
-    /// OpenSSL has no code of its own for a chain without a pinned key.
+    /// OpenSSL has no specific error code for a chain without a pinned key.
     static let mismatch = X509_V_ERR_APPLICATION_VERIFICATION
 
     init(_ rules: TLSCertificateRules) {
@@ -26,12 +25,12 @@ struct PinnedKeys: Hashable, Sendable {
         }
     }
 
-    /// Whether the chain has a pinned key; nil without pins.
+    /// Whether the chain contains a pinned key; `nil` if no keys are pinned.
     func match(_ chain: VerifiedChain) -> Bool? {
         digests.isEmpty ? nil : !digests.isDisjoint(with: chain.certificates.map(Certificate.publicKeySHA256))
     }
 
-    /// Nil when a pinned key is in the chain, and when a missing one is only reported.
+    /// Returns `nil` if the chain contains a pinned key, or if a missing pin is only reported.
     func fault(in chain: VerifiedChain) -> PeerTrust.Verdict? {
         guard !onlyReports, match(chain) == false else { return nil }
         let subject = chain.certificates.first.map { "The certificate of \"\(chain.name($0))\"" } ?? "The peer's certificate"
@@ -46,6 +45,6 @@ extension PinnedKeys: Digestible {
 }
 
 extension TLSError.Code {
-    /// The peer's chain is trusted, but has none of the keys in `TLSCertificateRules.pins`.
+    /// The peer's chain is trusted, but it contains no key from `TLSCertificateRules.pins`.
     public static let pinMismatch = TLSError.Code("pinMismatch", blame: .certificate)
 }

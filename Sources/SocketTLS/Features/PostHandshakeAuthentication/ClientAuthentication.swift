@@ -1,17 +1,18 @@
 internal import SocketBuffers
 
-/// The state of a server that may ask its client for a certificate.
+/// The state a server needs to request a client certificate after the handshake.
 final class ClientAuthentication {
-    /// The seconds that the client may take.
+    /// The time limit for the client's response, in seconds.
     let handshakeTimeout: Double
-    /// The seconds that the trust callback may take.
+    /// The time limit for the trust callback, in seconds.
     let trustTimeout: Double
-    /// The request waits until a message of which half has arrived is complete.
+    /// Whether the request is delayed until a partially received message is complete.
     var isDelayed = false
-    /// The gate of the handshake, after the first request: who decides by the settings.
+    /// The trust gate of the handshake, saved by the first request. The gate of each request is derived
+    /// from it.
     var original: TrustGate?
 
-    /// Nil where the settings ask no client later, by whatever name.
+    /// Returns `nil` if no server name's settings allow a later certificate request.
     init?(_ settings: TLSSettingValues) {
         guard settings.mayRequestClientCertificates else { return nil }
         (handshakeTimeout, trustTimeout) = (settings.handshakeTimeout.inSeconds, settings.trustTimeout.inSeconds)

@@ -1,43 +1,45 @@
-// How a server asks its client for a certificate after the handshake (RFC 8446, 4.6.2). Rules:
-//  1. The settings say that it may (`TLSClients.certificatesOnRequest`), the client has said that it can, and
-//     one request is outstanding at a time. Anything else is an error without harm to the connection.
-//  2. Each request has a trust gate of its own. The certificate of an earlier request counts for nothing.
-//  3. Data goes on in both directions until the client's Finished. There the BIO stops: OpenSSL reads nothing
-//     behind it, and the phase is `.authenticating`, in which nothing is read or written. `handshake()` leads
-//     out of it, as it does out of the handshake.
-//  4. While a part of the answer is there, nothing is written: OpenSSL would read the rest of the answer in
-//     the middle of `SSL_write`, and go on to write.
-//  5. Tickets that are due leave before the first request, and there are none after it: a ticket would carry
-//     the certificate.
+// How a server requests a client certificate after the handshake (RFC 8446, 4.6.2). Rules:
+//  1. The settings must allow it (`TLSClients.certificatesOnRequest`), the client must have offered
+//     post-handshake authentication, and only one request may be outstanding. Otherwise the call throws,
+//     and the connection is unaffected.
+//  2. Each request uses a new trust gate. The certificate from an earlier request is ignored.
+//  3. Data flows in both directions until the client's Finished arrives. The BIO then stops, so OpenSSL
+//     reads no further, and the phase is `.authenticating`, in which no data is read or written. As in
+//     the handshake, the owner calls `handshake()` to complete it.
+//  4. No data is written while a response is partially received, because `SSL_write` would read the rest
+//     of it and then continue writing.
+//  5. Pending tickets are sent before the first request, and no tickets are sent after it, because a
+//     ticket would contain the certificate.
 
 internal import COpenSSL
 internal import SocketBuffers
 
 extension TLSEngine {
-    /// How long the steps of a request may take, in seconds.
+    /// The time limits for the steps of a request, in seconds.
     package struct ClientTimeouts: Sendable {
         package let handshake: Double
         package let trust: Double
     }
 
-    /// Whether a trust callback is asked about a certificate that comes on request.
+    /// Whether the trust callback is called for a certificate that the client sends on request.
     package var asksAboutClients: Bool { (clientAuthentication?.original ?? judge.gate).asks }
 
-    /// The client's answer is complete, or a decision about it is open: call `handshake()`, as in rules 4 to
-    /// 6, until it returns `.complete` or `.failed`. Meanwhile nothing can be read or written.
+    /// Whether the client's response is complete but not yet accepted or rejected. Call `handshake()`, as
+    /// in rules 4 to 6 of `TLSEngine`, until it returns `.complete` or `.failed`. Until then no data can
+    /// be read or written.
     package var isAuthenticatingClient: Bool {
         if case .authenticating = phase { true } else { false }
     }
 
-    /// A request is outstanding: the client has not answered.
+    /// Whether a request is outstanding or delayed, because the client's response is not complete yet.
     package var isAwaitingClient: Bool { facts.isAwaitingClient || clientAuthentication?.isDelayed == true }
 
-    /// Asks the client for a certificate. The answer comes while the owner reads: `isAuthenticatingClient`
-    /// becomes true. A failure that is thrown leaves the connection as it was.
+    /// Requests a certificate from the client. The response arrives while the owner reads;
+    /// `isAuthenticatingClient` then becomes true. If this throws, the connection is unaffected.
     ///
     /// - Parameters:
-    ///   - isRequired: A client that shows none is refused.
-    ///   - asks: A trust callback is asked even where the settings have OpenSSL decide.
+    ///   - isRequired: Whether a client without a certificate is rejected.
+    ///   - asks: Whether to call a trust callback even if the settings let OpenSSL decide.
     package func requestClientCertificate(isRequired: Bool, asks: Bool = false) throws(TLSError) -> ClientTimeouts {
         guard !isAwaitingClient, !isAuthenticatingClient else {
             throw Self.refused(.certificateRequestPending, "the previous request is still pending")
@@ -57,15 +59,15 @@ extension TLSEngine {
             SSL_set_verify(ssl, SSL_VERIFY_NONE, nil)
             throw error
         }
-        // Nothing asks the gate before the answer.
+        // The gate is not consulted until the response arrives.
         let original = clientAuthentication.original ?? judge.gate
         clientAuthentication.original = original
         judge.begin(with: original.renewed(asks: asks))
         return ClientTimeouts(handshake: clientAuthentication.handshakeTimeout, trust: clientAuthentication.trustTimeout)
     }
 
-    /// Sends a request that had to wait, if it can be sent now. Call it after each arrival, while
-    /// `isAwaitingClient`.
+    /// Sends a delayed request if that is now possible. Call this after each arrival while
+    /// `isAwaitingClient` is true.
     package func sendDelayedRequest() {
         guard case .established = phase, clientAuthentication?.isDelayed == true else { return }
         guard !hasSentClose else {
@@ -106,19 +108,19 @@ extension TLSEngine {
         TLSError(code, "The client cannot be asked for a certificate: \(reason).", operation: "requestClientCertificate")
     }
 
-    // MARK: - The answer
+    // MARK: - The response
 
-    /// OpenSSL has stopped reading: perhaps because the client's answer is complete (rule 3).
+    /// OpenSSL stopped reading, possibly because the client's response is complete (rule 3).
     func noteClientAnswer() {
         guard facts.isAwaitingClient, bio.isHeld, SSL_in_init(ssl) == 0 else { return }
         facts.isAwaitingClient = false
         course.authenticate()
     }
 
-    /// Rule 4.
+    /// Whether a response is partially received (rule 4).
     var isAmidClientAnswer: Bool { facts.isAwaitingClient && SSL_in_init(ssl) != 0 }
 
-    /// Goes on from the client's answer.
+    /// Applies the trust decision to the client's complete response (rule 3).
     func settleClient() -> HandshakeAnswer {
         if isAwaitingTrust { return .incomplete }
         if let trust = judge.gate.takeQuestion() { return .awaitingTrust(trust) }
@@ -134,8 +136,8 @@ extension TLSEngine {
         return .complete
     }
 
-    /// Gives up a request that takes too long: with the alert certificate_required, unless half of the answer
-    /// is there.
+    /// Abandons a request that takes too long. Sends a certificate_required alert unless the response was
+    /// partially received.
     func abandonClientRequest() {
         if isAwaitingTrust {
             decideTrust(false, refusal: .timedOut)

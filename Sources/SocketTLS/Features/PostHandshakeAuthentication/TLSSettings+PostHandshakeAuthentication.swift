@@ -1,9 +1,10 @@
 extension TLSSettings where Side == TLSClient {
-    /// Whether a client lets the server ask for its certificate after the handshake (RFC 8446, section
-    /// 4.6.2); false by default.
+    /// Whether the client lets the server request its certificate after the handshake (RFC 8446, section
+    /// 4.6.2). Defaults to false.
     ///
-    /// Some servers ask when they know what the client wants. The client answers while it reads: with
-    /// `identity`, or with no certificate when it has none. Only TLS 1.3 has it.
+    /// Some servers request a certificate only once they know which resource the client wants. The client
+    /// responds while it reads, and sends the certificate of `identity`, or no certificate if `identity`
+    /// is `nil`. Requires TLS 1.3.
     public var allowsPostHandshakeAuthentication: Bool {
         get { values.allowsPostHandshakeAuthentication }
         set { values.allowsPostHandshakeAuthentication = newValue }
@@ -11,10 +12,10 @@ extension TLSSettings where Side == TLSClient {
 }
 
 extension TLSError.Code {
-    /// The client cannot be asked for a certificate after the handshake: the connection does not use TLS
-    /// 1.3, or the client has not offered it.
+    /// The server cannot request a client certificate after the handshake, because the connection does
+    /// not use TLS 1.3 or the client did not offer post-handshake authentication.
     public static let postHandshakeAuthenticationUnavailable = TLSError.Code(
         "postHandshakeAuthenticationUnavailable", blame: .peer)
-    /// The client was asked for a certificate before, and that request is not over.
+    /// The previous request for a client certificate is still pending.
     public static let certificateRequestPending = TLSError.Code("certificateRequestPending", blame: .caller)
 }

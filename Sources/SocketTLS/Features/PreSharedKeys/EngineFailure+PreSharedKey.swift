@@ -1,9 +1,8 @@
 internal import COpenSSL
 internal import SocketBuffers
 
-/// How a handshake fails with pre-shared keys.
 extension EngineFailure {
-    /// The two sides do not have the same key.
+    /// The error for a failed handshake if the two sides do not have the same key; otherwise `nil`.
     var sharedKeyError: TLSError? {
         guard isInHandshake, let negotiation = facts.preSharedKeys, let key = negotiation.key else { return nil }
         let identity = "\"\(String(decoding: key.identity, as: UTF8.self).printable)\""
@@ -17,7 +16,7 @@ extension EngineFailure {
             error.alert = alert
             return error
         }
-        // In TLS 1.2 the client's Finished is the first that shows it.
+        // In TLS 1.2, a wrong key is first detected when the client's Finished cannot be decrypted.
         let isMismatch = has(SSL_R_BINDER_DOES_NOT_VERIFY)
         guard isMismatch || (negotiation.isOfTLS12 && has(SSL_R_DECRYPTION_FAILED_OR_BAD_RECORD_MAC)) else { return nil }
         return error(
@@ -29,12 +28,13 @@ extension EngineFailure {
 
     // The alerts that servers send for a wrong key or an unknown identity.
 
-    /// RFC 8446, 6.2; the last is OpenSSL's.
+    /// From RFC 8446, 6.2, except the last one, which OpenSSL sends.
     private static let refusals: [TLSAlert] = [.unknownPSKIdentity, .decryptError, .illegalParameter]
-    /// RFC 4279, 2; the last comes from a server that cannot decrypt the client's Finished.
+    /// From RFC 4279, 2, except the last one, which a server sends if it cannot decrypt the client's
+    /// Finished.
     private static let refusalsOfTLS12: [TLSAlert] = [.unknownPSKIdentity, .decryptError, .badRecordMAC]
 
-    /// A client without a key, where certificates do not count.
+    /// The error for a client without a usable key, if a key is required; otherwise `nil`.
     var missingKeyError: TLSError? {
         guard isInHandshake, facts.isServer, facts.preSharedKeys?.keys.use == .required,
             has(SSL_R_NO_SHARED_CIPHER) || has(SSL_R_NO_SUITABLE_SIGNATURE_ALGORITHM)

@@ -1,21 +1,21 @@
 internal import COpenSSL
 
-/// The proofs that a client has the keys which it offers in TLS 1.3 (RFC 8446, 4.2.11.2).
+/// Verifies the binders, which prove that a TLS 1.3 client has the keys it offers (RFC 8446, 4.2.11.2).
 ///
-/// OpenSSL takes the first key that it is given, and ends the handshake if that one is not proved: a
-/// client with one key could then ask for any identity ahead of its own, and learn whether it exists. So a
-/// server looks at the proofs before it chooses.
+/// OpenSSL uses the first key that the callback returns and fails the handshake if the binder for that
+/// key is wrong. A client with one valid key could therefore list any other identity first, and find out
+/// whether it exists. To prevent this, a server checks the binders before it chooses a key.
 struct KeyBinders {
-    /// The ClientHello; or the first one, the HelloRetryRequest, and the second ClientHello.
+    /// The ClientHello; or the first ClientHello, the HelloRetryRequest, and the second ClientHello.
     private var messages: [[UInt8]] = []
 
     mutating func sawHello(_ message: UnsafeRawBufferPointer) {
         messages.append(Array(message))
     }
 
-    /// A ServerHello of ours, which counts if it asks for another ClientHello.
+    /// Records a ServerHello sent by this side, if it is a HelloRetryRequest.
     mutating func sawAnswer(_ message: UnsafeRawBufferPointer) {
-        // Behind the header (4) and the version (2).
+        // The random follows the header (4 bytes) and the version (2 bytes).
         if messages.count == 1, message.dropFirst(6).starts(with: Self.retryRandom) { messages.append(Array(message)) }
     }
 
@@ -26,7 +26,7 @@ struct KeyBinders {
     /// SHA-256 of "HelloRetryRequest" (RFC 8446, 4.1.3).
     private static let retryRandom: [UInt8] = Digest(.sha256).hash(Array("HelloRetryRequest".utf8))
 
-    /// Whether `key` makes the binder of an identity, which is named by its place in the list.
+    /// Whether `key` produces the binder of the identity at `index` in the list.
     func prove(_ key: TLSPreSharedKey, at index: Int, of list: PreSharedKeyList) -> Bool {
         guard let hello = messages.last, list.binders.indices.contains(index), list.byteCountOfBinders < hello.count else {
             return false
@@ -34,7 +34,7 @@ struct KeyBinders {
         let digest = Digest(key.hash)
         var transcript: [UInt8] = []
         if messages.count == 3 {
-            // RFC 8446, 4.4.1.
+            // The hash of the first ClientHello replaces the message (RFC 8446, 4.4.1).
             let first = digest.hash(messages[0])
             transcript = [254, 0, 0, UInt8(first.count)] + first + messages[1]
         }
@@ -47,7 +47,6 @@ struct KeyBinders {
     }
 }
 
-/// One hash algorithm, with the functions that TLS 1.3 builds on it.
 private struct Digest {
     private let method: OpaquePointer?
     let count: Int
@@ -65,14 +64,15 @@ private struct Digest {
         return result
     }
 
-    /// HMAC, which is HKDF-Extract too (RFC 5869, 2.2).
+    /// HMAC, which is also HKDF-Extract (RFC 5869, 2.2).
     func code(_ key: [UInt8], _ bytes: [UInt8]) -> [UInt8] {
         var result = [UInt8](repeating: 0, count: count)
         _ = HMAC(method, key, Int32(key.count), bytes, bytes.count, &result, nil)
         return result
     }
 
-    /// HKDF-Expand-Label with the length of the hash (RFC 8446, 7.1), which is one step of HKDF-Expand.
+    /// HKDF-Expand-Label with the hash length as output length (RFC 8446, 7.1), so a single step of
+    /// HKDF-Expand is enough.
     func expand(_ secret: [UInt8], _ label: String, _ context: [UInt8]) -> [UInt8] {
         let name = Array("tls13 \(label)".utf8)
         let info = [0, UInt8(count), UInt8(name.count)] + name + [UInt8(context.count)] + context

@@ -1,13 +1,14 @@
 // Rules of external pre-shared keys:
-//  1. The keys belong to the context, and so to the settings that were chosen by name.
-//  2. TLS 1.3 has callbacks of its own, with sessions; the ones of TLS 1.2, which OpenSSL would ask in TLS
-//     1.3 too, know no hash algorithm and cut an identity at a zero. Each answers in its version only.
-//  3. A server reads all identities of a ClientHello before OpenSSL does, because OpenSSL asks for one after
-//     the other: only so an unknown one can fail like a wrong key, and a key that is not proved is passed
-//     over (`PreSharedKeyNegotiation.look`, `KeyBinders`).
-//  4. Nothing here accepts a peer. When OpenSSL's handshake is complete, the key is evidence for the trust
-//     gate (`Judge.judgeEvidence`).
-//  5. A connection with such a key gets no ticket, and a client with one resumes nothing.
+//  1. The keys are part of the context, and therefore of the settings that were chosen by name.
+//  2. TLS 1.3 has separate callbacks, which use sessions. OpenSSL would also call the TLS 1.2 callbacks
+//     in TLS 1.3, but they do not specify a hash algorithm and truncate an identity at a zero byte. Each
+//     callback therefore returns a key only in its own version.
+//  3. A server reads all identities of a ClientHello before OpenSSL does, because OpenSSL looks up one
+//     identity at a time. This makes an unknown identity fail in the same way as a wrong key, and lets
+//     the server skip a key without a valid binder (`PreSharedKeyNegotiation.look`, `KeyBinders`).
+//  4. The callbacks never accept a peer. When OpenSSL's handshake is complete, the key is passed to the
+//     trust gate as evidence (`Judge.judgeEvidence`).
+//  5. After a handshake with such a key, the server issues no ticket and the client resumes no session.
 
 internal import COpenSSL
 internal import Glibc
@@ -42,7 +43,7 @@ enum PreSharedKeyCallbacks {
 
     // MARK: - Clients
 
-    /// Returns 0 for a failure.
+    /// Returns 0 on failure.
     private static func offer(
         _ ssl: OpaquePointer?, _ digest: OpaquePointer?, _ identity: UnsafeMutablePointer<UnsafePointer<UInt8>?>?,
         _ count: UnsafeMutablePointer<Int>?, _ session: UnsafeMutablePointer<OpaquePointer?>?
@@ -50,20 +51,20 @@ enum PreSharedKeyCallbacks {
         guard let ssl, let identity, let count, let session, let key = negotiation(of: ssl)?.offer(inTLS12: false) else {
             return 0
         }
-        // A server that asks for another ClientHello has chosen a cipher suite already.
+        // After a HelloRetryRequest, the cipher suite and its hash algorithm are fixed.
         if let digest, EVP_MD_get_type(digest) != key.hash.digest { return 0 }
-        // The context, which the engine holds, keeps the key.
+        // The pointer stays valid because the engine retains the context, which owns the key.
         identity.pointee = UnsafePointer(key.stableIdentity.keptBytes.baseAddress?.assumingMemoryBound(to: UInt8.self))
         count.pointee = key.identity.count
         session.pointee = PreSharedKeyNegotiation.session(with: key, for: ssl)
         return session.pointee == nil ? 0 : 1
     }
 
-    /// Returns the length of the key, or 0 for a failure.
+    /// Returns the length of the key, or 0 on failure.
     private static func offerForTLS12(
         _ ssl: OpaquePointer?, _ identity: UnsafeMutableRawBufferPointer, _ buffer: UnsafeMutableRawBufferPointer
     ) -> UInt32 {
-        // In TLS 1.3 the other callback has answered.
+        // Not called in TLS 1.3, where the other callback has already returned a session.
         guard let ssl, let key = negotiation(of: ssl)?.offer(inTLS12: true), key.identity.count < identity.count else { return 0 }
         identity.copyBytes(from: key.identity)
         identity[key.identity.count] = 0
@@ -94,8 +95,8 @@ enum PreSharedKeyCallbacks {
             }, nil)
     }
 
-    /// Returns 0 for a failure; without a session OpenSSL asks for the next identity, or takes the bytes for
-    /// a ticket.
+    /// Returns 0 on failure. If it returns 1 without a session, OpenSSL tries the next identity, or
+    /// treats the bytes as a ticket.
     private static func find(
         _ identity: UnsafeBufferPointer<UInt8>, _ ssl: OpaquePointer?, _ session: UnsafeMutablePointer<OpaquePointer?>?
     ) -> Int32 {
@@ -106,19 +107,20 @@ enum PreSharedKeyCallbacks {
         return session.pointee == nil ? 0 : 1
     }
 
-    /// Returns the length of the key, or 0 for none.
+    /// Returns the length of the key, or 0 if the server has no key.
     private static func findForTLS12(
         _ identity: UnsafePointer<CChar>?, _ ssl: OpaquePointer?, _ buffer: UnsafeMutableRawBufferPointer
     ) -> UInt32 {
         guard let ssl, let identity, TLSVersion(of: ssl) < .tls13, let negotiation = negotiation(of: ssl) else { return 0 }
-        // The cipher suite is chosen, so that there is no other way any more.
+        // A cipher suite with a pre-shared key is already chosen, so certificates are no longer an
+        // option.
         negotiation.lookInTLS12(for: Array(UnsafeRawBufferPointer(start: identity, count: strlen(identity))))
         return negotiation.key.map { copy($0, to: buffer) } ?? 0
     }
 }
 
 extension TLSPreSharedKey.HashAlgorithm {
-    /// OpenSSL's number.
+    /// The NID that OpenSSL uses for the algorithm.
     fileprivate var digest: Int32 {
         switch self {
         case .sha256: NID_sha256

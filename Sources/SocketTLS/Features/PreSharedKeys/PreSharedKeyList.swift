@@ -1,13 +1,13 @@
-/// The extension `pre_shared_key` of a ClientHello (RFC 8446, section 4.2.11).
+/// The `pre_shared_key` extension of a ClientHello (RFC 8446, section 4.2.11).
 struct PreSharedKeyList {
-    /// Those that are looked up, in order; empty for bytes that OpenSSL refuses by itself.
+    /// The identities to look up, in order. Empty if the extension is malformed; OpenSSL then rejects it.
     private(set) var identities: [[UInt8]] = []
-    /// The proof for each of them.
     private(set) var binders: [[UInt8]] = []
-    /// The length of all proofs, and of the field with it: the last bytes of a ClientHello.
+    /// The length of all binders, including their length field. They are the last bytes of a ClientHello.
     private(set) var byteCountOfBinders = 0
 
-    /// So many identities of a client are looked up: each one costs a call of the program's function.
+    /// The maximum number of identities to look up for a client: each one costs a call to the program's
+    /// function.
     static let limit = 8
 
     init(_ bytes: some Collection<UInt8>) {
@@ -21,7 +21,7 @@ struct PreSharedKeyList {
         var proofs = FieldReader(reader.rest.dropFirst(2))
         while binders.count < Self.limit, let binder = proofs.field(lengthOf: 1) { binders.append(Array(binder)) }
         var offers = FieldReader(list)
-        // Behind the identity come the four bytes of its age.
+        // Each identity is followed by its age (4 bytes).
         while identities.count < Self.limit, let identity = offers.field(lengthOf: 2), !identity.isEmpty, offers.bytes(4) != nil {
             identities.append(Array(identity))
         }

@@ -1,33 +1,30 @@
 internal import COpenSSL
 
-/// The negotiation of the pre-shared keys in one handshake, and its outcome.
 final class PreSharedKeyNegotiation {
     let keys: TLSPreSharedKeys
-    /// On a client the key that it has offered; on a server the key of an identity of the client.
+    /// On a client, the key that it has offered. On a server, the key for one of the client's identities.
     private(set) var key: TLSPreSharedKey?
-    /// `key` is a random one, so that this handshake fails like one with a wrong key.
+    /// Whether `key` is random, so that this handshake fails like a handshake with a wrong key.
     private(set) var isDecoy = false
-    /// The key is in a handshake of TLS 1.2.
     private(set) var isOfTLS12 = false
-    /// The client's first identity.
     private(set) var firstIdentity: [UInt8]?
-    /// The messages of a server's handshake, for the client's proofs.
+    /// The messages of a server's handshake that are needed to verify the client's binders.
     var binders = KeyBinders()
 
     init(_ keys: TLSPreSharedKeys) {
         self.keys = keys
     }
 
-    /// The key that a client offers.
     func offer(inTLS12: Bool) -> TLSPreSharedKey? {
         (key, isOfTLS12) = (keys.only, inTLS12)
         return key
     }
 
-    /// Looks for the first of a client's keys that it has proved. Where it has proved none, the first one
-    /// that is known fails in OpenSSL.
+    /// Looks for the first known key with a valid binder. Without a valid binder, the first known
+    /// key is used, and OpenSSL fails the handshake.
     ///
-    /// - Parameter isLast: Nothing but a key can help: the first identity gets a decoy.
+    /// - Parameter isLast: Whether the client can only be accepted with a key. If no identity is known,
+    ///   the first one is then given a decoy key.
     func look(for list: PreSharedKeyList, isLast: Bool) {
         begin(with: list.identities.first, inTLS12: false)
         for (index, identity) in list.identities.enumerated() {
@@ -38,8 +35,8 @@ final class PreSharedKeyNegotiation {
         if isLast { makeDecoy() }
     }
 
-    /// Looks for the key of the one identity in TLS 1.2. Nothing but a key can help: an unknown identity
-    /// gets a decoy.
+    /// Looks for the key of the only identity in TLS 1.2. The client can only be accepted with a key, so
+    /// an unknown identity is given a decoy key.
     func lookInTLS12(for identity: [UInt8]) {
         begin(with: identity, inTLS12: true)
         key = keys.key(of: identity)
@@ -56,15 +53,16 @@ final class PreSharedKeyNegotiation {
         isDecoy = true
     }
 
-    /// The key that both sides used in the complete handshake of `ssl`; nil without one.
+    /// Returns the key that both sides used in the completed handshake of `ssl`; `nil` if they used no
+    /// key.
     func proof(on ssl: OpaquePointer) -> KeyProof? {
         binders.forget()
         guard Self.isUsed(on: ssl), let key, !isDecoy else { return nil }
         return KeyProof(kind: .preSharedKey, value: key.identity)
     }
 
-    /// Whether the handshake of `ssl`, which is complete, was made with an external key. A session of ours in
-    /// TLS 1.3 has the mark, which distinguishes it from one that came with a ticket.
+    /// Whether the completed handshake of `ssl` used an external key. In TLS 1.3, the sessions created
+    /// here are marked to distinguish them from sessions that arrived in a ticket.
     static func isUsed(on ssl: OpaquePointer) -> Bool {
         guard SSL_get0_peer_certificate(ssl) == nil else { return false }
         if SSL_version(ssl) == TLS1_3_VERSION {
@@ -73,9 +71,10 @@ final class PreSharedKeyNegotiation {
         return SSL_CIPHER_get_auth_nid(SSL_get_current_cipher(ssl)) == NID_auth_psk
     }
 
-    // MARK: - Sessions of TLS 1.3
+    // MARK: - TLS 1.3 sessions
 
-    /// Application data of tickets, which a session never sends: external keys get no tickets.
+    /// The mark, stored as ticket application data. It is never sent, because a connection with an
+    /// external key issues no tickets.
     private static let mark = Array("external pre-shared key".utf8)
 
     private static func isMarked(_ session: OpaquePointer) -> Bool {
@@ -85,8 +84,8 @@ final class PreSharedKeyNegotiation {
         return UnsafeRawBufferPointer(start: bytes, count: count).elementsEqual(mark)
     }
 
-    /// A new session with the key, as OpenSSL wants it; the caller owns it. Nil leaves the reason in
-    /// OpenSSL's queue, for the outer call.
+    /// Returns a new session that contains the key, in the form that OpenSSL requires. The caller owns
+    /// it. If this returns `nil`, the reason is in OpenSSL's error queue, for the outer call.
     static func session(with key: TLSPreSharedKey, for ssl: OpaquePointer) -> OpaquePointer? {
         guard let session = SSL_SESSION_new() else { return nil }
         let isSet =

@@ -1,15 +1,13 @@
 internal import COpenSSL
 
 extension Facts {
-    /// The key that both sides have used in the complete handshake of `ssl`.
     func sharedKey(on ssl: OpaquePointer) -> KeyProof? { preSharedKeys?.proof(on: ssl) }
 
-    /// A ClientHello has arrived.
     func noteHello(_ message: UnsafeRawBufferPointer) {
         if isServer, bio.records == nil { preSharedKeys?.binders.sawHello(message) }
     }
 
-    /// This side sends a ServerHello.
+    /// Records a ServerHello that this side sends.
     func noteServerHello(_ message: UnsafeRawBufferPointer) {
         preSharedKeys?.binders.sawAnswer(message)
     }
@@ -20,12 +18,12 @@ extension KeyProof.Kind {
         number: 2, isShared: true,
         missing: ProofFault(
             error: TLSError(.preSharedKeyMissing, "The peer uses no pre-shared key, but the settings require one."),
-            // Becomes the alert handshake_failure.
+            // OpenSSL maps this code to the alert handshake_failure.
             verifyCode: X509_V_ERR_APPLICATION_VERIFICATION))
 }
 
 extension TLSError.Code {
-    /// The peer uses no pre-shared key, but the settings require one.
+    /// The peer did not use a pre-shared key, but the settings require one.
     public static let preSharedKeyMissing = TLSError.Code("preSharedKeyMissing", blame: .peer)
     /// The two sides do not have the same pre-shared key: the server does not know the identity, or one
     /// of the keys is wrong.

@@ -1,58 +1,61 @@
 internal import COpenSSL
 
-/// A key that both sides have had from elsewhere, and the identity by which they find it (RFC 8446, sections
-/// 2.2 and 4.2.11; RFC 4279 for TLS 1.2).
+/// A secret key that both sides already have, and the identity by which they look it up (RFC 8446,
+/// sections 2.2 and 4.2.11; RFC 4279 for TLS 1.2).
 ///
-/// Anyone who has the key is trusted: there are no certificates. So each key should belong to **one** client
-/// and **one** server, and to these roles:
+/// A peer that has the key is trusted, without certificates. Each key should therefore belong to exactly
+/// **one** client and **one** server, which keep these roles:
 ///
-/// - With a key that more than two programs have, each of them can pose as any other (RFC 9257, section 4.1).
-/// - A program that is a client and a server with the same key can be led to talk to itself, while it takes
-///   the other end for its partner ("Selfie", RFC 9257, section 4.1). Have one key for each direction.
-/// - Make keys at random. Anyone who has recorded a handshake can try words and passwords at leisure, to find
-///   the key (RFC 8446, section 4.2.11). This library has no function that makes a key of a password.
+/// - If more than two programs share a key, each of them can impersonate the rest (RFC 9257, section
+///   4.1).
+/// - A program that uses the same key as a client and as a server can be tricked into talking to itself
+///   instead of its peer ("Selfie", RFC 9257, section 4.1). Use a separate key for each direction.
+/// - Generate keys at random. Otherwise an attacker who has recorded a handshake can guess words and
+///   passwords offline until one matches (RFC 8446, section 4.2.11). This library deliberately has no
+///   function that derives a key from a password.
 ///
-/// The identity is sent in plaintext, so it should say nothing that others may not know.
+/// The identity is sent in plaintext, so it should not contain confidential information.
 ///
-/// Two are equal if their identities, keys and hash algorithms are. The key is wiped before its memory is
-/// freed.
+/// Two pre-shared keys are equal if their identities, keys and hash algorithms are equal. The key is
+/// wiped before its memory is freed.
 public final class TLSPreSharedKey: @unchecked Sendable, Hashable {
-    // Unchecked: the bytes are written once, before anyone else sees them.
+    // Unchecked: the bytes are written once, before the object is shared.
 
-    /// The hash algorithm that a key belongs to: it is used with no other (RFC 8446, section 4.2.11).
+    /// The hash algorithm associated with a key. The key is never used with a different algorithm (RFC
+    /// 8446, section 4.2.11).
     public enum HashAlgorithm: Sendable, Hashable {
-        /// SHA-256: for the cipher suites TLS_AES_128_GCM_SHA256 and TLS_CHACHA20_POLY1305_SHA256. The
-        /// standard's default.
+        /// SHA-256, for the cipher suites TLS_AES_128_GCM_SHA256 and TLS_CHACHA20_POLY1305_SHA256. This
+        /// is the default in the standard.
         case sha256
-        /// SHA-384: for the cipher suite TLS_AES_256_GCM_SHA384. OpenSSL's programs use it only with
-        /// `-psk_session`, and it is for TLS 1.3 only.
+        /// SHA-384, for the cipher suite TLS_AES_256_GCM_SHA384. TLS 1.3 only. OpenSSL's command-line
+        /// programs support it only with `-psk_session`.
         case sha384
     }
 
     /// The name of the key.
     public let identity: [UInt8]
-    /// The hash algorithm that the key belongs to.
+    /// The hash algorithm associated with the key.
     public let hash: HashAlgorithm
-    /// For OpenSSL, which wants an address.
+    /// A copy of `identity` at a stable address, which OpenSSL requires.
     let stableIdentity: SecretBytes
     let secret: SecretBytes
 
-    /// The lengths of keys. A key of 16 bytes has the 128 bits that RFC 9257, section 6, demands at least.
-    /// The longest is OpenSSL's limit.
+    /// The allowed key lengths. A key of 16 bytes has the minimum of 128 bits from RFC 9257, section 6.
+    /// The maximum is OpenSSL's limit.
     static let lengths = 16...512
-    /// Servers of this library refuse a ClientHello of more than 16 KiB.
+    /// The allowed identity lengths. Servers of this library reject a ClientHello of more than 16 KiB.
     static let identityLengths = 1...8192
-    /// The length that everyone takes in TLS 1.2 (RFC 4279, section 5.3).
+    /// The identity length that every TLS 1.2 implementation supports (RFC 4279, section 5.3).
     static let identityLimitOfTLS12 = 128
 
-    /// A key from its parts.
+    /// Creates a pre-shared key.
     ///
     /// - Parameters:
-    ///   - identity: 1 to 8,192 bytes; in TLS 1.2 at most 128, without a zero. Usually the name of the
-    ///     client.
-    ///   - key: 16 to 512 bytes that cannot be guessed. Wipe your own copy.
-    ///   - hash: The hash algorithm, which both sides must agree on.
-    /// - Throws: `invalidSettings` for an identity or a key of another length.
+    ///   - identity: 1 to 8,192 bytes, usually the name of the client. In TLS 1.2, at most 128 bytes and
+    ///     no zero byte.
+    ///   - key: 16 to 512 bytes that cannot be guessed. Wipe your own copy after the call.
+    ///   - hash: The hash algorithm. Both sides must use the same one.
+    /// - Throws: `invalidSettings` if the identity or the key has an invalid length.
     public init(identity: [UInt8], key: [UInt8], hash: HashAlgorithm = .sha256) throws(TLSError) {
         guard Self.identityLengths.contains(identity.count) else {
             throw Self.invalid("the identity has \(identity.count) bytes, and must have 1 to 8,192")
@@ -66,14 +69,14 @@ public final class TLSPreSharedKey: @unchecked Sendable, Hashable {
         secret = SecretBytes(copying: key)
     }
 
-    /// A key whose identity is text, in UTF-8.
+    /// Creates a pre-shared key with a text identity, which is encoded as UTF-8.
     ///
-    /// - Throws: `invalidSettings` for an identity or a key of a length that cannot be used.
+    /// - Throws: `invalidSettings` if the identity or the key has an invalid length.
     public convenience init(identity: String, key: [UInt8], hash: HashAlgorithm = .sha256) throws(TLSError) {
         try self.init(identity: Array(identity.utf8), key: key, hash: hash)
     }
 
-    /// A random key, for an identity that has none. Nil without random numbers.
+    /// Creates a random key for an unknown identity. Returns `nil` if random bytes are not available.
     init?(decoyFor identity: [UInt8], hash: HashAlgorithm) {
         guard let secret = SecretBytes(randomCount: 32) else { return nil }
         self.identity = identity
@@ -86,7 +89,8 @@ public final class TLSPreSharedKey: @unchecked Sendable, Hashable {
         TLSError(.invalidSettings, "The pre-shared key cannot be used: \(complaint).", operation: "TLSPreSharedKey")
     }
 
-    /// True for the same identity, key and hash algorithm. The time it takes does not depend on the key.
+    /// Returns whether identity, key and hash algorithm are equal. The comparison takes the same time
+    /// whatever the bytes of the keys are.
     public static func == (left: TLSPreSharedKey, right: TLSPreSharedKey) -> Bool {
         left === right
             || (left.identity == right.identity && left.hash == right.hash && left.secret.count == right.secret.count
@@ -95,7 +99,7 @@ public final class TLSPreSharedKey: @unchecked Sendable, Hashable {
                 })
     }
 
-    /// Hashes the identity, and not the key.
+    /// Hashes the identity and the hash algorithm, but not the key.
     public func hash(into hasher: inout Hasher) {
         hasher.combine(identity)
         hasher.combine(hash)
@@ -103,7 +107,7 @@ public final class TLSPreSharedKey: @unchecked Sendable, Hashable {
 }
 
 extension TLSPreSharedKey.HashAlgorithm {
-    /// How the names of its cipher suites end.
+    /// The suffix of the cipher suite names that use the algorithm.
     var suffix: String {
         switch self {
         case .sha256: "SHA256"
@@ -111,7 +115,8 @@ extension TLSPreSharedKey.HashAlgorithm {
         }
     }
 
-    /// A cipher suite of TLS 1.3 with this algorithm: OpenSSL asks for one to learn the algorithm.
+    /// A TLS 1.3 cipher suite with this algorithm. OpenSSL derives the hash algorithm of a session from
+    /// its suite.
     var cipherSuite: [UInt8] {
         switch self {
         case .sha256: [0x13, 0x01]

@@ -1,5 +1,5 @@
-/// The keys that a server accepts instead of certificates: a list, or a function that finds the key of an
-/// identity. A client has one key.
+/// The pre-shared keys that a server accepts instead of certificates: a list, or a function that looks up
+/// the key for an identity. A client has exactly one key.
 ///
 /// ```swift
 /// let key = try TLSPreSharedKey(identity: "sensor 17", key: bytes)
@@ -7,12 +7,12 @@
 /// let server = TLSSettings.server(preSharedKeys: TLSPreSharedKeys(key))
 /// ```
 ///
-/// Each handshake also makes a new (EC)DHE exchange: in TLS 1.3 `psk_dhe_ke`, in TLS 1.2 the cipher suite
-/// TLS_ECDHE_PSK_WITH_CHACHA20_POLY1305_SHA256 (RFC 7905). So a key that becomes known later does not open
-/// what was recorded before. In TLS 1.3 only the cipher suites with the hash algorithm of the keys are
-/// negotiated, also with certificates.
+/// Each handshake also performs an (EC)DHE key exchange: `psk_dhe_ke` in TLS 1.3, and the cipher suite
+/// TLS_ECDHE_PSK_WITH_CHACHA20_POLY1305_SHA256 (RFC 7905) in TLS 1.2. Recorded traffic therefore stays
+/// secret even if the key is disclosed later. In TLS 1.3, only cipher suites with the hash algorithm of
+/// the keys are negotiated, even if the peer uses a certificate.
 public struct TLSPreSharedKeys: Sendable, Hashable {
-    /// Whether certificates count for a peer that has none of the keys.
+    /// Whether a peer without a pre-shared key may use certificates instead.
     package enum Use: Sendable, Hashable {
         case required
         case preferred
@@ -28,7 +28,6 @@ public struct TLSPreSharedKeys: Sendable, Hashable {
         case function(Function)
     }
 
-    /// Equal if it is the same object.
     private final class Function: Sendable, Hashable {
         let find: @Sendable ([UInt8]) -> TLSPreSharedKey?
 
@@ -39,18 +38,18 @@ public struct TLSPreSharedKeys: Sendable, Hashable {
         func hash(into hasher: inout Hasher) { hasher.combine(ObjectIdentifier(self)) }
     }
 
-    /// One key.
+    /// Creates a list that contains one key.
     public init(_ key: TLSPreSharedKey) {
         use = .required
         hash = key.hash
         source = .list([key.identity: key])
     }
 
-    /// The keys of a server.
+    /// Creates a list of keys for a server.
     ///
-    /// - Throws: `invalidSettings` for an empty list, for two keys with one identity, and for keys with
-    ///   different hash algorithms: the server chooses the cipher suite, and with it the algorithm, before it
-    ///   looks for the key.
+    /// - Throws: `invalidSettings` if the list is empty, two keys have the same identity, or the keys
+    ///   have different hash algorithms. The server chooses the cipher suite, which determines the hash
+    ///   algorithm, before it looks up the key.
     public init(_ keys: [TLSPreSharedKey]) throws(TLSError) {
         guard let first = keys.first else { throw Self.invalid("the list is empty") }
         guard keys.allSatisfy({ $0.hash == first.hash }) else {
@@ -63,16 +62,17 @@ public struct TLSPreSharedKeys: Sendable, Hashable {
         source = .list(list)
     }
 
-    /// The keys of a server, by a function.
+    /// Creates server keys that are looked up by a function.
     ///
     /// - Parameters:
     ///   - hash: The hash algorithm of all keys.
-    ///   - find: Returns the key of an identity, which comes from the network: up to 16 KiB of any kind.
-    ///     Nil without one; a key with another identity or hash algorithm does not count. It is called
-    ///     on threads of the library, during the handshake, for up to eight identities of each client and
-    ///     more than once for some: OpenSSL cannot wait here, so it must answer at once, from memory. To
-    ///     wait for a database, use `TLSServerNames.init(_:)`, whose function gets the client's identities
-    ///     too. It must not call the socket.
+    ///   - find: Returns the key for an identity, or `nil` if the identity is unknown. The identity is
+    ///     received from the network and can be any bytes, up to 16 KiB. A returned key with a different
+    ///     identity or hash algorithm is ignored. The function is called during the handshake, on threads
+    ///     of the library, for up to eight identities of each client and sometimes more than once for the
+    ///     same identity. OpenSSL cannot wait here, so the function must return immediately, from memory,
+    ///     and must not call the socket. To wait for a database, use `TLSServerNames.init(_:)`, whose
+    ///     function also receives the client's identities.
     public init(
         hash: TLSPreSharedKey.HashAlgorithm = .sha256,
         find: @escaping @Sendable (_ identity: [UInt8]) -> TLSPreSharedKey?
@@ -82,14 +82,12 @@ public struct TLSPreSharedKeys: Sendable, Hashable {
         source = .function(Function(find))
     }
 
-    /// The same keys.
     package func used(_ use: Use) -> TLSPreSharedKeys {
         var keys = self
         keys.use = use
         return keys
     }
 
-    /// The key of an identity.
     func key(of identity: [UInt8]) -> TLSPreSharedKey? {
         switch source {
         case .list(let list): return list[identity]
@@ -99,19 +97,19 @@ public struct TLSPreSharedKeys: Sendable, Hashable {
         }
     }
 
-    /// The keys of a list; nil for a function.
+    /// The keys of a list; `nil` if keys are looked up by a function.
     var listed: [TLSPreSharedKey]? {
         if case .list(let list) = source { return Array(list.values) }
         return nil
     }
 
-    /// The key of a client.
     var only: TLSPreSharedKey? {
         if case .list(let list) = source, list.count == 1 { return list.first?.value }
         return nil
     }
 
-    /// Hashes the key of a client, and not the list of a server: each connection looks its context up.
+    /// Hashes a client's key, but not a server's list, because each connection hashes its settings to
+    /// look up its context.
     public func hash(into hasher: inout Hasher) {
         hasher.combine(use)
         hasher.combine(only)
@@ -123,6 +121,7 @@ public struct TLSPreSharedKeys: Sendable, Hashable {
 }
 
 extension TLSPreSharedKeys: Digestible {
-    /// A connection with such a key has no session: the keys do not count for those that have one.
+    /// Appends only `use`. The keys themselves are irrelevant for sessions, because a connection with a
+    /// pre-shared key has no session.
     func append(to fields: inout DigestFields) { fields.append(use == .required ? 1 : 2) }
 }

@@ -1,10 +1,10 @@
 extension TLSSettings where Side == TLSClient {
-    /// Settings of a client that accepts a server because it has the same key, and for no other reason: see
-    /// `TLSPreSharedKey`. `TLSSession.preSharedKeyIdentity` shows it.
+    /// Returns settings for a client that accepts a server only because both have the same key: see
+    /// `TLSPreSharedKey`. After the handshake, `TLSSession.preSharedKeyIdentity` contains the key's identity.
     ///
-    /// No certificate is verified, so `serverName` only tells the server by SNI which of its names is meant.
-    /// TLS 1.3 is the oldest version, because a key should not serve two versions (RFC 8446, appendix E.7).
-    /// For a server that has only TLS 1.2, set `minimumVersion` and `maximumVersion`.
+    /// No certificate is verified, so `serverName` is only sent to the server by SNI. The minimum version
+    /// is TLS 1.3, because a key should not be used with two versions (RFC 8446, appendix E.7). For a
+    /// server that supports only TLS 1.2, set `minimumVersion` and `maximumVersion`.
     public static func client(serverName: String, preSharedKey: TLSPreSharedKey) -> TLSClientSettings {
         var settings = client(serverName: serverName)
         settings.proof = .preSharedKey(preSharedKey)
@@ -14,10 +14,10 @@ extension TLSSettings where Side == TLSClient {
 }
 
 extension TLSSettings where Side == TLSServer {
-    /// Settings of a server that accepts clients by pre-shared keys, and needs no identity of its own. For
-    /// keys or certificates set `identity` too, and `clients`.
+    /// Returns settings for a server that accepts clients by pre-shared keys and needs no identity. To
+    /// accept clients by keys or certificates, set `identity` and `clients` too.
     ///
-    /// TLS 1.3 is the oldest version, as for `client(serverName:preSharedKey:)`.
+    /// The minimum version is TLS 1.3, as in `client(serverName:preSharedKey:)`.
     public static func server(preSharedKeys: TLSPreSharedKeys) -> TLSServerSettings {
         var settings = TLSServerSettings(TLSSettingValues(role: .server, identity: nil, bytesBufferedAtUpgrade: .feedToTLS))
         settings.clients = .preSharedKeys(preSharedKeys)
@@ -27,13 +27,11 @@ extension TLSSettings where Side == TLSServer {
 }
 
 extension TLSSettingValues {
-    /// The keys of `proof`; nil sets it back to certificates.
     package var preSharedKeys: TLSPreSharedKeys? {
         get { proof.preSharedKeys }
         set { proof = newValue.map { .preSharedKeys($0) } ?? .certificates }
     }
 
-    /// Those of `TLSClients` with pre-shared keys.
     func clients(by keys: TLSPreSharedKeys) -> TLSClients {
         let given = keys.used(.required)
         return switch (keys.use, clientCertificates) {
@@ -51,7 +49,7 @@ extension TLSProof {
 }
 
 extension TLSPreSharedKeys {
-    /// Without a key the peer is refused.
+    /// The kind of key that the peer must have; `nil` if other proof is accepted.
     var requiredKind: KeyProof.Kind? { use == .required ? .preSharedKey : nil }
 
     func validate(in settings: TLSSettingValues) throws(TLSError) {
@@ -76,11 +74,12 @@ extension TLSPreSharedKeys {
 // MARK: - Cipher suites
 
 extension TLSPreSharedKeys {
-    /// The only one of TLS 1.2 with a pre-shared key, an ephemeral key and an AEAD that OpenSSL has (RFC
-    /// 7905). OpenSSL lacks those with AES-GCM (RFC 8442), and those with CBC are left out.
+    /// The only TLS 1.2 cipher suite in OpenSSL with a pre-shared key, an ephemeral key exchange and an
+    /// AEAD (RFC 7905). OpenSSL lacks the AES-GCM suites (RFC 8442). CBC suites are deliberately omitted.
     private static let suiteOfTLS12 = "ECDHE-PSK-CHACHA20-POLY1305"
 
-    /// Leaves the suites of TLS 1.3 with the hash algorithm of the keys.
+    /// Removes the TLS 1.3 suites with a different hash algorithm, and adds the TLS 1.2 suite for
+    /// pre-shared keys. If a key is required, no other TLS 1.2 suite remains.
     func restrict(_ suites: inout CipherSuiteNames) throws(TLSError) {
         suites.tls13.removeAll { !$0.hasSuffix(hash.suffix) }
         suites.tls12 = (suites.allowsTLS12 ? [Self.suiteOfTLS12] : []) + (use == .required ? [] : suites.tls12)

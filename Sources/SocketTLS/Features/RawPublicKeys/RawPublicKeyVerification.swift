@@ -1,19 +1,20 @@
 // Rules of raw public keys:
-//  1. The types that may be shown belong to the context, and so to the settings that were chosen by name.
-//  2. OpenSSL does not judge a raw key: it would want a DANE record. Our verify callback, which it calls for
-//     keys as for certificates, compares the key with the list and passes the result to the trust gate.
-//     OpenSSL goes on to check that the peer has the key, as for certificates.
-//  3. A side that knows no raw keys ignores the extension, and shows a certificate. So the gate refuses
-//     certificates itself where a raw key is required.
-//  4. A connection with such settings gets no ticket, and a client resumes nothing: no verdict on a key goes
-//     anywhere.
+//  1. The allowed certificate types are part of the context, and therefore of the settings that were
+//     chosen by name.
+//  2. OpenSSL would verify a raw key only against a DANE record. It calls our verify callback for raw
+//     keys and for certificates. The callback compares a raw key with the list and passes the result to
+//     the trust gate. OpenSSL still checks that the peer has the private key, as with certificates.
+//  3. A peer without support for raw public keys ignores the extension and sends a certificate. The gate
+//     itself must therefore reject certificates if a raw key is required.
+//  4. With such settings, a server issues no tickets and a client resumes no sessions, so a verdict on a
+//     key is never reused.
 
 internal import COpenSSL
 
 extension TLSRawPublicKeys {
     static func areShownByServer(on ssl: OpaquePointer) -> Bool { COpenSSL_serverShowsRawKey(ssl) != 0 }
 
-    /// Sets the types of certificates for both directions, the preferred one first.
+    /// Sets the certificate types for both directions, in order of preference.
     func negotiate(on context: OpaquePointer, isServer: Bool) throws(TLSError) {
         let raw = UInt8(COPENSSL_CERTIFICATE_TYPE_RAW)
         let both = [raw, UInt8(COPENSSL_CERTIFICATE_TYPE_X509)]
@@ -29,9 +30,9 @@ extension TLSRawPublicKeys {
 }
 
 extension Judge {
-    /// Passes the key that OpenSSL verifies to the gate; nil for certificates.
+    /// Passes the key that OpenSSL is verifying to the gate. Returns `nil` for certificates.
     func judgeKey(in store: OpaquePointer) -> TrustGate.Ruling? {
-        // Without the setting no raw key is negotiated.
+        // A raw key is negotiated only with this setting.
         guard let rawPublicKeys = proof.rawPublicKeys, let key = COpenSSL_rawKey(store) else { return nil }
         let bytes = PublicKeyInfo.bytes(of: key) ?? []
         return gate.judge(
@@ -45,7 +46,7 @@ extension KeyProof.Kind {
         number: 1, isShared: false,
         missing: ProofFault(
             error: TLSError(.rawPublicKeyMissing, "The peer shows a certificate, but the settings require a raw public key."),
-            // Becomes the alert unsupported_certificate.
+            // OpenSSL maps this code to the alert unsupported_certificate.
             verifyCode: X509_V_ERR_INVALID_PURPOSE))
 }
 
@@ -61,8 +62,8 @@ extension ProofFault {
 }
 
 extension TLSError.Code {
-    /// The peer showed a certificate, but the settings require a raw public key.
+    /// The peer sent a certificate, but the settings require a raw public key.
     public static let rawPublicKeyMissing = TLSError.Code("rawPublicKeyMissing", blame: .peer)
-    /// The peer showed a raw public key that is not in the settings.
+    /// The peer sent a raw public key that the settings do not expect.
     public static let rawPublicKeyMismatch = TLSError.Code("rawPublicKeyMismatch", blame: .peer)
 }

@@ -1,9 +1,9 @@
 internal import COpenSSL
 
-/// Public keys without certificates (RFC 7250; RFC 8446, section 4.4.2) that the peer may have.
+/// Public keys without certificates (RFC 7250; RFC 8446, section 4.4.2) that are accepted from the peer.
 ///
-/// Each side knows the other's key beforehand, as with SSH. There is no authority, no name and no date: a key
-/// is trusted until it is taken out of the list.
+/// Each side knows the other's key in advance, as with SSH. Certificate authorities, names and expiry
+/// dates are not involved: a key is trusted until it is removed from the list.
 ///
 /// ```swift
 /// var client = TLSSettings.client(serverName: "hub.example.org")
@@ -12,36 +12,38 @@ internal import COpenSSL
 /// server.clients = .anyoneWithOwnRawPublicKey
 /// ```
 ///
-/// It works in TLS 1.2 and 1.3 and needs OpenSSL 3.2 or newer, of the library that is loaded: with an older
-/// one `startTLS` throws `invalidSettings`, which names both versions.
+/// Raw public keys work with TLS 1.2 and 1.3. They need OpenSSL 3.2 or newer at run time: with an older
+/// library, `startTLS` throws `invalidSettings` with a message that contains the required and the loaded
+/// version.
 ///
-/// - `TLSSession.peerPublicKey` shows the key for which the peer was accepted. Another key fails with
-///   `rawPublicKeyMismatch`, and with the alert `certificate_unknown` to the peer.
-/// - The trust callback is asked about an expected key too, if `TLSSettings.trustEvaluation` is `.delegate`
-///   or `.manual`. It gets `PeerTrust.publicKey`, and can only refuse. It is not asked about another key.
-/// - There are no session tickets with these settings, and a client with them resumes nothing.
+/// - `TLSSession.peerPublicKey` is the key with which the peer was accepted. Any other key fails with
+///   `rawPublicKeyMismatch`, and the peer receives the alert `certificate_unknown`.
+/// - If `TLSSettings.trustEvaluation` is `.delegate` or `.manual`, the trust callback is also called for
+///   an expected key. It receives the key in `PeerTrust.publicKey`, and can only reject it. It is not
+///   called for unexpected keys.
+/// - With these settings, a server issues no session tickets and a client resumes no sessions.
 public struct TLSRawPublicKeys: Sendable, Hashable {
-    /// Whether the peer may show a certificate instead.
+    /// Whether the peer may send a certificate instead.
     package enum Use: Sendable, Hashable {
         case required
         case preferred
     }
 
-    /// The SHA-256 digests of the expected keys, of the SubjectPublicKeyInfo in DER each.
+    /// The SHA-256 digests of the expected keys, each computed over the SubjectPublicKeyInfo in DER.
     public let expectedSHA256: Set<[UInt8]>
-    /// Whether this side shows the public key of its `identity` without the certificate. A peer that does not
-    /// take raw public keys gets the certificate nevertheless.
+    /// Whether this side sends the public key of its `identity` without the certificate. A peer that does
+    /// not support raw public keys still receives the certificate.
     public internal(set) var showsOwnKey: Bool
-    /// It means nothing without expected keys.
+    /// Ignored if no keys are expected.
     package var use: Use
 
-    /// The keys that the peer may have.
+    /// Creates a list of keys that are accepted from the peer.
     ///
     /// - Parameters:
-    ///   - keys: One or more SubjectPublicKeyInfos in DER (RFC 5280, section 4.1), such as
+    ///   - keys: One or more SubjectPublicKeyInfo structures in DER (RFC 5280, section 4.1), such as
     ///     `Certificate.publicKey` and `PrivateKey.publicKey` return.
-    ///   - showsOwnKey: Whether this side shows the key of its `identity` without the certificate.
-    /// - Throws: `invalidSettings` for an empty list, and for bytes that are not a public key.
+    ///   - showsOwnKey: Whether this side sends the public key of its `identity` without the certificate.
+    /// - Throws: `invalidSettings` if the list is empty or an element is not a public key.
     public init(expected keys: [[UInt8]], showsOwnKey: Bool = false) throws(TLSError) {
         var digests: Set<[UInt8]> = []
         for key in keys {
@@ -53,13 +55,13 @@ public struct TLSRawPublicKeys: Sendable, Hashable {
         try self.init(expectedSHA256: digests, showsOwnKey: showsOwnKey)
     }
 
-    /// The keys that the peer may have, by their digests.
+    /// Creates a list of keys that are accepted from the peer, identified by their digests.
     ///
     /// - Parameters:
-    ///   - digests: One or more SHA-256 digests, of 32 bytes, of a SubjectPublicKeyInfo in DER each, such as
+    ///   - digests: One or more 32-byte SHA-256 digests, each of a SubjectPublicKeyInfo in DER, such as
     ///     `Certificate.publicKeySHA256` returns.
-    ///   - showsOwnKey: Whether this side shows the key of its `identity` without the certificate.
-    /// - Throws: `invalidSettings` for an empty list, and for a digest of another length.
+    ///   - showsOwnKey: Whether this side sends the public key of its `identity` without the certificate.
+    /// - Throws: `invalidSettings` if the set is empty or a digest has the wrong length.
     public init(expectedSHA256 digests: Set<[UInt8]>, showsOwnKey: Bool = false) throws(TLSError) {
         guard !digests.isEmpty else { throw Self.invalid("no key is expected, so that no peer could ever be accepted") }
         if let wrong = digests.first(where: { $0.count != 32 }) {
@@ -74,13 +76,12 @@ public struct TLSRawPublicKeys: Sendable, Hashable {
         self.showsOwnKey = showsOwnKey
     }
 
-    /// This side shows its own key, and expects none.
+    /// This side sends its own raw key, and expects a certificate or no proof from the peer.
     static let ownKey = TLSRawPublicKeys([], .required, true)
 
-    /// The same keys.
     package func used(_ use: Use) -> TLSRawPublicKeys { TLSRawPublicKeys(expectedSHA256, use, showsOwnKey) }
 
-    /// Whether the OpenSSL that is loaded has raw public keys: 3.2 and newer do.
+    /// Whether the loaded OpenSSL library supports raw public keys, which requires version 3.2 or newer.
     public static var isSupported: Bool { COpenSSL_hasRawPublicKeys() == 1 }
 
     var expectsKeys: Bool { !expectedSHA256.isEmpty }

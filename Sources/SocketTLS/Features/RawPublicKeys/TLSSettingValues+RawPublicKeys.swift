@@ -1,13 +1,11 @@
 internal import COpenSSL
 
 extension TLSSettingValues {
-    /// The keys of `proof`; nil sets it back to certificates.
     package var rawPublicKeys: TLSRawPublicKeys? {
         get { proof.rawPublicKeys }
         set { proof = newValue.map { .rawPublicKeys($0) } ?? .certificates }
     }
 
-    /// Those of `TLSClients` with raw public keys.
     func clients(by keys: TLSRawPublicKeys) -> TLSClients {
         let given = keys.used(.required)
         return switch (keys.expectsKeys, clientCertificates, keys.use) {
@@ -26,7 +24,7 @@ extension TLSProof {
 }
 
 extension TLSRawPublicKeys {
-    /// Without the key the peer is refused.
+    /// The kind of key that the peer must have; `nil` if other proof is accepted.
     var requiredKind: KeyProof.Kind? { expectsKeys && use == .required ? .rawPublicKey : nil }
 
     func validate(in settings: TLSSettingValues) throws(TLSError) {

@@ -1,45 +1,47 @@
 // Rules of a client's resumption:
-//  1. A session goes from one connection to another only within one scope (`ResumptionScope`): the same name,
-//     trust settings, identity and protocols. From the store it also goes to the same host and port only.
-//  2. Nothing is stored before the handshake is complete and the peer accepted: sessions wait for both.
-//  3. A session carries the certificates, the verdict, and its date. Resumption renews none of them.
-//  4. Resumption does not skip the decision: the trust gate gets the verdict that the session carries, and
-//     asks whom the settings name.
-//  5. A session that is offered has left the store. One of TLS 1.2 comes back when the server has resumed it
-//     and sent no other; one of TLS 1.3 is used once.
-//  6. A session that the server does not take costs a full handshake, and nothing else.
+//  1. A session is passed from one connection to another only within one scope (`ResumptionScope`): the
+//     same name, trust settings, identity and protocols. A session from the store is also used only for
+//     the same host and port.
+//  2. A session is not stored until the handshake is complete and the peer is accepted.
+//  3. A session contains the certificates, the verdict, and the date of the verdict. Resumption does not
+//     renew them.
+//  4. Resumption does not skip the trust decision: the trust gate receives the verdict stored in the
+//     session, and calls the trust callback if the settings require it.
+//  5. A session is removed from the store before it is offered. A TLS 1.2 session is stored again if the
+//     server has resumed it and sent no new session. A TLS 1.3 session is used once.
+//  6. If the server does not accept a session, the handshake is a full one, with no other consequence.
 
 internal import COpenSSL
 internal import FoundationEssentials
 internal import SocketBuffers
 
-/// The session that a client's connection offers to resume, and those for later connections. Used by one
-/// engine, except for `latest`.
+/// The session that a client's connection offers to resume, and the sessions it receives for later
+/// connections. Used by one engine, except for `latest`.
 final class ClientResumption: @unchecked Sendable {
-    // Unchecked: the engine confines everything but `latest`, which has a lock.
+    // Unchecked: the engine confines all properties except `latest`, which is protected by a lock.
 
     private let scope: ResumptionScope
-    /// Nil: the sessions stay with this connection.
+    /// Where new sessions are stored; `nil` if they stay with this connection.
     private let place: (store: any TLSSessionStore, key: TLSSessionKey)?
-    /// The session that was offered.
+    /// The offered session; reset to `nil` if the server did not resume it.
     private(set) var offered: TLSResumableSession?
     private var isEstablished = false
     /// The verdict of this handshake, and its date.
     private var verdict = PeerTrust.Verdict.trusted
     private var otherFaults: [PeerTrust.Verdict] = []
     private var verified = Date()
-    /// When the first proof ends that counted for the verdict.
+    /// When the first piece of evidence for the verdict expires.
     private var evidenceEnd: Date?
     private let newest = Locked<TLSResumableSession?>(nil)
-    /// The sessions that have arrived since the handshake, and are not in the store yet.
+    /// The sessions that have arrived since the handshake and are not stored yet.
     private var unstored: [TLSResumableSession] = []
 
     /// The session that a later connection can resume.
     var latest: TLSResumableSession? { newest.withLock { $0 } }
 
-    /// Nil when the settings ask for none.
+    /// Returns `nil` if the settings disable resumption.
     ///
-    /// - Parameter endpoint: The host and port; nil if they are not known.
+    /// - Parameter endpoint: The host and port; `nil` if they are unknown.
     init?(_ settings: TLSSettingValues, in context: ResumptionScope, serverName: String, endpoint: String?) throws(TLSError) {
         let peer = ExpectedPeer(
             serverName: serverName.lowercased(), verifiesHostName: settings.verifiesHostName,
@@ -60,27 +62,23 @@ final class ClientResumption: @unchecked Sendable {
             offered = session
         }
         if let place { offered = place.store.take(for: place.key) }
-        // A store may be anyone's code.
+        // A store may be user code.
         if let session = offered, session.scope != scope || !session.isUsable { offered = nil }
     }
 
-    /// Has `ssl` offer the session.
     func offer(on ssl: OpaquePointer) throws(TLSError) {
         try offered?.handle.offer(on: ssl)
     }
 
-    /// The server's certificates were judged.
     func judged(_ verdict: PeerTrust.Verdict, _ otherFaults: [PeerTrust.Verdict]) {
         (self.verdict, self.otherFaults) = (verdict, otherFaults)
         verified = Date()
     }
 
-    /// A proof that counted for the verdict ends.
     func evidenceEnds(_ end: Date) {
         evidenceEnd = min(evidenceEnd ?? end, end)
     }
 
-    /// The peer is accepted.
     func establish(_ ssl: OpaquePointer) {
         isEstablished = true
         if SSL_session_reused(ssl) == 0 { offered = nil }
@@ -92,8 +90,8 @@ final class ClientResumption: @unchecked Sendable {
         }
     }
 
-    /// The server has sent a session. Takes over the reference to it. Called by OpenSSL: the store, which may
-    /// be anyone's code, gets it later.
+    /// Records a session that the server has sent, and takes ownership of the reference. Called by
+    /// OpenSSL, so the session is stored later, because the store may be user code.
     func received(_ session: OpaquePointer, from ssl: OpaquePointer) {
         let handle = SessionHandle(owning: session)
         guard handle.isResumable else { return }
@@ -103,7 +101,7 @@ final class ClientResumption: @unchecked Sendable {
                     handle, offered.peerCertificates, offered.verdict, otherFaults: offered.otherFaults,
                     verified: offered.verified, evidenceEnd: offered.evidenceEnd, scope)
             } else {
-                // The sessions of a connection share the certificates, which may be long.
+                // The sessions of a connection share the certificates, which may be large.
                 TLSResumableSession(
                     handle, latest?.peerCertificates ?? Certificate.certificates(ofPeerOn: ssl, isServer: false), verdict,
                     otherFaults: otherFaults, verified: verified, evidenceEnd: evidenceEnd, scope)
@@ -113,7 +111,6 @@ final class ClientResumption: @unchecked Sendable {
         if isEstablished { unstored.append(new) }
     }
 
-    /// Puts what has arrived into the store.
     func storeReceived() {
         guard !unstored.isEmpty else { return }
         for session in unstored { put(session) }

@@ -1,17 +1,17 @@
 internal import FoundationEssentials
 
-// The bytes, each field behind its length: format, scope, verdict, number of other faults, these faults, date
-// of the verdict, end of its first proof (-1: none), number of certificates, certificates,
-// OpenSSL's session.
+// The bytes consist of these fields, each preceded by its length: format, scope, verdict, number of other
+// faults, these faults, date of the verdict, expiry of its first evidence (-1 without evidence),
+// number of certificates, certificates, OpenSSL's session.
 extension TLSResumableSession {
     private static let format: [UInt8] = Array("AsyncSockets session 2".utf8)
-    /// Seconds since 1970, in the year 5138: with larger numbers dates cannot be turned into integers.
+    /// Seconds since 1970, in the year 5138. Larger values cannot be converted from dates to integers.
     private static let latestDate = 100_000_000_000
 
-    /// The session as bytes, for a store outside of the process.
+    /// The session as bytes, for a store outside the process.
     ///
-    /// **They are a secret**: anyone who has them can pose as this client to the server, and decrypt what a
-    /// resumed connection of TLS 1.2 exchanges. Encrypt what you write to disk.
+    /// **The bytes are secret**: an attacker who obtains them can impersonate this client to the server, and
+    /// decrypt the traffic of a resumed TLS 1.2 connection. Encrypt them before writing them to disk.
     public var bytes: [UInt8] {
         var fields = DigestFields()
         fields.append(Self.format)
@@ -20,18 +20,20 @@ extension TLSResumableSession {
         fields.append(otherFaults.count)
         for fault in otherFaults { fields.append(fault) }
         fields.append(Int(verified.timeIntervalSince1970))
-        // A certificate without an end has the last second of the year 9999 (RFC 5280, 4.1.2.5).
+        // A certificate without an expiry date has the last second of the year 9999 (RFC 5280, 4.1.2.5).
         fields.append(evidenceEnd.map { max(0, min(Self.latestDate, Int($0.timeIntervalSince1970))) } ?? -1)
         fields.append(peerCertificates.map(\.derBytes))
         fields.append(handle.derBytes)
         return fields.bytes
     }
 
-    /// The session that `bytes` has returned, in this process or another one.
+    /// Creates a session from `bytes`, in this process or another one.
     ///
-    /// Use only bytes that others could not have changed: they carry the verdict on the server.
+    /// Use only bytes that were protected against modification, because they contain the verdict on the
+    /// server.
     ///
-    /// - Throws: `invalidSession` for anything else, and `invalidCertificate`.
+    /// - Throws: `invalidSession` if the bytes are not a session, and `invalidCertificate` if a
+    ///   certificate in them is invalid.
     public convenience init(bytes: [UInt8]) throws(TLSError) {
         let parts = try bytes.withUnsafeBytes { bytes in
             var reader = SessionReader(fields: FieldReader(bytes))
@@ -73,7 +75,7 @@ extension TLSResumableSession {
 
         private static func date(_ seconds: Int) -> Date { Date(timeIntervalSince1970: TimeInterval(seconds)) }
 
-        /// Elements behind their number. Each takes eight bytes at least.
+        /// Reads a list of elements that follows its count. Each element takes at least eight bytes.
         private mutating func list<Element>(
             _ element: (inout SessionReader) throws(TLSError) -> Element
         ) throws(TLSError) -> [Element] {

@@ -1,33 +1,36 @@
 internal import COpenSSL
 public import FoundationEssentials
 
-/// A session that a server has offered to a client, which can resume it in another connection: with fewer
-/// messages, without a certificate and without a signature (RFC 8446, section 2.2; RFC 5246, section 7.3).
+/// A session that a server has offered to a client. The client can resume it in another connection, with
+/// fewer messages, no certificate and no signature (RFC 8446, section 2.2; RFC 5246, section 7.3).
 ///
-/// It carries the server's certificates and the verdict on them, which hold for the resumed connection too.
-/// It can be used only for the same server name, with the same trust settings, identity, versions and
-/// application protocols, and until `end`.
+/// The session contains the server's certificates and the verdict on them, which also apply to the
+/// resumed connection. It can be used only for the same server name, with the same trust settings,
+/// identity, versions and application protocols, and until `end`.
 public final class TLSResumableSession: Sendable {
-    /// The protocol version of the connection that it comes from, and of those that resume it.
+    /// The protocol version of the original connection, and of all connections that resume the session.
     public let protocolVersion: TLSVersion
-    /// The server's certificates, its own first.
+    /// The server's certificates, starting with its own.
     public let peerCertificates: [Certificate]
-    /// No connection resumes it after this time: the server's limit, the end of one of the certificates or of
-    /// their root, the next update of the OCSP response or of a list of revoked certificates that counted, or
-    /// seven days after the certificates were verified (RFC 8446, section 4.6.1), whichever comes first.
+    /// The time after which no connection resumes the session. This is the earliest of the server's
+    /// limit, the expiry of the certificates and of their root, the next update of the OCSP response or
+    /// revocation lists that were used, and seven days after the certificates were verified (RFC 8446,
+    /// section 4.6.1).
     public let end: Date
 
     let handle: SessionHandle
     let verdict: PeerTrust.Verdict
     let otherFaults: [PeerTrust.Verdict]
     let scope: ResumptionScope
-    /// When the certificates were verified. A session that is resumed keeps the date of the first one.
+    /// When the certificates were verified. A resumed session keeps the date of the original
+    /// verification.
     let verified: Date
-    /// When the first proof ends that counted for the verdict: a certificate of the chain with its root, a
-    /// list or a response. Nil without any.
+    /// When the first piece of evidence for the verdict expires: a certificate of the chain, including
+    /// its root, a revocation list or an OCSP response. `nil` without such evidence.
     let evidenceEnd: Date?
 
-    /// The longest that a verdict on certificates holds: the longest lifetime of a ticket in TLS 1.3.
+    /// The longest time for which a verdict on certificates is valid, in seconds: the maximum lifetime of
+    /// a TLS 1.3 ticket.
     static let longestLife: TimeInterval = 604_800
 
     init(
@@ -46,25 +49,24 @@ public final class TLSResumableSession: Sendable {
         end = limits.min() ?? verified
     }
 
-    /// A session of TLS 1.3 should be resumed once, so that an observer cannot tell that two connections are
-    /// by the same client (RFC 8446, appendix C.4).
+    /// A TLS 1.3 session should be resumed only once, so that an observer cannot link two connections to
+    /// the same client (RFC 8446, appendix C.4).
     var isForOneUse: Bool { protocolVersion >= .tls13 }
 
-    /// Whether `end` has not come yet, and OpenSSL takes the session.
+    /// Whether the session has not expired and OpenSSL can resume it.
     public var isUsable: Bool { isUsable(at: Date()) }
 
     func isUsable(at time: Date) -> Bool {
-        // A clock that was set back must not make a verdict last longer.
+        // A clock that was set back must not extend the life of a verdict.
         time < end && time >= verified - 60 && handle.isResumable
     }
 }
 
-/// Owns one `SSL_SESSION`.
 final class SessionHandle: @unchecked Sendable {
-    // Unchecked: it is not changed after it is made, and each connection gets a copy.
+    // Unchecked: the session is not changed after creation, and each connection uses a copy.
     let session: OpaquePointer
 
-    /// Takes over a reference.
+    /// Takes ownership of a reference.
     init(owning session: OpaquePointer) {
         self.session = session
     }
@@ -77,15 +79,16 @@ final class SessionHandle: @unchecked Sendable {
 
     var isResumable: Bool { SSL_SESSION_is_resumable(session) == 1 }
 
-    /// When the server forgets it. A server may name no limit for its tickets in TLS 1.2 (RFC 5077, 3.3):
-    /// then OpenSSL's limit counts. In TLS 1.3 none means that the ticket is over at once (RFC 8446, 4.6.1).
+    /// When the server discards the session. In TLS 1.2 a server may state no lifetime for its tickets
+    /// (RFC 5077, 3.3), so OpenSSL's timeout applies. In TLS 1.3 a lifetime of 0 means that the ticket
+    /// expires immediately (RFC 8446, 4.6.1).
     fileprivate var end: Date {
         let hint = Int(truncatingIfNeeded: SSL_SESSION_get_ticket_lifetime_hint(session))
         let limit = hint > 0 || protocolVersion >= .tls13 ? hint : Int(SSL_SESSION_get_timeout(session))
         return Date(timeIntervalSince1970: TimeInterval(COpenSSL_sessionTime(session)) + TimeInterval(limit))
     }
 
-    /// Has `ssl` offer it. A copy, since OpenSSL marks a session whose connection fails.
+    /// Lets `ssl` offer a copy of the session, because OpenSSL marks a session if its connection fails.
     func offer(on ssl: OpaquePointer) throws(TLSError) {
         let copy = try OpenSSLCall.require("SSL_SESSION_dup", or: .internalError, "OpenSSL has no memory for a session.") {
             SSL_SESSION_dup(session)
@@ -94,7 +97,7 @@ final class SessionHandle: @unchecked Sendable {
         try OpenSSLCall.requireSuccess("SSL_set_session") { SSL_set_session(ssl, copy) }
     }
 
-    /// Its ASN.1 form, with its keys.
+    /// The ASN.1 form of the session, including its keys.
     var derBytes: [UInt8] {
         let count = Int(i2d_SSL_SESSION(session, nil))
         guard count > 0 else { return [] }

@@ -1,21 +1,21 @@
-/// Which sessions a client resumes, and where it keeps those that servers offer.
+/// Which sessions a client resumes, and where it stores the sessions that servers offer.
 public enum TLSResumption: Sendable, Hashable {
-    /// None.
+    /// Disables resumption.
     case none
-    /// The sessions of this process: `TLSSessionMemory.shared`.
+    /// Uses the sessions of this process: `TLSSessionMemory.shared`.
     case inMemory
-    /// The sessions of a store. Two settings are equal only if they name the same object.
+    /// Uses the sessions of a store. Two settings are equal only if they contain the same object.
     case store(any TLSSessionStore)
-    /// The session of another connection (`TLSSession.resumable`), such as the control connection
-    /// of FTP, whose server wants to see it again on each data connection. Nothing is taken from a store
-    /// or put into one.
+    /// Uses the session of another connection (`TLSSession.resumable`), such as an FTP control connection
+    /// if its server requires the same session for each data connection. No store is used.
     ///
-    /// The session has to come from a connection with the same server name and the same settings, but may
-    /// come from another port: otherwise `startTLS` fails with `invalidSettings`. If it is no longer
-    /// usable, or the server refuses it, the handshake is a full one.
+    /// The session must be from a connection with the same server name and the same settings, but may be
+    /// from another port. Otherwise `startTLS` fails with `invalidSettings`. If the session is no longer
+    /// usable, or the server rejects it, a full handshake is performed.
     case session(TLSResumableSession)
 
-    /// Stores and sessions are equal if they are the same object.
+    /// Returns whether both values are the same case and, for stores and sessions, contain the same
+    /// object.
     public static func == (left: TLSResumption, right: TLSResumption) -> Bool {
         switch (left, right) {
         case (.none, .none), (.inMemory, .inMemory): true
@@ -25,7 +25,7 @@ public enum TLSResumption: Sendable, Hashable {
         }
     }
 
-    /// Hashes the kind, and the identity of the object.
+    /// Hashes the case, and the identity of the store or session.
     public func hash(into hasher: inout Hasher) {
         switch self {
         case .none: hasher.combine(0)

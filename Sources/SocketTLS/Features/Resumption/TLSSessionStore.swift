@@ -1,26 +1,26 @@
 internal import SocketBuffers
 
-/// Where clients keep the sessions that they may resume. `TLSSessionMemory` is one; write another to share
-/// sessions between processes, or to keep them on disk.
+/// A store in which clients keep sessions that they can resume. `TLSSessionMemory` is an implementation;
+/// write another one to share sessions between processes or to keep them on disk.
 ///
-/// The sessions have been accepted already: nothing is stored before a positive verdict on the server's
-/// certificate. Both functions are called on threads of the library or on the one that calls `startTLS`, from
-/// several at a time. They must not block.
+/// Sessions are stored only after a positive verdict on the server's certificate. Both methods are called
+/// concurrently, on threads of the library or on a thread that calls `startTLS`. They must not block.
 public protocol TLSSessionStore: AnyObject, Sendable {
-    /// Keeps a session. A server may offer several for one connection: keep each.
+    /// Stores a session. A server may offer several sessions for one connection: store all of them.
     func store(_ session: TLSResumableSession, for key: TLSSessionKey)
 
-    /// Removes a session that was stored for `key`, the latest one if there are several, and returns it; nil
-    /// if there is none.
+    /// Removes a session stored for `key` and returns it, or returns `nil`. If
+    /// there are several, removes the latest.
     ///
-    /// It comes back by `store(_:for:)` if it may be used again, which only sessions of TLS 1.2 may.
+    /// The session is stored again with `store(_:for:)` if it can be reused, which is possible only with
+    /// TLS 1.2.
     func take(for key: TLSSessionKey) -> TLSResumableSession?
 }
 
 /// The key under which a session is stored. Equal keys mean the same host and port, server name, trust
 /// settings, identity, versions and application protocols.
 public struct TLSSessionKey: Sendable, Hashable {
-    /// A SHA-256 digest, the same in every process: 32 bytes.
+    /// A 32-byte SHA-256 digest, which is the same in every process.
     public let digest: [UInt8]
 
     init(_ scope: ResumptionScope, endpoint: String) {
@@ -31,19 +31,18 @@ public struct TLSSessionKey: Sendable, Hashable {
     }
 }
 
-/// Keeps sessions in the memory of this process.
+/// A store that keeps sessions in the memory of this process.
 public final class TLSSessionMemory: TLSSessionStore {
-    /// The one that clients use unless their settings name another: `TLSResumption.inMemory`.
+    /// The store that clients use by default: `TLSResumption.inMemory`.
     public static let shared = TLSSessionMemory()
 
-    /// The most sessions that are kept for one key: browsers open so many connections to a host.
+    /// The maximum number of sessions for one key: browsers open this many connections to a host.
     private static let limitForKey = 6
 
     private struct Contents {
-        /// The oldest first.
+        /// The sessions for each key, oldest first.
         var sessions: [TLSSessionKey: [TLSResumableSession]] = [:]
         var count = 0
-        /// The number of the last use of each key.
         private var lastUses: [TLSSessionKey: UInt64] = [:]
         /// All uses, oldest first, including outdated ones: removing the previous use of a key would take
         /// time proportional to the number of keys.
@@ -75,21 +74,21 @@ public final class TLSSessionMemory: TLSSessionStore {
     private let limit: Int
     private let contents = Locked(Contents())
 
-    /// An empty store.
+    /// Creates an empty store.
     ///
-    /// - Parameter maximumSessions: The most sessions that it keeps: with one more, the sessions of the key
-    ///   that was used longest ago go. At least 1.
+    /// - Parameter maximumSessions: The maximum number of sessions, at least 1. If it is exceeded, the
+    ///   sessions of the least recently used key are removed.
     public init(maximumSessions: Int = 256) {
         limit = max(1, maximumSessions)
     }
 
-    /// How many sessions it holds, with those whose end has come.
+    /// The number of stored sessions, including expired sessions.
     public var count: Int { contents.withLock { $0.count } }
 
-    /// Keeps a session: the last 6 for each key.
+    /// Stores a session. Only the last 6 sessions for each key are kept.
     public func store(_ session: TLSResumableSession, for key: TLSSessionKey) {
         let limit = limit
-        // Freed outside of the lock.
+        // Released outside the lock.
         let dropped = contents.withLock { contents in
             contents.touch(key)
             contents.sessions[key, default: []].append(session)
@@ -129,7 +128,7 @@ public final class TLSSessionMemory: TLSSessionStore {
         return sessions.last.flatMap { $0.isUsable ? $0 : nil }
     }
 
-    /// Forgets all sessions.
+    /// Removes all sessions.
     public func removeAll() {
         let old = contents.withLock { contents in
             defer { contents = Contents() }

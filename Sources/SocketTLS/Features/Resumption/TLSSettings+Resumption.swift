@@ -1,12 +1,13 @@
 extension TLSSettings where Side == TLSClient {
-    /// Which sessions a client resumes, and where it keeps those that servers offer: in the memory of the
-    /// process by default.
+    /// Which sessions the client resumes, and where it stores the sessions that servers offer. Defaults
+    /// to `.inMemory`, the memory of this process.
     ///
-    /// A resumed handshake is shorter, and needs no certificate. The verdict on the server's certificates
-    /// goes with the session. A session is kept once the verdict is positive; it is resumed only for the same
-    /// host, port, server name, trust settings, identity, versions and application protocols, and for seven
-    /// days at most. With `trustEvaluation` set to `.delegate` or `.manual` you are asked for a resumed
-    /// session too, with the certificates that came first. See `TLSSession.isResumed`.
+    /// A resumed handshake is shorter and needs no certificate. The verdict on the server's certificates
+    /// is stored with the session. A session is stored only after a positive verdict. It is resumed only
+    /// for the same host, port, server name, trust settings, identity, versions and application
+    /// protocols, and for seven days at most. If `trustEvaluation` is `.delegate` or `.manual`, the trust
+    /// callback is also called for a resumed session, with the certificates from the original handshake.
+    /// See `TLSSession.isResumed`.
     public var resumption: TLSResumption {
         get { values.resumption }
         set { values.resumption = newValue }

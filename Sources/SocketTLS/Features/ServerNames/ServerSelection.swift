@@ -1,8 +1,9 @@
-/// Whether the function of a server's names was asked.
+/// The progress of choosing a server's settings by name. `isAsked` is set once the program's function is
+/// called.
 final class ServerSelection {
     let names: TLSServerNames
     var isAsked = false
-    /// So many bytes have to be there before it is worth another look.
+    /// The number of bytes required before another attempt to read the ClientHello is worthwhile.
     var minimum = 0
     var reader = ClientHelloReader()
 

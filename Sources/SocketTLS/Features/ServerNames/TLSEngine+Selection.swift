@@ -2,7 +2,7 @@ internal import COpenSSL
 internal import SocketBuffers
 
 extension TLSEngine {
-    /// Chooses the settings of a server by the ClientHello. Nil: the handshake may go on.
+    /// Chooses a server's settings by the ClientHello. Returns `nil` if the handshake can continue.
     func select() -> HandshakeAnswer? {
         guard case .choosing(let selection) = phase else { return nil }
         guard !selection.isAsked, received.count >= selection.minimum || bio.hasReachedEndOfFile else { return .incomplete }
@@ -34,7 +34,7 @@ extension TLSEngine {
         return nil
     }
 
-    /// The settings that the program has chosen; without a question, nothing happens.
+    /// Applies the settings that the program has chosen. Does nothing if no choice is pending.
     func choose(_ choice: TLSServerChoice.Settings) {
         guard case .choosing = phase else { return }
         course.chose()
@@ -57,7 +57,7 @@ extension TLSEngine {
         }
     }
 
-    /// Sends an alert before there are any keys.
+    /// Sends an unencrypted alert, before keys exist, and fails the handshake.
     private func refuse(_ alert: TLSAlert, _ error: TLSError) {
         sendPlaintextAlert(alert)
         var error = error

@@ -1,14 +1,15 @@
 // Rules of the choice by name:
-//  1. The ClientHello is read before OpenSSL sees it. The connection is then made from the context of the
-//     chosen settings, and from nothing else: verify mode, options, application protocols and ticket keys all
-//     follow the choice (switching the context of an `SSL` would leave most of them behind).
-//  2. A session belongs to one context, so none crosses names (CVE-2025-23419).
-//  3. A second ClientHello (RFC 8446, 4.1.4) has to ask for the same as the first: OpenSSL does not compare
-//     them (`EngineCallbacks`).
-//  4. Whatever cannot be read as a ClientHello goes to OpenSSL for its alert. If OpenSSL can read it all the
-//     same, the handshake ends: its settings were not chosen (`EngineCallbacks`).
+//  1. The ClientHello is read before OpenSSL sees it. The `SSL` is then created from the context of the
+//     chosen settings, so verify mode, options, application protocols and ticket keys all follow the
+//     choice. (Switching the context of an existing `SSL` would keep most of the old values.)
+//  2. A session belongs to one context, so it is never resumed under another name (CVE-2025-23419).
+//  3. A second ClientHello (RFC 8446, 4.1.4) must request the same name and protocols as the first,
+//     because OpenSSL does not compare them (`EngineCallbacks`).
+//  4. Bytes that cannot be read as a ClientHello are passed to OpenSSL, which sends the alert. If OpenSSL
+//     can read them anyway, the handshake fails, because no settings were chosen for them
+//     (`EngineCallbacks`).
 
-/// The settings of a server for each name that clients ask for (SNI; RFC 6066, section 3).
+/// A server's settings for each name that clients request (SNI; RFC 6066, section 3).
 ///
 /// ```swift
 /// var settings = TLSSettings.server(identity: fallback)
@@ -18,56 +19,54 @@
 /// ])
 /// ```
 ///
-/// All settings of a name count, except `handshakeTimeout`, `trustTimeout` and `bytesBufferedAtUpgrade`,
-/// which come from the settings that hold the names. If the trust callback decides for those, it is asked
-/// about the clients of every name too, after OpenSSL: a name with `trustEvaluation` set to `.builtIn` does
-/// not skip it. Names are equal only if they are the same object.
+/// All settings of a name apply, except `handshakeTimeout`, `trustTimeout` and `bytesBufferedAtUpgrade`,
+/// which are taken from the settings that contain the names. If those settings use a trust callback, it
+/// is called for clients of every name, after OpenSSL's verification: a name with `trustEvaluation` set
+/// to `.builtIn` does not skip it. Two `TLSServerNames` are equal only if they are the same object.
 public final class TLSServerNames: Sendable, Hashable {
-    /// The treatment of a client whose name is not in the list.
+    /// The treatment of a client that requests a name outside the list.
     public enum Otherwise: Sendable, Hashable {
-        /// It gets the settings that hold the names, as does a client that asks for none.
+        /// The client gets the settings that contain the names, as does a client that requests no name.
         case useDefault
-        /// The handshake ends with the alert `unrecognized_name`. A client that asks for no name gets the
-        /// settings that hold the names all the same.
+        /// The handshake fails with the alert `unrecognized_name`. A client that requests no name still
+        /// gets the settings that contain the names.
         case refuse
     }
 
-    /// Settings for one connection.
     enum Answer: Sendable {
-        /// Those that hold the names.
+        /// The settings that contain the names.
         case useDefault
-        /// Those of a name, by their number.
+        /// The settings of a listed name, as an index into `all`.
         case listed(Int)
-        /// The settings that the function has returned.
+        /// The settings that the function returned.
         case chosen(TLSSettingValues)
-        /// This server does not have that name.
+        /// The server does not have the requested name.
         case refused
     }
 
     private enum Kind {
-        /// The numbers are indices into `all`.
+        /// The values are indices into `all`.
         case list(exact: [String: Int], wildcards: [String: Int], Otherwise)
         case function(@Sendable (TLSClientHello) async throws -> TLSServerSettings?)
     }
 
     private let kind: Kind
-    /// The settings of the names.
+    /// The settings of all listed names.
     let all: [TLSSettingValues]
-    /// Those that ask for client certificates.
+    /// The settings that request client certificates.
     let verifying: [TLSSettingValues]
 
-    /// Whether a name has tickets.
     var issueTickets: Bool { all.contains { $0.tickets != .none } }
 
-    /// A list of names and their settings.
+    /// Creates a list of names and their settings.
     ///
-    /// A name is exact, or begins with "*." and means any one label: "*.example.org" for "mail.example.org",
-    /// but neither for "example.org" nor for "a.mail.example.org" (RFC 6125, section 6.4.3). An exact name
-    /// counts first. Case does not matter, nor does a dot at the end. Names outside ASCII are given as
-    /// A-labels.
+    /// A name is either exact or starts with "*.", which matches any single label: "*.example.org"
+    /// matches "mail.example.org", but neither "example.org" nor "a.mail.example.org" (RFC 6125, section
+    /// 6.4.3). An exact name takes precedence. Case and a trailing dot are ignored. Non-ASCII names must
+    /// be given as A-labels.
     ///
-    /// - Throws: `invalidSettings` for a name that cannot be asked for, one that is there twice, and settings
-    ///   that hold names themselves; and what the settings themselves throw.
+    /// - Throws: `invalidSettings` for a name that clients cannot request, a duplicate name, or settings
+    ///   with a `serverNames` value, and any error from validating the settings.
     public init(_ settings: [String: TLSServerSettings], otherwise: Otherwise = .useDefault) throws(TLSError) {
         var (exact, wildcards): ([String: Int], [String: Int]) = ([:], [:])
         var all: [TLSSettingValues] = []
@@ -87,18 +86,19 @@ public final class TLSServerNames: Sendable, Hashable {
         verifying = all.filter(\.verifiesPeer)
     }
 
-    /// Settings by a function, which may wait: for a database, or for a certificate that has to be made.
+    /// Creates settings that are chosen by a function. The function may suspend, for example to query a
+    /// database or to obtain a certificate.
     ///
-    /// - Parameter choose: Returns the settings for a client; nil refuses it with the alert
-    ///   `unrecognized_name`, and so does an error with `internal_error`. It is called off the event loops,
-    ///   for each connection, and its time counts for `TLSSettings.handshakeTimeout`: return the same
-    ///   identities each time, since a new one needs a new context.
+    /// - Parameter choose: Returns the settings for a client. If it returns `nil`, the client is rejected
+    ///   with the alert `unrecognized_name`; if it throws, with `internal_error`. It is called for each
+    ///   connection, off the event loops, and its running time is part of `TLSSettings.handshakeTimeout`.
+    ///   Return the same identities each time, because a new identity needs a new context.
     public init(_ choose: @escaping @Sendable (TLSClientHello) async throws -> TLSServerSettings?) {
         kind = .function(choose)
         (all, verifying) = ([], [])
     }
 
-    /// The answer of the list; nil when the function has to be asked.
+    /// Returns the choice from the list, or `nil` if the function must be called.
     func answer(to hello: TLSClientHello) -> Answer? {
         guard case .list(let exact, let wildcards, let otherwise) = kind else { return nil }
         guard let name = hello.comparedName else { return .useDefault }
@@ -107,7 +107,6 @@ public final class TLSServerNames: Sendable, Hashable {
         return otherwise == .refuse ? .refused : .useDefault
     }
 
-    /// Asks the function.
     func ask(_ hello: TLSClientHello) async throws -> Answer {
         guard case .function(let choose) = kind else { return answer(to: hello) ?? .refused }
         guard let settings = try await choose(hello) else { return .refused }
@@ -128,7 +127,7 @@ public final class TLSServerNames: Sendable, Hashable {
         TLSError(.invalidSettings, "The server names cannot be used: \(complaint).", operation: "TLSServerNames")
     }
 
-    /// True for the same object.
+    /// Returns whether both values are the same object.
     public static func == (left: TLSServerNames, right: TLSServerNames) -> Bool { left === right }
 
     /// Hashes the identity of the object.

@@ -1,5 +1,5 @@
 extension TLSSettings where Side == TLSServer {
-    /// Other settings for clients that ask for certain names (SNI); nil: these settings for all.
+    /// Settings for clients that request specific names (SNI). If `nil`, these settings apply to all clients.
     public var serverNames: TLSServerNames? {
         get { values.serverNames }
         set { values.serverNames = newValue }

@@ -1,12 +1,12 @@
 internal import COpenSSL
 internal import SocketBuffers
 
-/// The sessions of clients in TLS 1.2 that keep them by identifier, and send no ticket extension (RFC 5246,
-/// 7.3). They stay in the memory of one context: the newest ones, of a bounded number and size, until they
-/// end.
+/// The sessions of TLS 1.2 clients that resume by session identifier and send no ticket extension (RFC
+/// 5246, 7.3). They are kept in the memory of one context until they expire. Their number and total size
+/// are limited; the newest sessions are kept.
 ///
-/// Each is kept as bytes, as in a ticket, and each connection gets an object of its own: OpenSSL writes to
-/// the session of a connection without a lock.
+/// Each session is stored as bytes, as in a ticket, and each connection receives a separate object,
+/// because OpenSSL modifies the session of a connection without a lock.
 package final class IdentifiedSessions: Sendable {
     private struct Entry {
         let bytes: SecretBytes
@@ -15,8 +15,8 @@ package final class IdentifiedSessions: Sendable {
 
     private struct State {
         var entries: [[UInt8]: Entry] = [:]
-        /// From `oldest` on, the identifiers in the order in which they came. A removed session leaves its
-        /// identifier behind.
+        /// The identifiers in order of arrival, starting at index `oldest`. The identifier of a removed
+        /// session stays in the array.
         var identifiers: [[UInt8]] = []
         var oldest = 0
         var byteCount = 0
@@ -36,7 +36,7 @@ package final class IdentifiedSessions: Sendable {
             }
         }
 
-        /// The oldest ones that have ended, or were removed.
+        /// Removes the oldest identifiers if their session has expired or was removed.
         mutating func removeEnded(at now: Int) {
             while waitingCount > 0, entries[identifiers[oldest]].map({ $0.end <= now }) ?? true { removeOldest() }
         }
@@ -53,7 +53,7 @@ package final class IdentifiedSessions: Sendable {
     package var count: Int { state.withLock { $0.entries.count } }
     package var byteCount: Int { state.withLock { $0.byteCount } }
 
-    /// Keeps a copy of a session, if it has an identifier, until `end`.
+    /// Stores a copy of a session until `end`, if the session has an identifier.
     package func store(_ session: OpaquePointer, until end: Int, at now: Int) {
         let identifier = Self.identifier(of: session)
         let count = Int(i2d_SSL_SESSION(session, nil))
@@ -74,7 +74,8 @@ package final class IdentifiedSessions: Sendable {
         }
     }
 
-    /// The session of `identifier` that has not ended at `now`: a new object, which belongs to the caller.
+    /// Returns the session for `identifier` if it has not expired at `now`, as a new object that the
+    /// caller owns.
     package func session(_ identifier: [UInt8], at now: Int) -> OpaquePointer? {
         let entry = state.withLock { state in
             state.removeEnded(at: now)
@@ -88,7 +89,7 @@ package final class IdentifiedSessions: Sendable {
         }
     }
 
-    /// Forgets the session whose connection has failed (RFC 5246, 7.2.2).
+    /// Removes the session of a failed connection (RFC 5246, 7.2.2).
     func remove(_ session: OpaquePointer) {
         let identifier = Self.identifier(of: session)
         state.withLock { $0.remove(identifier) }

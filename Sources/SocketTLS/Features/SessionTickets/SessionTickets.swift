@@ -1,61 +1,66 @@
 // Rules of session tickets (RFC 8446, 4.6.1):
-//  1. A ticket is the session itself, encrypted, so the server stores nothing for a client. The keys belong
-//     to one context and never leave the process (`TicketKeyRing`), or come from a source that processes
-//     share (`TLSTicketKeySource`). A server does not resume what a context with other settings has issued:
-//     its session id context is another one, at random or, with shared keys, a digest of the settings.
-//  2. A key of the context encrypts for an hour and decrypts for one more, counted from its first ticket.
-//  3. A session ends an hour after its full handshake. OpenSSL gives it a new date with each ticket of TLS
-//     1.3, so the ticket contains its end: by our own clock, or by the system's with shared keys. Not even
-//     that is later than the end of the certificates by which the client is trusted, and of the lists by
-//     which they are not revoked.
-//  4. A ticket that cannot be used (unknown key, changed bytes, too old) is ignored: a full handshake and new
-//     tickets follow.
-//  5. In TLS 1.3 a resumed handshake gets one new ticket, because a client should use each ticket once (RFC
-//     8446, C.4). In TLS 1.2, where tickets go over the wire in the clear, a client keeps its ticket until
-//     the key of it does not encrypt any more: for a new one OpenSSL states a lifetime of 0, "unspecified"
-//     (RFC 5077, 3.3), which wolfSSL takes for its end.
-//  6. In TLS 1.3 tickets wait for the first data that the server writes in the turn that completes the
-//     handshake, and leave with it (`TLSEngine.write`), or at the end of that turn: the client may wait for
-//     them. A peer that is not accepted gets none.
-//  7. A context that asks for certificates issues tickets only if its settings say so
-//     (`TLSClients.certificates`). The verdict goes with the session, and the trust gate gets it again.
-//  8. A context shows the same identities whatever name the client asks for: what the client supports chooses
-//     among them. Where identities are chosen by name, each name has a context of its own, so no session
-//     crosses names (CVE-2025-23419).
-//  9. A session that was made for one name of a list (`TLSServerNames`) is not resumed under another, even if
-//     both have the same settings (RFC 6066, 3).
-// 10. A source of keys is code of the program: it is asked before any lock is taken
-//     (`TLSEngine.addTickets`), or in the handshake, when nothing can be exported.
-// 11. A client in TLS 1.2 that knows no tickets gets a session identifier, and the context keeps the session
-//     (`IdentifiedSessions`): by the same rules, and once the peer is accepted. OpenSSL says when a
-//     connection of the session has failed, and the context forgets it.
-// 12. A connection with an external pre-shared key gets no ticket: its client has the key.
+//  1. A ticket is the encrypted session, so the server stores no data per client. The keys belong to one
+//     context and never leave the process (`TicketKeyRing`), or are supplied by a source that several
+//     processes share (`TLSTicketKeySource`). A server does not resume a session issued by a context with
+//     other settings, because their session id contexts differ: the id is random or, with shared keys, a
+//     digest of the settings.
+//  2. A key of the context encrypts for an hour and decrypts for another hour, starting with its first
+//     ticket.
+//  3. A session expires an hour after its full handshake. OpenSSL renews the session's date with each TLS
+//     1.3 ticket, so the ticket contains the expiry time: by our own clock, or by the system clock with
+//     shared keys. The expiry time is never later than the expiry of the certificates that prove the
+//     client's identity, or of the lists that prove they are not revoked.
+//  4. A ticket that cannot be used (unknown key, modified bytes, too old) is ignored, and the handshake
+//     is a full one with new tickets.
+//  5. In TLS 1.3, a resumed handshake issues one new ticket, because a client should use each ticket only
+//     once (RFC 8446, C.4). In TLS 1.2, where tickets are sent in plaintext, a client keeps its ticket
+//     until the ticket's key no longer encrypts. In a renewed ticket OpenSSL would state a lifetime of 0,
+//     "unspecified" (RFC 5077, 3.3), which wolfSSL treats as expired.
+//  6. In TLS 1.3, tickets are sent with the first data that the server writes in the turn that completes
+//     the handshake (`TLSEngine.write`), or at the end of that turn, because the client may be waiting
+//     for them. A peer that is not accepted receives no tickets.
+//  7. A context that requests certificates issues tickets only if its settings allow it
+//     (`TLSClients.certificates`). The verdict is stored with the session, and the trust gate receives it
+//     again.
+//  8. A context uses the same identities whatever name the client requests, and selects among them by
+//     what the client supports. If identities are chosen by name, each name has a separate context, so a
+//     session is never resumed under another name (CVE-2025-23419).
+//  9. A session established for one name of a list (`TLSServerNames`) is not resumed under another name,
+//     even if both have the same settings (RFC 6066, 3).
+// 10. A key source is user code. It is called before any lock is taken (`TLSEngine.addTickets`), or
+//     during the handshake, when no keying material can be exported.
+// 11. A TLS 1.2 client without ticket support receives a session identifier, and the context stores the
+//     session (`IdentifiedSessions`). The same rules apply, and the session is stored once the peer is
+//     accepted. OpenSSL reports when a connection of the session has failed, and the context then removes
+//     the session.
+// 12. A connection with an external pre-shared key issues no ticket, because its client already has the
+//     key.
 
 internal import COpenSSL
 internal import Glibc
 internal import SocketBuffers
 
-/// Issues and opens the tickets of one context.
+/// Issues and decrypts the tickets of one context.
 final class SessionTickets: Sendable {
     private let earlyDataLimit: Int
     private let ring = Locked(TicketKeyRing())
     private let source: (any TLSTicketKeySource)?
     let clock: @Sendable () -> Int
     private let cipher: TicketCipher
-    /// Those of clients that know no tickets.
+    /// The sessions of clients without ticket support.
     let identified = IdentifiedSessions()
     private let facts: @Sendable (OpaquePointer) -> TicketFacts
-    /// Nil: no early data.
+    /// `nil` if early data is not accepted.
     let earlyData: Locked<EarlyDataRecord>?
 
     /// - Parameters:
-    ///   - source: Keys that others have too; nil: keys of this object.
+    ///   - source: Keys shared with other processes; `nil` to use keys that only this object has.
     ///   - earlyDataLimit: How many bytes of early data a ticket allows.
-    ///   - record: The record of the tickets that have brought some.
+    ///   - record: The record of tickets that were used for early data.
     ///   - requiresFIPS: Whether tickets are encrypted by OpenSSL's FIPS provider.
-    ///   - facts: About the connection of an `SSL`.
-    ///   - clock: Seconds, which go on while the machine sleeps; nil for the seconds from now or, with shared
-    ///     keys, for the system's seconds.
+    ///   - facts: Returns the facts about the connection of an `SSL`.
+    ///   - clock: Returns seconds, which must advance while the machine sleeps. If `nil`, the clock
+    ///     counts from now or, with shared keys, returns the system time.
     init(
         keysFrom source: (any TLSTicketKeySource)?, earlyDataLimit: Int, record: EarlyDataRecord, requiresFIPS: Bool = false,
         facts: @escaping @Sendable (OpaquePointer) -> TicketFacts, clock: (@Sendable () -> Int)?
@@ -75,8 +80,8 @@ final class SessionTickets: Sendable {
         }
     }
 
-    /// Lets `context` issue tickets: by itself in TLS 1.2, when the engine says so in TLS 1.3. The context
-    /// must not outlive this object.
+    /// Lets `context` issue tickets: automatically in TLS 1.2, and when the engine requests them in TLS
+    /// 1.3. The context must not outlive this object.
     func issue(on context: OpaquePointer) throws(TLSError) {
         SSL_CTX_clear_options(context, COpenSSL_noTicketOption())
         try OpenSSLCall.requireSuccess("SSL_CTX_set_ex_data") {
@@ -85,7 +90,7 @@ final class SessionTickets: Sendable {
         try OpenSSLCall.requireSuccess("SSL_CTX_set_tlsext_ticket_key_evp_cb") {
             SSL_CTX_set_tlsext_ticket_key_evp_cb(context) { ssl, name, vector, cipher, authenticator, isSealing in
                 guard let ssl, let tickets = SessionTickets.of(ssl), let name, let vector else { return -1 }
-                // In TLS 1.2 the client then gets an empty ticket (RFC 5077, 3.3).
+                // In TLS 1.2 the client then receives an empty ticket (RFC 5077, 3.3).
                 if isSealing == 1, TLSProof.usesSharedKey(ssl) { return 0 }
                 return isSealing == 1
                     ? tickets.seal(name, vector, cipher, authenticator, tickets.keyForSealing(tickets.facts(ssl)))
@@ -106,7 +111,7 @@ final class SessionTickets: Sendable {
         }
         COpenSSL_CTX_keepSessionIdentifiers(context)
         SSL_CTX_sess_set_get_cb(context) { ssl, identifier, count, isShared in
-            // The reference is the caller's.
+            // The caller owns the returned reference.
             isShared?.pointee = 0
             return SessionTickets.of(ssl)?.find(Array(UnsafeBufferPointer(start: identifier, count: Int(count))), for: ssl)
         }
@@ -116,9 +121,9 @@ final class SessionTickets: Sendable {
         if earlyDataLimit > 0 { try allowEarlyData(earlyDataLimit, on: context) }
     }
 
-    // MARK: - Clients that know no tickets
+    // MARK: - Clients without ticket support
 
-    /// The peer is accepted.
+    /// Stores the session of an accepted peer, for clients without ticket support.
     func establish(_ ssl: OpaquePointer) {
         guard TLSVersion(of: ssl) < .tls13, SSL_session_reused(ssl) == 0, !TLSProof.usesSharedKey(ssl),
             let session = SSL_get_session(ssl), setEnd(of: ssl),
@@ -136,7 +141,7 @@ final class SessionTickets: Sendable {
         return session
     }
 
-    /// The index of `SSL_CTX_set_app_data`.
+    /// The index that `SSL_CTX_set_app_data` uses.
     private static let place: Int32 = 0
 
     static func of(_ ssl: OpaquePointer?) -> SessionTickets? {
@@ -149,19 +154,19 @@ final class SessionTickets: Sendable {
 
     // MARK: - Keys
 
-    /// The key for the next tickets, from the program's source; nil when the keys are our own.
+    /// The key for the next tickets from the program's source; `nil` without a source.
     var givenKey: TLSTicketKey? { source?.keys.current }
 
-    /// A ticket that becomes an alert (`EngineCallbacks.installRefusal`) gets a key of our own: it never
-    /// leaves.
+    /// A ticket that is replaced by an alert (`EngineCallbacks.installRefusal`) uses a key from the ring,
+    /// because it is never sent.
     private func keyForSealing(_ facts: TicketFacts) -> TLSTicketKey? {
         if let key = facts.key ?? (facts.mayAskSource ? givenKey : nil) { return key }
         let now = clock()
         return ring.withLock { $0.keyForSealing(at: now) }
     }
 
-    // The functions below return 1 for yes, 2 for a ticket that needs a new key, 0 for one that is not ours,
-    // and -1 for a failure, whose reason stays in the error queue.
+    // The functions below return 1 for success, 2 for a valid ticket that must be renewed with another
+    // key, 0 for a ticket with an unknown key, and -1 for a failure, with the reason in the error queue.
 
     private func seal(
         _ name: UnsafeMutablePointer<UInt8>, _ vector: UnsafeMutablePointer<UInt8>, _ cipher: OpaquePointer?,
@@ -198,22 +203,22 @@ final class SessionTickets: Sendable {
         return COpenSSL_setHMACSHA256Key(authenticator, bytes.baseAddress, bytes.count) == 1 ? 1 : -1
     }
 
-    // MARK: - The end of a session
+    // MARK: - Session expiry
 
-    /// Puts the end into a session that is about to become a ticket, unless it was resumed and has one
-    /// already.
+    /// Stores the expiry time in a session that is about to become a ticket. A resumed session keeps its
+    /// original expiry time.
     private func setEnd(of ssl: OpaquePointer?) -> Bool {
         guard let ssl, let session = SSL_get_session(ssl) else { return false }
         let now = clock()
         let end = Stamp(of: session)?.end ?? now + min(TicketKeyRing.period, secondsOfEvidence(for: ssl))
-        // The time that is left becomes the ticket's lifetime, which the client receives. OpenSSL cannot make
-        // a ticket with none, and would end the connection.
+        // The remaining time becomes the ticket's lifetime, which the client receives. OpenSSL cannot
+        // create a ticket with a lifetime of 0, and would fail the connection.
         guard SSL_SESSION_set_timeout(session, max(1, end - now) + age(of: session)) == 1 else { return false }
         return Stamp(end: end, issued: earlyData == nil ? -1 : now, name: facts(ssl).name).put(into: session)
     }
 
-    /// The seconds since the date from which OpenSSL counts the timeout: in TLS 1.2 a new ticket does not
-    /// change it.
+    /// The seconds since the date from which OpenSSL counts the timeout. In TLS 1.2, a new ticket does
+    /// not change that date.
     private func age(of session: OpaquePointer) -> Int {
         min(max(0, Int(time(nil)) - Int(COpenSSL_sessionTime(session))), TicketKeyRing.period)
     }
@@ -221,11 +226,11 @@ final class SessionTickets: Sendable {
     private func isAlive(_ session: OpaquePointer?, for ssl: OpaquePointer?) -> Bool {
         guard let ssl, let session, let stamp = Stamp(of: session), stamp.name == facts(ssl).name else { return false }
         let (now, end) = (clock(), stamp.end)
-        // A clock that was set back must not make a session live longer.
+        // A clock that was set back must not extend the life of a session.
         return now < end && end - now <= TicketKeyRing.period
     }
 
-    /// How long the proof holds that a client may be trusted.
+    /// How long the evidence for trusting the client remains valid, in seconds.
     private func secondsOfEvidence(for ssl: OpaquePointer) -> Int {
         guard let end = facts(ssl).evidenceEnd else { return .max }
         return max(0, end - time(nil))

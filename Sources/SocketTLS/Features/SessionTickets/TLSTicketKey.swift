@@ -1,19 +1,19 @@
 internal import COpenSSL
 
-/// A key that encrypts and authenticates session tickets, and the name at the front of its tickets.
+/// A key that encrypts and authenticates session tickets, with the name that its tickets start with.
 public final class TLSTicketKey: @unchecked Sendable {
-    // Unchecked: the bytes are written once, before anyone else sees them.
+    // Unchecked: the bytes are written once, before the object is shared.
 
-    /// 16 bytes, by which the key of a ticket is found. They are public.
+    /// The 16 bytes that identify the key of a ticket. The name is public.
     public let name: [UInt8]
-    /// When it was made, by the clock of its ring; 0 for a key from outside.
+    /// When the key was created, by the clock of its ring; 0 for a key supplied by the program.
     let birth: Int
     private let secret: SecretBytes
 
     static let nameLength = 16
 
-    /// A key of 80 bytes: its name (16), the key for HMAC-SHA256 (32) and the key for AES-256 (32), as in the
-    /// files of HAProxy and nginx.
+    /// Creates a key from 80 bytes: its name (16), the key for HMAC-SHA256 (32) and the key for AES-256
+    /// (32), as in the files of HAProxy and nginx.
     ///
     /// - Throws: `invalidSettings` for any other number of bytes.
     public convenience init(bytes: [UInt8]) throws(TLSError) {
@@ -25,10 +25,8 @@ public final class TLSTicketKey: @unchecked Sendable {
         self.init(SecretBytes(copying: bytes))
     }
 
-    /// The bytes of a key.
     static let length = 80
 
-    /// Takes 80 bytes.
     init(_ bytes: SecretBytes) {
         (name, secret) = bytes.withBytes { bytes in
             (Array(bytes.prefix(Self.nameLength)), SecretBytes(copying: bytes.dropFirst(Self.nameLength)))
@@ -36,8 +34,8 @@ public final class TLSTicketKey: @unchecked Sendable {
         birth = 0
     }
 
-    /// A random key. It is made inside a callback of OpenSSL, so this does not use `OpenSSLCall`:
-    /// that would take the reason for a failure away from the outer call.
+    /// Creates a random key. This runs inside an OpenSSL callback, so it does not use `OpenSSLCall`,
+    /// which would hide the reason for a failure from the outer call.
     init?(at birth: Int) {
         var name = [UInt8](repeating: 0, count: Self.nameLength)
         guard RAND_bytes(&name, Int32(name.count)) == 1, let secret = SecretBytes(randomCount: 64) else { return nil }
@@ -46,38 +44,36 @@ public final class TLSTicketKey: @unchecked Sendable {
         self.secret = secret
     }
 
-    // Both point into the key: use them inside `withExtendedLifetime`.
+    // Both properties point into the key: use them inside `withExtendedLifetime`.
 
-    /// For HMAC-SHA256.
+    /// The key for HMAC-SHA256.
     var forAuthentication: UnsafeRawBufferPointer { UnsafeRawBufferPointer(rebasing: secret.keptBytes[..<32]) }
-    /// For AES-256.
+    /// The key for AES-256.
     var forCipher: UnsafeRawBufferPointer { UnsafeRawBufferPointer(rebasing: secret.keptBytes[32...]) }
 }
 
-/// Where servers get the keys of their session tickets, so that several processes resume each other's
-/// sessions. `TLSTicketKeyFile` is one.
+/// A source of session ticket keys, which lets several server processes resume each other's sessions.
+/// `TLSTicketKeyFile` is an implementation.
 public protocol TLSTicketKeySource: AnyObject, Sendable {
-    /// The keys as they are now. It is asked whenever tickets are made or opened, on threads of the library,
-    /// from several at a time: it must not block. No lock of the library is held, so it may ask a socket for
-    /// a channel binding.
+    /// The current keys. The library reads this property whenever it issues or decrypts tickets, possibly
+    /// on several of its threads concurrently, so the getter must not block. The library holds no lock
+    /// during the call, so the getter may request a channel binding from a socket.
     var keys: TLSTicketKeys { get }
 }
 
-/// The keys of session tickets at one time.
+/// The session ticket keys at a point in time.
 public struct TLSTicketKeys: Sendable {
-    /// The key of new tickets.
+    /// The key for new tickets.
     public let current: TLSTicketKey
-    /// Keys that only decrypt: the key of the time before, and the key of the time to come, which another
-    /// process may use already.
+    /// Keys that only decrypt: the previous key, and the next key, which another process may already use.
     public let others: [TLSTicketKey]
 
-    /// Keys from parts.
+    /// Creates a set of keys.
     public init(current: TLSTicketKey, others: [TLSTicketKey] = []) {
         self.current = current
         self.others = others
     }
 
-    /// The key of that name, and whether it encrypts.
     func key(named name: UnsafeRawBufferPointer) -> (key: TLSTicketKey, encrypts: Bool)? {
         if current.name.elementsEqual(name) { return (current, true) }
         return others.first { $0.name.elementsEqual(name) }.map { ($0, false) }

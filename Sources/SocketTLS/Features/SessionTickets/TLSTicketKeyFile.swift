@@ -1,12 +1,14 @@
 internal import COpenSSL
 internal import SocketBuffers
 
-/// Keys of session tickets from a file, which several processes can share; it is read again when it changes.
+/// Session ticket keys from a file, which several processes can share. The file is read again when it
+/// changes.
 ///
-/// The file has three lines: the key of the time before, the current one, and the next one. Each is 80 bytes
-/// in Base64 (`openssl rand -base64 80 | tr -d '\n'`), as for HAProxy's `tls-ticket-keys`. The second line
-/// encrypts; all decrypt. To rotate, remove the first line and append a new one, at most once in each
-/// lifetime of a ticket, which is an hour. Replace the file by rename(2), so that half of it is never read.
+/// The file has three lines: the previous key, the current key, and the next key. Each line contains 80
+/// bytes in Base64 (`openssl rand -base64 80 | tr -d '\n'`), as in HAProxy's `tls-ticket-keys`. The
+/// second key encrypts; all three decrypt. To rotate the keys, remove the first line and append a new
+/// one, at most once per ticket lifetime, which is an hour. Replace the file with rename(2), so that a
+/// partially written file is never read.
 public final class TLSTicketKeyFile: TLSTicketKeySource {
     private struct State {
         var keys: TLSTicketKeys
@@ -19,20 +21,21 @@ public final class TLSTicketKeyFile: TLSTicketKeySource {
     private let path: String
     private let state: Locked<State>
 
-    /// How long a look at the file counts.
+    /// The minimum time between two checks of the file.
     private static let interval = Duration.seconds(1)
 
     /// Reads the file.
     ///
-    /// - Throws: `invalidSettings` when it cannot be read, or does not have three different keys.
+    /// - Throws: `invalidSettings` if the file cannot be read or does not contain three different keys.
     public init(path: String) throws(TLSError) {
         self.path = path
         let stamp = FileStamp(path: path)
         state = Locked(State(keys: try Self.read(path), stamp: stamp, lastLook: .now))
     }
 
-    /// The keys of the last good file. At most once a second it looks whether the file has changed. Then
-    /// another task reads it, and the keys count when it is done.
+    /// The keys from the last valid file. At most once a second, this property checks whether the file
+    /// has changed. If it has, a separate task reads the file, and the new keys apply when that task
+    /// completes.
     public var keys: TLSTicketKeys {
         let now = ContinuousClock.now
         let (keys, looks) = state.withLock { state in
@@ -45,11 +48,12 @@ public final class TLSTicketKeyFile: TLSTicketKeySource {
         return keys
     }
 
-    /// Why the latest file is not in use; nil if it is. While a file is bad, the keys of the last good one
-    /// stay.
+    /// Why the latest file is not used; `nil` if it is. As long as a file is invalid, the keys from the
+    /// last valid file remain in use.
     public var failure: TLSError? { state.withLock { $0.failure } }
 
-    /// Looks at the file now, and reads it if it has changed, or if it could not be read before. Blocks.
+    /// Checks the file now, and reads it if it has changed or could not be read before. Blocks the
+    /// calling thread.
     public func reload() {
         let stamp = FileStamp(path: path)
         let isNew = state.withLock { $0.stamp != stamp || $0.failure != nil }
@@ -85,7 +89,7 @@ public final class TLSTicketKeyFile: TLSTicketKeySource {
     }
 
     private static func decoded(_ line: Slice<UnsafeRawBufferPointer>, _ path: String) throws(TLSError) -> SecretBytes {
-        // 80 bytes are 108 characters, of which the last one fills up.
+        // 80 bytes are encoded as 108 characters, including one padding character at the end.
         guard line.count == 108, line.last == UInt8(ascii: "="), line.dropLast().last != UInt8(ascii: "=") else {
             throw invalid(path, "has a line that is not 80 bytes in Base64")
         }

@@ -1,10 +1,10 @@
 internal import COpenSSL
 
-/// AES-256-CBC for tickets, by the provider that the policy wants.
+/// AES-256-CBC for tickets, from the provider that the policy requires.
 final class TicketCipher: Sendable {
     private let address: UInt
 
-    /// - Throws: `invalidSettings` if OpenSSL has it not.
+    /// - Throws: `invalidSettings` if OpenSSL does not provide the cipher.
     init(requiresFIPS: Bool) throws(TLSError) {
         let method = try OpenSSLCall.require(
             "EVP_CIPHER_fetch", or: .invalidSettings, "The policy leaves OpenSSL without AES-256-CBC, which tickets need."

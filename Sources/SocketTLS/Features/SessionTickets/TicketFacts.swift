@@ -1,13 +1,13 @@
-/// Facts that an engine has about the tickets of its connection.
+/// The facts that an engine supplies about the tickets of its connection.
 struct TicketFacts {
-    /// The key for the tickets that are being made; nil: the context knows.
+    /// The key for the tickets being created; `nil` if the context chooses the key.
     var key: TLSTicketKey?
-    /// No lock is held, so a source of keys can be asked.
+    /// Whether a key source may be called, because no lock is held.
     var mayAskSource = true
-    /// The digest of the name by which a server's settings were chosen (`TLSClientHello.nameDigest`); 0 if
-    /// they were not.
+    /// The digest of the name by which a server's settings were chosen (`TLSClientHello.nameDigest`); 0
+    /// if they were not chosen by name.
     var name = 0
-    /// When the proof ends that the peer may be trusted: the certificates of its chain, and the lists by
-    /// which they are not revoked. In seconds since 1970; nil without one.
+    /// When the evidence for trusting the peer expires: the certificates of its chain, and the lists by
+    /// which they are not revoked. In seconds since 1970; `nil` without evidence.
     var evidenceEnd: Int?
 }

@@ -1,12 +1,13 @@
 internal import COpenSSL
 
-/// The facts that a ticket of ours carries beside its session.
+/// The facts that our tickets contain in addition to the session.
 struct Stamp {
-    /// When the session ends, in seconds of `SessionTickets.clock`.
+    /// When the session expires, in seconds of `SessionTickets.clock`.
     let end: Int
-    /// When the ticket was made, by the same clock; -1 without early data.
+    /// When the ticket was created, by the same clock; -1 if early data is not accepted.
     let issued: Int
-    /// The digest of the name by which the settings were chosen (`TLSClientHello.nameDigest`); 0 for none.
+    /// The digest of the name by which the settings were chosen (`TLSClientHello.nameDigest`); 0 if they
+    /// were not chosen by name.
     let name: Int
 
     init(end: Int, issued: Int, name: Int) {

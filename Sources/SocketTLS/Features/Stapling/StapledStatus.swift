@@ -1,30 +1,33 @@
 // Rules of stapled OCSP responses (RFC 6960, 3.2 and 4.2.2.2):
-//  1. The response is signed by the issuer of the certificate, as it is in the verified chain, or by someone
-//     whose certificate that issuer has signed for this purpose. No other root counts.
-//  2. It has an answer about this certificate, whose time is now. An answer without an end is refused.
-//  3. "Unknown" is not good.
-//  4. It is of a usual size, and no certificate in it costs more than one that a peer may show: in TLS 1.2 it
-//     comes in a message of its own, and anyone on the path could put certificates behind its signature.
-//  5. A certificate that asks for a response by its TLS feature (RFC 7633) needs one.
+//  1. The response must be signed by the certificate's issuer in the verified chain, or by a delegate
+//     with a certificate that this issuer signed for the purpose. No other trust root is used.
+//  2. The response must contain a status for this certificate that is valid now. A status without a next
+//     update is rejected.
+//  3. The status "unknown" is not accepted.
+//  4. The response must have an ordinary size, and no certificate in it may be more expensive than a
+//     certificate the peer may send. In TLS 1.2 the response is a separate message, and any attacker on
+//     the path could append certificates after its signature.
+//  5. A certificate can require a response by its TLS feature extension (RFC 7633). Without a response,
+//     such a certificate is rejected.
 
 internal import COpenSSL
 internal import FoundationEssentials
 internal import Glibc
 
-/// The check of a stapled OCSP response about one certificate.
 final class StapledStatus {
     let leaf: Certificate
-    /// Nil if the certificate itself is the trusted one: then no issuer can answer for it.
+    /// The issuer of `leaf`; `nil` if `leaf` itself is the trust anchor, in which case no issuer can sign
+    /// a response.
     private let issuer: Certificate?
     private let isRequired: Bool
     private let time: Int
 
-    /// Clocks differ.
+    /// The tolerated difference between clocks, in seconds.
     private static let leeway = 300
 
-    /// Nil for an empty chain, which OpenSSL never calls verified.
+    /// Returns `nil` for an empty chain, which OpenSSL never reports as verified.
     ///
-    /// - Parameter time: Seconds since 1970; nil for the present.
+    /// - Parameter time: Seconds since 1970; `nil` for the current time.
     init?(_ chain: VerifiedChain, isRequired: Bool, at time: Int?) {
         let certificates = chain.certificates.prefix(2).map { Certificate(sharing: $0) }
         guard let leaf = certificates.first else { return nil }
@@ -34,7 +37,6 @@ final class StapledStatus {
         self.time = time ?? Glibc.time(nil)
     }
 
-    /// The check of a response about one certificate of a known issuer.
     init(of leaf: Certificate, issuer: Certificate, isRequired: Bool, at time: Int) {
         self.leaf = leaf
         self.issuer = issuer
@@ -42,8 +44,9 @@ final class StapledStatus {
         self.time = time
     }
 
-    /// When the answer about the certificate ends, or the certificate of the delegate who has signed it, in
-    /// seconds since 1970; now without one.
+    /// Returns when the status of the certificate expires, in seconds since 1970, or when the certificate
+    /// of the delegate that signed the response expires, if that is earlier. Returns the time of the
+    /// check if the response contains no expiry time for the certificate.
     func end(of response: [UInt8]) -> Int {
         guard let issuer, let basic = response.withUnsafeBufferPointer({ Self.decode($0) }) else { return time }
         defer { OCSP_BASICRESP_free(basic) }
@@ -57,7 +60,7 @@ final class StapledStatus {
         return min(time + Int(days) * 86_400 + Int(seconds), Self.endOfDelegate(in: basic) ?? .max)
     }
 
-    /// Nil if the issuer has signed, and not shown itself.
+    /// Returns `nil` if the issuer signed the response itself without including its certificate.
     private static func endOfDelegate(in basic: OpaquePointer) -> Int? {
         var signer: OpaquePointer?
         let outcome = OpenSSLCall.attempt { OCSP_resp_get0_signer(basic, &signer, nil) == 1 ? true : nil }
@@ -65,7 +68,7 @@ final class StapledStatus {
         return Int(Certificate(sharing: signer).notAfter.timeIntervalSince1970)
     }
 
-    /// The fault of the response, or of its absence; nil if there is none.
+    /// Returns the fault of the response, or of its absence, or `nil`.
     func fault(in response: UnsafeBufferPointer<UInt8>?) -> PeerTrust.Verdict? {
         guard let response else {
             return isRequired ? fault("came without the OCSP response that it needs", X509_V_ERR_OCSP_VERIFY_NEEDED) : nil
@@ -86,7 +89,7 @@ final class StapledStatus {
     private func fault(of answer: OpaquePointer) -> PeerTrust.Verdict? {
         var (begin, end): (UnsafeMutablePointer<ASN1_GENERALIZEDTIME>?, UnsafeMutablePointer<ASN1_GENERALIZEDTIME>?)
         let status = OCSP_single_get0_status(answer, nil, nil, &begin, &end)
-        // -1 is earlier, 1 is later, and -2 is an error.
+        // The function returns -1 for an earlier time, 1 for a later time, and -2 for an error.
         guard let begin, let end, [-1, 0].contains(ASN1_TIME_cmp_time_t(begin, time + Self.leeway)),
             [0, 1].contains(ASN1_TIME_cmp_time_t(end, time - Self.leeway))
         else { return fault("came with an OCSP response that is not valid now", X509_V_ERR_OCSP_VERIFY_FAILED) }
@@ -101,11 +104,13 @@ final class StapledStatus {
         .untrusted(reason: "The certificate of \"\(leaf.displayName)\" \(complaint).", code: code, depth: 0)
     }
 
-    /// The most bytes of a response, and the most certificates in it: one that a responder signs itself has
-    /// a few hundred bytes, and one with the certificate of a delegate some two thousand.
+    /// The maximum size of a response in bytes, and the maximum number of certificates in it. A response
+    /// without certificates takes a few hundred bytes, and a response with a delegate's certificate about
+    /// 2,000.
     private static let (byteLimit, certificateLimit) = (16 * 1024, 4)
 
-    /// Nil also for a response that only says why it has no answer, and for one that costs too much.
+    /// Also returns `nil` for a response that contains only an error status, and for a response that is
+    /// too expensive to process.
     private static func decode(_ bytes: UnsafeBufferPointer<UInt8>) -> OpaquePointer? {
         guard bytes.count <= byteLimit, !CertificateMessage.describesCurve(in: UnsafeRawBufferPointer(bytes)),
             let basic = decodeAll(bytes)
@@ -130,7 +135,7 @@ final class StapledStatus {
         }.value
     }
 
-    /// The issuer is the only anchor, though it need not be a root: it has been verified already.
+    /// The issuer is the only trust anchor. It need not be a root, because it has already been verified.
     private func isSigned(_ basic: OpaquePointer, by issuer: Certificate) -> Bool {
         OpenSSLCall.attempt { () -> Bool? in
             let certificates = COpenSSL_sk_X509_new()
@@ -153,7 +158,7 @@ final class StapledStatus {
         OpenSSLCall.attempt { () -> OpaquePointer? in
             for index in 0..<max(0, OCSP_resp_count(basic)) {
                 guard let answer = OCSP_resp_get0(basic, index), let subject = OCSP_SINGLERESP_get0_id(answer) else { continue }
-                // The responder chooses the digest of names and keys.
+                // The responder chooses the digest algorithm for the issuer's name and key.
                 var digest: OpaquePointer?
                 OCSP_id_get0_info(nil, &digest, nil, nil, subject)
                 guard let method = EVP_get_digestbyname(OBJ_nid2sn(OBJ_obj2nid(digest))),
@@ -166,12 +171,12 @@ final class StapledStatus {
         }.value
     }
 
-    /// The TLS feature extension with the number of status_request, 5.
+    /// Whether the TLS feature extension contains status_request (5).
     private static func mustStaple(_ certificate: Certificate) -> Bool {
         let index = X509_get_ext_by_NID(certificate.handle.x509, NID_tlsfeature, -1)
         guard index >= 0, let data = X509_EXTENSION_get_data(X509_get_ext(certificate.handle.x509, index)) else { return false }
         let bytes = UnsafeBufferPointer(start: ASN1_STRING_get0_data(data), count: Int(max(0, ASN1_STRING_length(data))))
-        // A SEQUENCE of INTEGERs, each of which is a type, a length and a number.
+        // A SEQUENCE of INTEGERs, each consisting of a type, a length and a number.
         var rest = bytes.dropFirst(2)
         while rest.count >= 3, let length = rest.dropFirst().first {
             if rest.prefix(3).elementsEqual([0x02, 0x01, 0x05]) { return true }

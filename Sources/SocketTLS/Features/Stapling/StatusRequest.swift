@@ -1,8 +1,9 @@
 internal import COpenSSL
 
 extension StapledStatus {
-    /// Has clients ask for an OCSP response. OpenSSL calls back later than for the certificate, because in
-    /// TLS 1.2 the response comes later. A refusal has the alert bad_certificate_status_response.
+    /// Lets clients request an OCSP response. OpenSSL calls this callback later than the one for the
+    /// certificate, because in TLS 1.2 the response arrives later. If the callback rejects the response,
+    /// OpenSSL sends the alert bad_certificate_status_response.
     static func request(on context: OpaquePointer) throws(TLSError) {
         try OpenSSLCall.requireSuccess("SSL_CTX_set_tlsext_status_type") { COpenSSL_CTX_requestStatus(context) }
         try OpenSSLCall.requireSuccess("SSL_CTX_set_tlsext_status_cb") {
@@ -17,14 +18,12 @@ extension StapledStatus {
 }
 
 extension Judge {
-    /// Prepares the check of the response that the server staples, if one was requested.
     func expectStatus(of chain: VerifiedChain) {
         stapledStatus =
             stapling == .none ? nil : StapledStatus(chain, isRequired: stapling == .required, at: rules.verificationTime)
     }
 
-    /// Judges the OCSP response that the server has stapled, or that it has stapled none. Returns false to
-    /// refuse.
+    /// Checks the stapled OCSP response, or its absence (`nil`). Returns false to reject the server.
     func judgeStatus(_ response: UnsafeBufferPointer<UInt8>?) -> Bool {
         guard let status = stapledStatus else { return true }
         stapledStatus = nil

@@ -2,19 +2,20 @@ internal import COpenSSL
 internal import Glibc
 
 extension TLSIdentity {
-    /// The identity with an OCSP response (RFC 6960) about its certificate, in DER: a server staples it for
-    /// clients that ask (RFC 6066, section 8; RFC 8446, section 4.4.2.1).
+    /// Returns this identity with an OCSP response (RFC 6960) about its certificate, in DER. A server
+    /// staples the response for clients that request it (RFC 6066, section 8; RFC 8446, section 4.4.2.1).
     ///
-    /// The issuer of the certificate must have signed the response, or someone to whom it has delegated that,
-    /// and the response must say that the certificate is good now. `issuer` is the second of the chain if you
-    /// leave it out.
+    /// The response must be signed by the certificate's issuer, or by a delegate that the issuer has
+    /// authorized, and it must state that the certificate is good now. If `issuer` is `nil`, the second
+    /// certificate in the chain is used.
     ///
-    /// A response ends, usually after a week, and a server does not staple one that has ended. Get a new one
-    /// in time, and give it to the listener with `SocketListener.replaceTLS(_:)` or `reloadTLS`. The library
-    /// asks no responder by itself.
+    /// A response expires, usually after a week, and a server does not staple an expired response. Obtain
+    /// a new one in time, and pass it to the listener with `SocketListener.replaceTLS(_:)` or
+    /// `reloadTLS`. The library never contacts a responder automatically.
     ///
-    /// Throws `invalidCertificate` if the response proves nothing, `certificateRevoked` if it says that the
-    /// certificate is revoked, and `certificateRejected` for anything else that a client would refuse.
+    /// Throws `invalidCertificate` if the response proves nothing, `certificateRevoked` if it states that
+    /// the certificate is revoked, and `certificateRejected` for any other response that a client would
+    /// reject.
     public func stapling(ocspResponse: [UInt8], issuer: Certificate? = nil) throws(TLSError) -> TLSIdentity {
         guard let leaf = certificateChain.first, let issuer = issuer ?? certificateChain.dropFirst().first else {
             throw TLSError(
@@ -32,11 +33,10 @@ extension TLSIdentity {
     }
 }
 
-/// The responses of a server's identities, for OpenSSL's callback.
+/// The stapled responses of a server's identities, for OpenSSL's callback.
 final class StapledResponses: Sendable {
     private let responses: [(certificate: Certificate, response: StapledResponse)]
 
-    /// Nil without any.
     init?(of identities: [TLSIdentity]) {
         responses = identities.compactMap { identity in
             guard let certificate = identity.certificateChain.first else { return nil }
@@ -45,7 +45,7 @@ final class StapledResponses: Sendable {
         if responses.isEmpty { return nil }
     }
 
-    /// Has the server staple them. The context must not outlive this object.
+    /// Lets the server staple the responses. The context must not outlive this object.
     func staple(on context: OpaquePointer) throws(TLSError) {
         try OpenSSLCall.requireSuccess("SSL_CTX_set_tlsext_status_arg") {
             COpenSSL_CTX_setStatusArgument(context, Unmanaged.passUnretained(self).toOpaque())
@@ -58,7 +58,7 @@ final class StapledResponses: Sendable {
         }
     }
 
-    /// Nothing for an identity without a response, and for a response that has ended.
+    /// Staples no response if the identity has no response or the response has expired.
     private func answer(_ ssl: OpaquePointer) -> Int32 {
         guard let shown = SSL_get_certificate(ssl),
             let response = responses.first(where: { X509_cmp($0.certificate.handle.x509, shown) == 0 })?.response,

@@ -1,16 +1,16 @@
-/// Whether a client asks the server for proof that its certificate is not revoked: an OCSP response that
+/// Whether a client requests proof that the server's certificate is not revoked: an OCSP response that
 /// the server staples to the handshake (RFC 6066, section 8; RFC 8446, section 4.4.2.1).
 ///
-/// A response counts if the issuer of the certificate has signed it, or someone to whom it has delegated
-/// that, and if it is for this certificate and for now. The trust callback is asked before, and cannot
-/// overrule it.
+/// A response is accepted if it is signed by the certificate's issuer, or by a delegate that the issuer
+/// has authorized, and if it applies to this certificate and is valid now. The trust callback is called
+/// before this check, and cannot overrule it.
 public enum TLSOCSPStapling: Sendable, Hashable {
-    /// The client does not ask.
+    /// The client does not request a response.
     case none
-    /// The client asks, and refuses a bad response. Without a response it goes on, unless the certificate
-    /// says that there must be one (RFC 7633).
+    /// The client requests a response, and rejects an invalid response. Without a response the handshake
+    /// continues, unless the certificate requires a response (RFC 7633).
     case requested
-    /// The client asks, and refuses a server without a good response.
+    /// The client requests a response, and rejects a server without a valid response.
     case required
 }
 
