@@ -272,7 +272,7 @@ import Testing
         case nothing, readMore, disconnect, disconnectAfterWriting, closeWriteStream
     }
 
-    @Test(arguments: Reaction.allCases, [Link.Delivery.inline, .delegateQueue])
+    @Test(.unmodifiedKernel, arguments: Reaction.allCases, [Link.Delivery.inline, .delegateQueue])
     func whatADelegateHasWrittenLeavesWhenItHasReturned(reaction: Reaction, delivery: Link.Delivery) async throws {
         let (socket, recorder, peer) = try connect(delivery.delegateQueue) { socket, line, _ in
             socket.write(Data("answer"), withTimeout: .patient, tag: 0)
