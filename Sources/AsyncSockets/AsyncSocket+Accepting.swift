@@ -58,7 +58,7 @@ extension AsyncSocket {
     /// - Throws: `.badParameter` for an invalid path, `.system` with `EADDRINUSE` if the path is already
     ///   taken, and otherwise the errors of `accept(onPort:)`.
     public func accept(onPath path: String) throws(AsyncSocketError) {
-        try accept(on: [SocketAddress.ofSocket(at: path, "accept")])
+        try accept(on: [SocketAddress.ofSocket(at: path, "listen")])
     }
 
     /// The maximum number of accepted connections that may be open at the same time, or `nil` (the default)
@@ -79,12 +79,12 @@ extension AsyncSocket {
 
     private func accept(on addresses: [SocketAddress]) throws(AsyncSocketError) {
         guard hasDelegate else {
-            throw .badConfiguration("accept", "a listener needs a delegate, which gets its connections: set one first")
+            throw .badConfiguration("listen", "no delegate is set to receive the accepted connections: set a delegate first")
         }
-        guard isDisconnected else { throw .badConfiguration("accept", "the socket is in use: disconnect it first") }
+        guard isDisconnected else { throw .badConfiguration("listen", "the socket is in use: disconnect it first") }
         let (listener, outlet) = try bind(to: enabled(addresses))
         do throws(AsyncSocketError) {
-            try occupy("accept", with: .listening(listener, outlet))
+            try occupy("listen", with: .listening(listener, outlet))
         } catch {
             listener.discard()
             throw error
@@ -98,8 +98,8 @@ extension AsyncSocket {
     /// - Parameter interface: See `accept(onInterface:port:)`.
     func addresses(of interface: String?, port: UInt16) throws(AsyncSocketError) -> [SocketAddress] {
         guard let interface else { return Self.everyAddress(port: port) }
-        let families = try configuration.enabledFamilies("accept")
-        let addresses = try LocalInterface.named(interface, "accept", families: families).addresses
+        let families = try configuration.enabledFamilies("listen")
+        let addresses = try LocalInterface.named(interface, "listen", families: families).addresses
         return addresses.filter { families.allows($0.family) }.map { port == 0 ? $0 : $0.withPort(port) }
     }
 
@@ -115,7 +115,7 @@ extension AsyncSocket {
         }
         guard !enabled.isEmpty else {
             throw .badConfiguration(
-                "accept", "the families of all addresses are disabled: set isIPv4Enabled or isIPv6Enabled to true")
+                "listen", "the IP versions of all addresses are disabled: set isIPv4Enabled or isIPv6Enabled to true")
         }
         return enabled
     }
@@ -123,7 +123,7 @@ extension AsyncSocket {
     private func bind(
         to addresses: [SocketAddress]
     ) throws(AsyncSocketError) -> (Listener, EventOutlet<AsyncSocket>) {
-        let loop = try chooseLoop("accept")
+        let loop = try chooseLoop("listen")
         let (options, quota) = state.withLock { state in
             let quota = state.quota ?? AcceptQuota(limit: state.configuration.value.maximumAcceptedConnections, loop: loop)
             state.quota = quota

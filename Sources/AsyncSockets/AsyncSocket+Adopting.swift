@@ -73,7 +73,7 @@ extension AsyncSocket {
         } catch {
             throw AsyncSocketError(
                 .badParameter, blame: .caller, operation: "adopt",
-                message: "descriptor \(descriptor) is not a connected stream: \(error)",
+                message: "descriptor \(descriptor) is not a connected stream socket: \(error)",
                 errno: error.errno)
         }
     }

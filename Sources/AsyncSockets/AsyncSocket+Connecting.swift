@@ -86,17 +86,17 @@ extension AsyncSocket {
     ) throws(AsyncSocketError) -> Destination {
         try AsyncSocketError.checkHost(host, "connect")
         let port = try AsyncSocketError.port(port, "connect")
-        guard port > 0 else { throw .badParameter("connect", "the port must be from 1 to 65535, and is 0") }
+        guard port > 0 else { throw .badParameter("connect", "the port must be from 1 to 65535, but is 0") }
         return try destination(.host(host, port: port), routePolicy(via: interface))
     }
 
     func destination(
         _ address: SocketAddress, via interface: String?
     ) throws(AsyncSocketError) -> Destination {
-        guard address.port != 0 else { throw .badParameter("connect", "the port must be from 1 to 65535, and is 0") }
+        guard address.port != 0 else { throw .badParameter("connect", "the port must be from 1 to 65535, but is 0") }
         let isInternet = address.family.isInternet
         guard isInternet || interface == nil else {
-            throw .badParameter("connect", "\(address) is not reached through an interface: leave the interface out")
+            throw .badParameter("connect", "\"\(address)\" cannot be reached through a network interface: omit the interface")
         }
         let policy = isInternet ? try routePolicy(via: interface) : RoutePolicy()
         if !isInternet || proxy == nil {
@@ -110,7 +110,7 @@ extension AsyncSocket {
     }
 
     private func connect(to destination: Destination, timeout: TimeInterval) throws(AsyncSocketError) {
-        guard !timeout.isNaN else { throw .badParameter("connect", "the timeout must be a number of seconds, and is NaN") }
+        guard !timeout.isNaN else { throw .badParameter("connect", "the timeout must be a number of seconds, but is NaN") }
         try makeConnection(to: destination).post(.connect(destination, timeout: timeout))
     }
 
@@ -196,8 +196,9 @@ extension AsyncSocket {
 extension SocketAddress {
     static func ofSocket(at path: String, _ operation: String) throws(AsyncSocketError) -> SocketAddress {
         if let address = SocketAddress(unixPath: path) { return address }
-        let fault = path.utf8.contains(0) ? "this one contains a zero byte" : "this one has \(path.utf8.count)"
-        throw .badParameter(operation, "the path of a socket has 1 to \(longestUnixPath) bytes, and \(fault): \(path)")
+        let fault = path.utf8.contains(0) ? "contains a zero byte" : "has \(path.utf8.count)"
+        throw .badParameter(
+            operation, "a socket path must have 1 to \(longestUnixPath) bytes without a zero byte, but \"\(path)\" \(fault)")
     }
 }
 
@@ -230,7 +231,7 @@ extension LocalInterface {
         guard interface.addresses.contains(where: { families.allows($0.family) }) else {
             throw AsyncSocketError(
                 .noUsableAddress, blame: .caller, operation: operation,
-                message: "the interface \(text) has no address of an enabled family: enable one, or choose another interface")
+                message: "the interface \"\(text)\" has no address of an enabled IP version: choose another interface")
         }
         return interface
     }

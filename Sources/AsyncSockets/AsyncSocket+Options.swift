@@ -41,7 +41,7 @@ extension AsyncSocket {
         } catch {
             throw AsyncSocketError(refusal: error, operation: "option")
         }
-        throw .badConfiguration("option", "the socket has no connection, and \(option.name) was not set: set it first")
+        throw .badConfiguration("option", "the socket has no connection and \(option.name) was not set: set the option first")
     }
 
     /// An application-defined value to keep with the socket. The socket does not use it. On accepted sockets

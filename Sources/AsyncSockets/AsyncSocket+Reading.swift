@@ -28,7 +28,7 @@ extension AsyncSocket {
         withTimeout timeout: TimeInterval = -1, buffer: ReadBuffer? = nil, bufferOffset offset: Int = 0,
         maxLength: ByteLimit = .unlimited, tag: Int = 0
     ) {
-        guard maxLength.count > 0 else { return refuse("maxLength must be at least 1, and is \(maxLength.count)") }
+        guard maxLength.count > 0 else { return refuse("maxLength must be at least 1, but is \(maxLength.count)") }
         enqueue(.anyBytes, maxLength, timeout, tag, buffer, offset)
     }
 
@@ -50,7 +50,7 @@ extension AsyncSocket {
         toLength length: Int, withTimeout timeout: TimeInterval = -1, buffer: ReadBuffer? = nil, bufferOffset offset: Int = 0,
         tag: Int = 0
     ) {
-        guard length >= 0 else { return refuse("the length must be at least 0, and is \(length)") }
+        guard length >= 0 else { return refuse("the length must be at least 0, but is \(length)") }
         enqueue(.length(length), .unlimited, timeout, tag, buffer, offset)
     }
 
@@ -75,9 +75,9 @@ extension AsyncSocket {
         to delimiter: Data, withTimeout timeout: TimeInterval = -1, buffer: ReadBuffer? = nil, bufferOffset offset: Int = 0,
         maxLength: ByteLimit = AsyncSocket.defaultMaxLength, tag: Int = 0
     ) {
-        guard !delimiter.isEmpty else { return refuse("the delimiter is empty: give at least one byte") }
+        guard !delimiter.isEmpty else { return refuse("the delimiter is empty: pass at least one byte") }
         guard delimiter.count <= maxLength.count else {
-            return refuse("the delimiter is longer than maxLength, which is \(maxLength)")
+            return refuse("the delimiter is longer than maxLength (\(maxLength))")
         }
         enqueue(.delimiter(delimiter), maxLength, timeout, tag, buffer, offset)
     }
@@ -100,7 +100,7 @@ extension AsyncSocket {
     public func readDataToEnd(
         withTimeout timeout: TimeInterval = -1, maxLength: ByteLimit = AsyncSocket.defaultMaxLength, tag: Int = 0
     ) {
-        guard maxLength.count >= 0 else { return refuse("maxLength must be at least 0, and is \(maxLength.count)") }
+        guard maxLength.count >= 0 else { return refuse("maxLength must be at least 0, but is \(maxLength.count)") }
         enqueue(.end, maxLength, timeout, tag, nil, 0)
     }
 
@@ -120,7 +120,7 @@ extension AsyncSocket {
         _ goal: ReadPacket.Goal, _ maxLength: ByteLimit, _ timeout: TimeInterval, _ tag: Int, _ buffer: ReadBuffer?, _ offset: Int
     ) {
         if let buffer, !(0...buffer.count).contains(offset) {
-            return refuse("the offset \(offset) lies outside the buffer, which has \(buffer.count) bytes")
+            return refuse("the offset \(offset) is outside the buffer of \(buffer.count) bytes")
         }
         let target = buffer.map { (buffer: $0, offset: offset) }
         withConnection {

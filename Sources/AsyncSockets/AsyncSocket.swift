@@ -214,7 +214,7 @@ public final class AsyncSocket: Sendable {
     func withConnection(_ body: (StreamConnection) -> Void) {
         if callback.withConnection(body) { return }
         guard let connection else {
-            return logger.debug("a read or write was dropped: the socket is not in use, call connect first")
+            return logger.debug("a read or write was dropped because the socket is not in use: call connect first")
         }
         body(connection)
     }

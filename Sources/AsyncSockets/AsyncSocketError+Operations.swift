@@ -11,12 +11,12 @@ extension AsyncSocketError {
     }
 
     static func checkMaxLength(_ maxLength: Int) throws(AsyncSocketError) {
-        guard maxLength > 0 else { throw .badParameter("read", "maxLength must be at least 1, and is \(maxLength)") }
+        guard maxLength > 0 else { throw .badParameter("read", "maxLength must be at least 1, but is \(maxLength)") }
     }
 
     static func port(_ number: some BinaryInteger, _ operation: String) throws(AsyncSocketError) -> UInt16 {
         guard let port = UInt16(exactly: number) else {
-            throw .badParameter(operation, "the port must be from 0 to 65535, and is \(number)")
+            throw .badParameter(operation, "the port must be from 0 to 65535, but is \(number)")
         }
         return port
     }
@@ -31,16 +31,17 @@ extension AsyncSocketError {
         // If the resolver failed, the host may still have addresses.
         self.init(
             .hostNotFound, blame: error.isAnswer ? .caller : .system, operation: "resolve",
-            message: "no \(kind) for \(error.query.host): \(error.reason)", errno: error.errno)
+            message: "no \(kind) found for \"\(error.query.host)\": \(error.reason)", errno: error.errno)
     }
 
     init(file error: SystemError, path: String, operation: String) {
         switch error.errno {
-        case ERANGE: self = .badParameter(operation, "the part to send lies outside \(path)")
+        case ERANGE: self = .badParameter(operation, "the requested part is outside the file \"\(path)\"")
         case EINVAL: self = .badParameter(operation, "\"\(path)\" is not a regular file")
         default:
             self.init(
-                .system, blame: .system, operation: operation, message: error.about(path).description, errno: error.errno)
+                .system, blame: .system, operation: operation, message: error.about("\"\(path)\"").description, errno: error.errno
+            )
         }
     }
 
@@ -57,9 +58,9 @@ extension AsyncSocketError {
         let message =
             switch error {
             case .familyDisabled(let addresses):
-                "\(destination) can be reached only by \(Self.families(of: addresses)), which is disabled"
+                "\"\(destination)\" can only be reached over \(Self.families(of: addresses)), which is disabled: enable it"
             case .notFromInterface(let interface, let addresses):
-                "the interface \(interface) has no address for \(Self.families(of: addresses)), the only way to reach \(destination)"
+                "the interface \"\(interface)\" has no \(Self.families(of: addresses)) address, which is required to reach \"\(destination)\""
             }
         self.init(.noUsableAddress, blame: .caller, operation: "connect", message: message)
     }
@@ -82,14 +83,22 @@ extension AsyncSocketError {
         if let reset = failedAttempts.last(where: { $0.error.isReset }) {
             self.init(
                 .connectionReset, blame: .peer, operation: "connect",
-                message: "\(destination) accepted the connection and reset it immediately (\(list))", errno: reset.error.errno)
+                message: "\"\(destination)\" accepted the connection and reset it immediately (\(list))", errno: reset.error.errno
+            )
             return
         }
         let telling = failedAttempts.last { !$0.error.isLocal } ?? failedAttempts.last
+        let isLocal = telling?.error.isLocal != false
+        let message =
+            switch telling?.error.errno {
+            case EMFILE where isLocal: "this process has no free file descriptors (too many open files)"
+            case ENFILE where isLocal: "this system has no free file descriptors (too many open files in system)"
+            case _ where isLocal: "this machine cannot connect to \"\(destination)\" (\(list))"
+            default: "\"\(destination)\" did not accept the connection (\(list))"
+            }
         self.init(
-            .connectFailed, blame: telling?.error.isLocal == false ? .peer : .system, operation: "connect",
-            message: "\(destination) accepted no connection (\(list))", errno: telling?.error.errno
-        )
+            .connectFailed, blame: isLocal ? .system : .peer, operation: "connect", message: message,
+            errno: telling?.error.errno)
     }
 
     /// The maximum number of addresses in a message. The name server controls how many addresses a host has.
@@ -112,12 +121,17 @@ extension AsyncSocketError {
     static func closing(_ operation: String) -> AsyncSocketError {
         AsyncSocketError(
             .closed, blame: .caller, operation: operation,
-            message: "this side is closing the connection and accepts nothing new")
+            message: "this side is closing the connection: reads and writes are no longer accepted")
     }
 
     /// Adds the progress of a file transfer to the message.
     func after(_ count: Int, of total: Int?, _ path: String) -> AsyncSocketError {
-        noting("after \(count)\(total.map { " of \($0)" } ?? "") bytes of \(path)")
+        if errno == ENODATA, operation == "write", let total {
+            var error = self
+            error.message = "\"\(path)\" became shorter while it was being sent (\(count) of \(total) bytes sent)"
+            return error
+        }
+        return noting("after \(count)\(total.map { " of \($0)" } ?? "") bytes of \"\(path)\"")
     }
 
     /// Adds the progress of a read to the message, if the read has a length.
@@ -138,21 +152,21 @@ extension AsyncSocketError {
         AsyncSocketError(
             .readMaxedOut, blame: .peer, operation: "read",
             message:
-                "the delimiter or the end did not come within maxLength, \(maxLength) bytes: raise it, as in maxLength: .bytes(count)"
+                "neither the delimiter nor the end of the stream was received within \(maxLength) bytes: set maxLength to a larger value"
         )
     }
 
     static func writeQueueFull(_ limit: Int) -> AsyncSocketError {
         AsyncSocketError(
             .writeQueueFull, blame: .caller, operation: "write",
-            message: "more than \(limit) bytes would wait to be written: write less, or raise maximumPendingWriteBytes")
+            message: "the write queue would exceed \(limit) bytes (maximumPendingWriteBytes): write less or raise the limit")
     }
 }
 
 extension AsyncSocketError {
     /// Throws if the arguments of a client contradict each other.
     static func check(_ tls: TLSClientSettings?, hasTrust: Bool) throws(AsyncSocketError) {
-        if hasTrust, tls == nil { throw .badParameter("connect", "trust is for connections with TLS: pass tls too") }
+        if hasTrust, tls == nil { throw .badParameter("connect", "trust requires a connection with TLS: pass tls") }
     }
 
     static func check(_ settings: TLSSettingValues, over transport: TLSTransport = .stream) throws(AsyncSocketError) {
@@ -184,21 +198,21 @@ extension AsyncSocketError {
     static func sendQueueFull(_ limit: Int) -> AsyncSocketError {
         AsyncSocketError(
             .writeQueueFull, blame: .caller, operation: "send",
-            message: "more than \(limit) bytes would wait to be sent: send less, or raise maximumPendingSendBytes")
+            message: "the send queue would exceed \(limit) bytes (maximumPendingSendBytes): send less or raise the limit")
     }
 
     static var notConnected: AsyncSocketError {
-        .badConfiguration("send", "the socket is not connected: connect it first, or say where to send to")
+        .badConfiguration("send", "the socket is not connected: connect it first or pass a destination")
     }
 
     static var hasPeer: AsyncSocketError {
-        .badConfiguration("send", "the socket is connected, and sends to its peer alone: send without a destination")
+        .badConfiguration("send", "the socket is connected and can send only to its peer: send without a destination")
     }
 
     static func unreachable(_ destination: String) -> AsyncSocketError {
         AsyncSocketError(
             .noUsableAddress, blame: .caller, operation: "send",
-            message: "\(destination) has no address of a version of IP that the socket has: enable it, or bind to it")
+            message: "\"\(destination)\" has no address of an IP version that the socket uses: enable that version or bind to it")
     }
 
     static func notOpen(_ operation: String) -> AsyncSocketError {

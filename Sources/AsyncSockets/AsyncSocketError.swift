@@ -1,5 +1,6 @@
 public import FoundationEssentials
 internal import Glibc
+internal import SocketBuffers
 
 /// The reason why an operation or a connection failed: the cause, the responsible party, and the operation.
 public struct AsyncSocketError: Error, Sendable, Hashable {
@@ -197,19 +198,46 @@ extension AsyncSocketError {
         AsyncSocketError(.badParameter, blame: .caller, operation: operation, message: message)
     }
 
+    /// Creates the error for an expired timeout. A timeout of zero is the caller's fault.
     static func timeout(_ code: Code, _ operation: String, blame: Blame = .peer, seconds: Double) -> AsyncSocketError {
-        AsyncSocketError(code, blame: blame, operation: operation, message: "it did not complete within \(seconds) seconds")
+        AsyncSocketError(
+            code, blame: seconds > 0 ? blame : .caller, operation: operation,
+            message: "\(missingEvent(of: operation)) within \(text(ofSeconds: seconds))")
+    }
+
+    private static func missingEvent(of operation: String) -> String {
+        switch operation {
+        case "connect": "no connection was established"
+        case "receive": "no datagram was received"
+        case "send": "the datagram was not sent"
+        case "startTLS": "the TLS handshake did not complete"
+        case "startDTLS": "the DTLS handshake did not complete"
+        case "requestClientCertificate": "no client certificate was received"
+        default: "the \(operation) did not complete"
+        }
+    }
+
+    /// Returns a duration for a message, such as `60 seconds` or `0.05 seconds`.
+    static func text(ofSeconds seconds: Double) -> String {
+        seconds == 1 ? "1 second" : "\(Int(exactly: seconds).map(String.init) ?? String(seconds)) seconds"
     }
 
     static func idle(for time: Duration) -> AsyncSocketError {
         AsyncSocketError(
-            .idleTimeout, blame: .peer, operation: "read", message: "no byte has come or gone for \(time)")
+            .idleTimeout, blame: .peer, operation: "read",
+            message: "no data was received or sent for \(text(ofSeconds: time.inSeconds)) (idleTimeout)")
+    }
+
+    static func idleDatagrams(for time: Duration) -> AsyncSocketError {
+        AsyncSocketError(
+            .idleTimeout, blame: .peer, operation: "receive",
+            message: "no datagram was received or sent for \(text(ofSeconds: time.inSeconds)) (idleTimeout)")
     }
 
     static func stuckBeforeTLS(seconds: Double) -> AsyncSocketError {
         AsyncSocketError(
             .handshakeTimeout, blame: .peer, operation: "startTLS",
-            message: "the writes before startTLS were not sent: the peer accepted no byte for \(seconds) seconds")
+            message: "the writes queued before startTLS were not sent: the peer accepted no data for \(text(ofSeconds: seconds))")
     }
 
     static let closed = AsyncSocketError(
@@ -226,8 +254,8 @@ extension AsyncSocketError {
             default: .system
             }
         self.init(
-            code, blame: code == .system ? .system : .peer, operation: operation, message: error.description,
-            errno: error.errno)
+            code, blame: code == .system ? .system : .peer, operation: operation,
+            message: code == .system ? error.description : error.descriptionWithoutCall, errno: error.errno)
     }
 
     init(_ error: TLSError, operation: String) {

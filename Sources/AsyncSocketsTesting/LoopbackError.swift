@@ -22,7 +22,7 @@ public struct LoopbackError: Error, Sendable, Hashable, CustomStringConvertible 
 
     /// The step, the message, the code and the operation.
     public var description: String {
-        let place = step.map { "Step \($0): " } ?? ""
+        let place = step.map { "step \($0): " } ?? ""
         return "\(place)\(message) [\(code); \(operation)]"
     }
 
@@ -52,6 +52,8 @@ extension LoopbackError {
     /// Creates an error for the system call that just failed.
     static func system(_ operation: String, _ number: Int32 = errno) -> LoopbackError {
         let code: Code = number == ECONNRESET || number == EPIPE ? .reset : .systemFailed
-        return LoopbackError(code, String(cString: strerror(number)) + ".", operation: operation, errorNumber: number)
+        let text = String(cString: strerror(number))
+        let reason = text.prefix(1).lowercased() + text.dropFirst()
+        return LoopbackError(code, reason, operation: operation, errorNumber: number)
     }
 }

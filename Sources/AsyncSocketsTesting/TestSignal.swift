@@ -84,11 +84,11 @@ package struct WaitLimit: Sendable {
             if ready < 0 && errno == EINTR { continue }
             if ready < 0 { throw .system("poll") }
             if entries.count > 1 && entries[1].revents != 0 {
-                throw LoopbackError(.stopped, "The peer was stopped.", operation: operation)
+                throw LoopbackError(.stopped, "the peer was stopped", operation: operation)
             }
             if ready > 0 { return }
             if ContinuousClock.now >= deadline {
-                throw LoopbackError(.timedOut, "Nothing happened within \(timeout).", operation: operation)
+                throw LoopbackError(.timedOut, "no event occurred within \(timeout)", operation: operation)
             }
         }
     }

@@ -52,7 +52,7 @@ public final class PreBuffer {
     package func commit(_ count: Int) {
         precondition(
             count >= 0 && tail + count <= capacity,
-            "commit(_:) may append only bytes that writableBytes(minimum:) returned room for")
+            "commit(_:) can append only as many bytes as writableBytes(minimum:) made room for")
         tail += count
         if isEmpty { releaseStorage() }
     }
@@ -77,7 +77,7 @@ public final class PreBuffer {
 
     /// Consumes the first `count` bytes, which must not exceed the number of unread bytes.
     package func consume(_ count: Int) {
-        precondition(count >= 0 && count <= self.count, "consume(_:) may drop only bytes that are in the buffer")
+        precondition(count >= 0 && count <= self.count, "consume(_:) can drop only bytes that are in the buffer")
         head += count
         searchedTo = max(0, searchedTo - count)
         if isEmpty { releaseStorage() }

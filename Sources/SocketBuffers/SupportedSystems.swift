@@ -1,4 +1,4 @@
 // This target is built first, so on any other system than Linux this is the first error reported.
 #if !os(Linux)
-#error("AsyncSockets is for Linux; README.md names the systems that it is tested on")
+#error("AsyncSockets supports only Linux: README.md lists the tested systems")
 #endif

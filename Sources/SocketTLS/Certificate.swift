@@ -13,7 +13,7 @@ public struct Certificate: Sendable, Hashable {
     ///
     /// Throws `invalidCertificate` if the text contains no certificate.
     public init(pem: String) throws(TLSError) {
-        guard let first = try Self.read(SecretBytes(pem), limit: 1).first else { throw Self.noCertificate(in: "The text") }
+        guard let first = try Self.read(SecretBytes(pem), limit: 1).first else { throw Self.noCertificate(in: "the text") }
         self = first
     }
 
@@ -23,7 +23,7 @@ public struct Certificate: Sendable, Hashable {
     public init(der: [UInt8]) throws(TLSError) {
         var consumed = 0
         let x509 = try OpenSSLCall.require(
-            "d2i_X509", or: .invalidCertificate, "The bytes are not a certificate in DER form."
+            "d2i_X509", or: .invalidCertificate, "the data is not a certificate in DER form"
         ) {
             der.withUnsafeBufferPointer { bytes in
                 var cursor = bytes.baseAddress
@@ -35,7 +35,7 @@ public struct Certificate: Sendable, Hashable {
         self.init(owning: x509)
         guard consumed == der.count else {
             throw TLSError(
-                .invalidCertificate, "\(der.count - consumed) bytes follow the certificate in DER form.", operation: "d2i_X509")
+                .invalidCertificate, "\(der.count - consumed) bytes follow the certificate in DER form", operation: "d2i_X509")
         }
     }
 
@@ -43,7 +43,7 @@ public struct Certificate: Sendable, Hashable {
     ///
     /// Throws `invalidCertificate` if the text contains no certificate.
     public static func certificates(pem: String) throws(TLSError) -> [Certificate] {
-        try nonEmpty(read(SecretBytes(pem)), "The text")
+        try nonEmpty(read(SecretBytes(pem)), "the text")
     }
 
     /// Returns every certificate in a PEM file, in order, or the certificate in a DER file. Other kinds of
@@ -52,8 +52,18 @@ public struct Certificate: Sendable, Hashable {
     /// Throws `invalidCertificate` if the file cannot be read or contains no certificate.
     public static func certificates(file path: String) throws(TLSError) -> [Certificate] {
         let contents = try SecretBytes.contents(ofFile: path, or: .invalidCertificate)
-        if contents.isDER { return [try Certificate(der: contents.copy)] }
-        return try nonEmpty(read(contents), "The file \"\(path.printable)\"")
+        let source = "the file \"\(path.printable)\""
+        guard contents.isDER else { return try nonEmpty(read(contents), source) }
+        do throws(TLSError) {
+            return [try Certificate(der: contents.copy)]
+        } catch {
+            var error = error
+            error.message =
+                contents.isPKCS12
+                ? "\(source) is in PKCS#12 form: use TLSIdentity(pkcs12File:passphrase:)"
+                : "\(source) is not a certificate in DER form"
+            throw error
+        }
     }
 
     /// The start of the certificate's validity period.
@@ -144,7 +154,7 @@ extension Certificate {
     }
 
     private static func noCertificate(in source: String) -> TLSError {
-        TLSError(.invalidCertificate, "\(source) has no certificate in PEM form.", operation: "PEM_read_bio_X509")
+        TLSError(.invalidCertificate, "\(source) contains no certificate in PEM form", operation: "PEM_read_bio_X509")
     }
 
     private static func encode(_ x509: OpaquePointer) -> [UInt8] {

@@ -18,11 +18,11 @@ public struct TLSIdentity: Sendable, Hashable {
     /// first certificate.
     public init(certificateChain: [Certificate], privateKey: PrivateKey) throws(TLSError) {
         guard let leaf = certificateChain.first else {
-            throw TLSError(.invalidCertificate, "The certificate chain is empty.", operation: "TLSIdentity")
+            throw TLSError(.invalidCertificate, "the certificate chain is empty", operation: "TLSIdentity")
         }
         try OpenSSLCall.requireSuccess(
             "X509_check_private_key", or: .keyMismatch,
-            "The private key does not belong to the certificate of \"\(leaf.displayName)\", the first of the chain."
+            "the private key does not match the first certificate of the chain, of \"\(leaf.displayName)\""
         ) { X509_check_private_key(leaf.handle.x509, privateKey.handle.key) }
         self.certificateChain = certificateChain
         self.privateKey = privateKey

@@ -25,7 +25,7 @@ enum DiskProbe {
                 try await socket.readToFile(path, exactly: count)
                 throw ProbeFailure(description: "the file was received")
             } catch let error as AsyncSocketError {
-                guard error.code == .system, error.errno == ENOSPC, error.message.hasPrefix("\(path): no space left"),
+                guard error.code == .system, error.errno == ENOSPC, error.message.hasPrefix("\"\(path)\": no space left"),
                     error.message.contains(" of \(count) bytes")
                 else { throw ProbeFailure(description: "\(error)") }
             }

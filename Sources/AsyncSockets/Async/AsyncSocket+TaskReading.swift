@@ -39,7 +39,7 @@ extension AsyncSocket {
     ///   connection in an orderly way before `count` bytes have arrived. The bytes received so far can still
     ///   be read.
     public nonisolated(nonsending) func read(exactly count: Int, timeout: Duration? = nil) async throws -> Data {
-        guard count >= 0 else { throw AsyncSocketError.badParameter("read", "count must be at least 0, and is \(count)") }
+        guard count >= 0 else { throw AsyncSocketError.badParameter("read", "count must be at least 0, but is \(count)") }
         return try await read(.length(count), count, timeout)
     }
 
@@ -58,7 +58,7 @@ extension AsyncSocket {
         guard !delimiter.isEmpty, delimiter.count <= maxLength.count else {
             throw AsyncSocketError.badParameter(
                 "read",
-                "the delimiter must have at least 1 byte and at most maxLength, which is \(maxLength), and has \(delimiter.count)"
+                "the delimiter must have at least 1 byte and at most maxLength (\(maxLength)), but has \(delimiter.count) bytes"
             )
         }
         return try await read(.delimiter(delimiter), maxLength.count, timeout)
@@ -95,7 +95,7 @@ extension AsyncSocket {
         maxLength: ByteLimit = AsyncSocket.defaultMaxLength, timeout: Duration? = nil
     ) async throws -> Data {
         guard maxLength.count >= 0 else {
-            throw AsyncSocketError.badParameter("read", "maxLength must be at least 0, and is \(maxLength.count)")
+            throw AsyncSocketError.badParameter("read", "maxLength must be at least 0, but is \(maxLength.count)")
         }
         do {
             return try await read(.end, maxLength.count, timeout)
@@ -122,7 +122,7 @@ extension AsyncSocket {
         _ path: String, exactly count: Int, timeout: Duration? = nil, progress: ((TransferProgress) -> Void)? = nil
     ) async throws {
         guard count >= 0 else {
-            throw AsyncSocketError.badParameter("readToFile", "count must be at least 0, and is \(count)")
+            throw AsyncSocketError.badParameter("readToFile", "count must be at least 0, but is \(count)")
         }
         guard let operations else { throw Self.notInUse("readToFile") }
         _ = try await FileReception(operations, path, .exactly(count), OperationLimit(timeout)).run(progress)
@@ -159,7 +159,7 @@ extension AsyncSocket {
         _ path: String, maxLength: ByteLimit, timeout: Duration? = nil, progress: ((TransferProgress) -> Void)? = nil
     ) async throws -> Int {
         guard maxLength.count >= 0 else {
-            throw AsyncSocketError.badParameter("readToFile", "maxLength must be at least 0, and is \(maxLength.count)")
+            throw AsyncSocketError.badParameter("readToFile", "maxLength must be at least 0, but is \(maxLength.count)")
         }
         guard let operations else { throw Self.notInUse("readToFile") }
         let length = FileReception.Length.toEnd(maxLength: maxLength.count)

@@ -47,7 +47,7 @@ extension AsyncSocket {
         if hasTrust, settings.trustEvaluation == .builtIn { settings.trustEvaluation = .delegate }
         guard hasTrust || settings.trustEvaluation == .builtIn || hasDelegate else {
             let error = AsyncSocketError.badConfiguration(
-                "startTLS", "the settings leave the certificate to the program to decide about: pass trust, or set a delegate")
+                "startTLS", "the settings leave the certificate decision to the program: pass trust or set a delegate")
             connection.post(.fail(error))
             throw error
         }

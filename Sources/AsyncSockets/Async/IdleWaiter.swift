@@ -17,7 +17,7 @@ final class IdleWaiter: OperationWaiter {
         var end: Deadline?
     }
 
-    private let timeout: Duration
+    let lateError: any Error
     private let seconds: Double
     private let position: @Sendable () -> CarriedBytes?
     private let last = Locked(Look())
@@ -25,8 +25,8 @@ final class IdleWaiter: OperationWaiter {
 
     /// - Parameter position: Changes with each byte. Returns `nil` while the idle timeout is suspended.
     ///   Called inside the turn.
-    init(_ timeout: Duration, position: @escaping @Sendable () -> CarriedBytes?) {
-        self.timeout = timeout
+    init(_ timeout: Duration, error: AsyncSocketError, position: @escaping @Sendable () -> CarriedBytes?) {
+        lateError = error
         seconds = max(timeout.inSeconds, 0)
         self.position = position
     }
@@ -48,8 +48,6 @@ final class IdleWaiter: OperationWaiter {
             return last.end
         }
     }
-
-    var lateError: any Error { AsyncSocketError.idle(for: timeout) }
 
     func complete(_ result: Result<Void, any Error>) {}
 }

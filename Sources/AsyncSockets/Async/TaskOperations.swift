@@ -205,7 +205,7 @@ struct TaskOperations {
     /// limit.
     @discardableResult
     func endWhenIdle(_ timeout: Duration) -> IdleWaiter {
-        let waiter = IdleWaiter(timeout) { [unowned connection] in
+        let waiter = IdleWaiter(timeout, error: .idle(for: timeout)) { [unowned connection] in
             connection.isOpenForData ? connection.data.carried : nil
         }
         connection.post(.awaitEnd(waiter))

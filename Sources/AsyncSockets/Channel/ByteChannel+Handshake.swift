@@ -81,7 +81,7 @@ extension ByteChannel {
         guard request.hasDecider || !engine.asksAboutClients else {
             throw .badConfiguration(
                 "requestClientCertificate",
-                "the settings leave the certificate to the program to decide about: pass trust, or set a delegate")
+                "the settings leave the certificate decision to the program: pass trust or set a delegate")
         }
         defer { send(engine.output) }
         do throws(TLSError) {

@@ -80,7 +80,7 @@ final class ByteChannel {
 
     /// Returns the error that a hangup announced.
     func takeError() -> AsyncSocketError? {
-        descriptor.takeError(of: "poll").map { AsyncSocketError($0, operation: "read") }
+        descriptor.takeError(of: "send").map { AsyncSocketError($0, operation: "write") }
     }
 
     // MARK: - End of input and output

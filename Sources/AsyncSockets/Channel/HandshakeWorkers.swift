@@ -174,5 +174,5 @@ final class HandshakeWorkers: Sendable {
 extension AsyncSocketError {
     static let tooManyHandshakes = AsyncSocketError(
         .tooManyHandshakes, blame: .system, operation: "startTLS",
-        message: "the handshakes queued before it for the same private key take more than \(HandshakeWorkers.usualLimit) seconds")
+        message: "earlier handshakes with the same private key would take more than \(Int(HandshakeWorkers.usualLimit)) seconds")
 }

@@ -34,5 +34,5 @@ struct LostWrites: Sendable {
 extension AsyncSocketError {
     static let writesLost = AsyncSocketError(
         .closed, blame: .caller, operation: "write",
-        message: "the connection was closed before everything written had been sent")
+        message: "the connection closed before all written data was sent")
 }

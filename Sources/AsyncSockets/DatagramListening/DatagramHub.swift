@@ -185,7 +185,7 @@ final class DatagramHub: EventHandler {
                 pause(port, for: seconds)
                 port.note(error)
                 if isFirst {
-                    setup.logger.warning("receiving was refused and will be retried", metadata: ["reason": "\(error)"])
+                    setup.logger.warning("receiving failed and will be retried", metadata: ["reason": "\(error)"])
                 }
             case .failed(let error):
                 port.isReady = false
@@ -223,7 +223,7 @@ final class DatagramHub: EventHandler {
             return state.all
         }
         guard let peers else { return }
-        setup.logger.error("a datagram listener has failed", metadata: ["error": "\(error)"])
+        setup.logger.error("a datagram listener failed", metadata: ["error": "\(error)"])
         setup.failed()
         stopAccepting()
         for peer in peers { peer.connection.post(.close(failure)) }
@@ -353,6 +353,6 @@ extension AsyncSocketError {
     fileprivate static var gaveWay: AsyncSocketError {
         AsyncSocketError(
             .tooManyHandshakes, blame: .peer, operation: "startDTLS",
-            message: "the listener reached maximumHandshakes or maximumPeers, and a new client replaced this handshake")
+            message: "a new client replaced this handshake because the listener reached maximumHandshakes or maximumPeers")
     }
 }

@@ -85,7 +85,7 @@ public final class DatagramListener: Sendable {
         _ idleTimeout: Duration?, _ trust: TrustDecision?
     ) throws(AsyncSocketError) {
         guard maximumPeers >= 1 else {
-            throw .badParameter("bind", "maximumPeers must be at least 1, and is \(maximumPeers)")
+            throw .badParameter("bind", "maximumPeers must be at least 1, but is \(maximumPeers)")
         }
         let tls = try dtls.map { (dtls) throws(AsyncSocketError) in try ListenerTLS(dtls, over: .datagrams, trust: trust) }
         let preparation = PeerPreparation(model: model, tls: tls, idleTimeout: idleTimeout)

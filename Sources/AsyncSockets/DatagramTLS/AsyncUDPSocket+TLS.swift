@@ -62,7 +62,7 @@ extension AsyncUDPSocket {
         if hasTrust, settings.trustEvaluation == .builtIn { settings.trustEvaluation = .delegate }
         guard hasTrust || settings.trustEvaluation == .builtIn || hasDelegate else {
             let error = AsyncSocketError.badConfiguration(
-                "startDTLS", "the settings leave the certificate to the program to decide about: pass trust, or set a delegate")
+                "startDTLS", "the settings leave the certificate decision to the program: pass trust or set a delegate")
             connection.post(.close(error))
             throw error
         }
@@ -177,7 +177,7 @@ extension DatagramConnection {
         let (endpoint, refusal) = record.withLock { record -> (HostQuery?, AsyncSocketError?) in
             if record.isClosed { return (nil, .closed) }
             if record.isUpgradeClaimed {
-                return (nil, .badConfiguration("startDTLS", "startDTLS was called on this socket before"))
+                return (nil, .badConfiguration("startDTLS", "startDTLS was already called on this socket"))
             }
             record.isUpgradeClaimed = true
             // Set immediately, because events with plaintext may already be queued for the delegate.
@@ -205,6 +205,6 @@ struct AwaitedDatagramHandshake {
         }
         if let session { return session }
         socket.close()
-        throw AsyncSocketError.badConfiguration("startDTLS", "the handshake ended without a session")
+        throw AsyncSocketError.badConfiguration("startDTLS", "the DTLS handshake did not produce a session")
     }
 }

@@ -74,7 +74,7 @@ final class DatagramLayer {
     func refusal(of count: Int) -> AsyncSocketError? {
         if let end { return end }
         if count == 0 {
-            return .badParameter("send", "DTLS carries no datagram of zero bytes: OpenSSL does not send empty records")
+            return .badParameter("send", "DTLS cannot carry an empty datagram: OpenSSL does not send empty records")
         }
         let limit = engine.maximumMessageSize
         return count > limit ? .tooLarge(count, limit) : nil
@@ -171,7 +171,7 @@ extension AsyncSocketError {
             datagram: SystemError(
                 "send", errno: SystemError.tooLarge,
                 detail:
-                    "a datagram of DTLS has at most \(limit) bytes on this path, and this one has \(count): see maximumSendSize"),
+                    "the datagram has \(count) bytes, but DTLS allows at most \(limit) bytes on this path (maximumSendSize)"),
             "send")
     }
 }

@@ -73,11 +73,11 @@ extension DatagramService {
 extension AsyncSocketError {
     fileprivate static var replaced: AsyncSocketError {
         AsyncSocketError(
-            .closedByPeer, blame: .peer, operation: "receive", message: "the peer has begun a new connection from its port")
+            .closedByPeer, blame: .peer, operation: "receive", message: "the peer started a new connection from the same port")
     }
 
     fileprivate static var receiveIsWaiting: AsyncSocketError {
         .badConfiguration(
-            "startDTLS", "a receive is waiting, and its datagram could come before or after the upgrade: let it finish first")
+            "startDTLS", "another task is waiting in a receive: finish it before calling startDTLS")
     }
 }

@@ -217,12 +217,12 @@ extension AsyncSocketError {
     fileprivate static func stuckBeforeDTLS(seconds: Double) -> AsyncSocketError {
         AsyncSocketError(
             .handshakeTimeout, blame: .caller, operation: "startDTLS",
-            message: "what came before it (datagrams, receiveOnce(), filters) did not end within \(seconds) seconds")
+            message: "earlier operations (datagrams, receiveOnce(), filters) did not complete within \(text(ofSeconds: seconds))")
     }
 
     fileprivate static var badHello: AsyncSocketError {
         AsyncSocketError(
-            TLSError(.protocolViolation, "OpenSSL does not take the ClientHello.", operation: "DTLSv1_listen"),
+            TLSError(.protocolViolation, "OpenSSL did not accept the ClientHello", operation: "DTLSv1_listen"),
             operation: "startDTLS")
     }
 }

@@ -92,7 +92,7 @@ extension AsyncUDPSocket {
         do throws(AsyncSocketError) {
             try use("send").post(.refuse(tag: tag, error))
         } catch {
-            logger.warning("a datagram was dropped, and no loop can say so", metadata: ["error": "\(error)"])
+            logger.warning("a datagram was dropped, and no event loop is available to report it", metadata: ["error": "\(error)"])
         }
     }
 
@@ -195,7 +195,7 @@ extension AsyncUDPSocket {
         do throws(AsyncSocketError) {
             try use("setFilter").post(filter)
         } catch {
-            logger.warning("a filter was not set", metadata: ["error": "\(error)"])
+            logger.warning("the filter was not set", metadata: ["error": "\(error)"])
         }
     }
 }

@@ -80,7 +80,7 @@ extension AsyncUDPSocket {
     ///   kernel rejects it.
     public func setOption<Value>(_ option: SocketOption<Value>, to value: Value) throws(AsyncSocketError) {
         if connection?.record.withLock({ $0.sharedAddress }) != nil {
-            throw .badConfiguration("setOption", "the socket shares its descriptor with others: set it on the listener")
+            throw .badConfiguration("setOption", "the socket shares its listener's descriptor: set the option on the listener")
         }
         do throws(SystemError) {
             try state.withLock { state throws(SystemError) in
@@ -110,7 +110,7 @@ extension AsyncUDPSocket {
         } catch {
             throw AsyncSocketError(refusal: error, operation: "option")
         }
-        throw .badConfiguration("option", "the socket is not in use, and \(option.name) was not set: set it first")
+        throw .badConfiguration("option", "the socket is not in use and \(option.name) was not set: set the option first")
     }
 
     /// Runs `body` with the socket's descriptors, one per IP version, while no other operation runs on the
@@ -181,7 +181,7 @@ extension AsyncUDPSocket {
         } catch {
             throw AsyncSocketError(datagram: error, "sendMulticast")
         }
-        guard isDone else { throw .badConfiguration("sendMulticast", "the socket is not bound for that version of IP") }
+        guard isDone else { throw .badConfiguration("sendMulticast", "the socket is not bound for that IP version") }
     }
 
     /// Returns the descriptor for an IP version, or the first descriptor if `family` is `nil`. The descriptor
@@ -214,12 +214,12 @@ extension AsyncUDPSocket {
         } catch {
             throw AsyncSocketError(datagram: error, operation)
         }
-        throw .badConfiguration(operation, "the socket is not bound for the version of IP of \(group): bind it first")
+        throw .badConfiguration(operation, "the socket is not bound for the IP version of \"\(group)\": bind it first")
     }
 
     private static func address(_ text: String, _ operation: String) throws(AsyncSocketError) -> SocketAddress {
         guard let address = SocketAddress(literal: text, port: 0) else {
-            throw .badParameter(operation, "\(text) is not an IP address")
+            throw .badParameter(operation, "\"\(text)\" is not an IP address")
         }
         return address
     }

@@ -59,13 +59,13 @@ extension AsyncUDPSocket {
 
     private func check(_ address: SocketAddress, _ operation: String) throws(AsyncSocketError) {
         guard address.family.isInternet else {
-            throw .badParameter(operation, "\(address) is not an address of IP, which UDP needs")
+            throw .badParameter(operation, "\"\(address)\" is not an IP address, which UDP requires")
         }
         let isEnabled = state.withLock { $0.configuration.value.isEnabled(address.family) }
         guard isEnabled else {
             throw AsyncSocketError(
                 .noUsableAddress, blame: .caller, operation: operation,
-                message: "\(address) is of a version of IP that is disabled: enable it")
+                message: "the IP version of \"\(address)\" is disabled: enable it")
         }
     }
 
@@ -95,7 +95,7 @@ extension AsyncUDPSocket {
 
     private func busy(_ operation: String) -> AsyncSocketError {
         if isClosed { return .closed }
-        return .badConfiguration(operation, "the socket is in use: bind it once, before it connects or sends")
+        return .badConfiguration(operation, "the socket is in use: call bind only once, before connect and send")
     }
 
     /// Binds the socket to an address chosen by the kernel, unless the socket is already in use.
@@ -196,7 +196,7 @@ extension AsyncUDPSocket {
         let connection = try use("connect", as: .client)
         guard let claim = connection.record.withLock({ $0.claimConnect(to: target.query) }) else {
             if isClosed { throw .closed }
-            throw .badConfiguration("connect", "the socket has a peer, or is connecting: disconnect it first")
+            throw .badConfiguration("connect", "the socket is connected or connecting: disconnect it first")
         }
         connection.post(.connect(target, claim, timeout: seconds, waiter: waiter))
     }
@@ -204,7 +204,7 @@ extension AsyncUDPSocket {
     func target(_ host: String, _ port: some BinaryInteger, _ operation: String) throws(AsyncSocketError) -> DatagramTarget {
         try AsyncSocketError.checkHost(host, operation)
         let port = try AsyncSocketError.port(port, operation)
-        guard port > 0 else { throw .badParameter(operation, "port 0 reaches no program: give a port from 1 to 65535") }
+        guard port > 0 else { throw .badParameter(operation, "the port must be from 1 to 65535, but is 0") }
         return .host(HostQuery(host: host, port: port, families: try configuration.enabledFamilies(operation)))
     }
 
@@ -212,7 +212,7 @@ extension AsyncUDPSocket {
         _ address: SocketAddress, from source: DatagramSource? = nil, _ operation: String
     ) throws(AsyncSocketError) -> DatagramTarget {
         try check(address, operation)
-        guard address.port != 0 else { throw .badParameter(operation, "port 0 reaches no program: give a port from 1 to 65535") }
+        guard address.port != 0 else { throw .badParameter(operation, "the port must be from 1 to 65535, but is 0") }
         return .address(InternetAddress(address), from: source)
     }
 

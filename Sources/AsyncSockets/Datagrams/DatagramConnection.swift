@@ -61,7 +61,7 @@ final class DatagramConnection: EventHandler, EventSource, OperationOwner, TurnO
 
     /// Closes the socket when no data has moved for `timeout`, except during a handshake.
     func endWhenIdle(_ timeout: Duration) {
-        post(.awaitEnd(IdleWaiter(timeout) { [unowned self] in service.progress }))
+        post(.awaitEnd(IdleWaiter(timeout, error: .idleDatagrams(for: timeout)) { [unowned self] in service.progress }))
     }
 
     func post(_ message: Message) {

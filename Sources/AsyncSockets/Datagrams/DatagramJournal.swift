@@ -31,33 +31,33 @@ final class DatagramJournal {
         guard logger.logLevel <= .debug, let omitted = lossLog.take() else { return }
         var details = ["error": "\(error)"]
         if omitted > 0 { details["omitted"] = "\(omitted)" }
-        note("a datagram did not arrive", details, peer: peer)
+        note("a datagram was not delivered", details, peer: peer)
     }
 
     /// Logs the number of lines omitted since the last one. Called when the socket closes.
     func noteOmittedFailures(peer: SocketAddress?) {
         guard lossLog.omitted > 0 else { return }
-        note("datagrams did not arrive", ["count": "\(lossLog.omitted)"], peer: peer)
+        note("datagrams were not delivered", ["count": "\(lossLog.omitted)"], peer: peer)
     }
 
     /// Logs the kernel's drops, at most once per second, and when the socket closes.
     func noteDrops(atEnd: Bool, peer: @autoclosure () -> SocketAddress?, _ count: () -> Int) {
         guard let count = dropLog.take(atEnd: atEnd, count) else { return }
         logger.warning(
-            "the kernel has dropped datagrams: the receive buffer was full",
+            "the kernel dropped datagrams because the receive buffer was full",
             metadata: log.name(peer: peer()).merging(["count": "\(count)"]) { $1 })
     }
 
     func noteDenial(_ error: SystemError, peer: SocketAddress?) {
         logger.warning(
-            "receiving was refused and will be retried", metadata: log.name(peer: peer).merging(["reason": "\(error)"]) { $1 })
+            "receiving failed and will be retried", metadata: log.name(peer: peer).merging(["reason": "\(error)"]) { $1 })
     }
 
     /// Logs that the socket closes because receiving has failed permanently. A task that is sending would not
     /// see this error otherwise.
     func noteEndOfReceiving(_ error: SystemError, peer: SocketAddress?) {
         logger.error(
-            "receiving has failed", metadata: log.name(peer: peer).merging(["error": "\(error)"]) { $1 })
+            "receiving failed permanently", metadata: log.name(peer: peer).merging(["error": "\(error)"]) { $1 })
     }
 
     // MARK: - Observer

@@ -157,7 +157,7 @@ struct DatagramBinding {
     private static let attempts = 32
 
     func open(with options: SocketOptionSet) throws(SystemError) -> [DatagramDescriptor] {
-        var lastError = SystemError("bind", errno: 0, detail: "there is no address to bind to")
+        var lastError = SystemError("bind", errno: 0, detail: "no address to bind to")
         for _ in 0..<Self.attempts {
             do throws(SystemError) {
                 return try openOnce(with: options)

@@ -40,6 +40,6 @@ extension DispatchQueue {
     func requireSerial() {
         precondition(
             !label.hasPrefix("com.apple.root."),
-            "a socket needs a serial queue, and \(label) is a global one: make one with DispatchQueue(label:), or use .main")
+            "the queue \"\(label)\" is a global, concurrent queue: use a serial queue made with DispatchQueue(label:) or .main")
     }
 }

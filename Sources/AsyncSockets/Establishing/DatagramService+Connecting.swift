@@ -64,7 +64,7 @@ extension DatagramService {
         }
         guard let channel else {
             throw SystemError(
-                "connect", errno: EAFNOSUPPORT, detail: "\(address): the socket has no address of its version of IP")
+                "connect", errno: EAFNOSUPPORT, detail: "\(address): the socket is not bound to an address of this IP version")
         }
         try channel.descriptor.connect(to: address)
         closeDescriptors(except: channel)
@@ -92,7 +92,7 @@ extension DatagramService {
                 input.refuse(.notOpen("receive"))
             }
             record.withLock { $0.endClaim(attempt.claim) }
-            note("not connected", ["error": "\(error)"])
+            note("connecting failed", ["error": "\(error)"])
             journal.failedToConnect(error)
             answerConnect(attempt.waiter, .failure(error))
         }
@@ -117,7 +117,7 @@ extension DatagramService {
             do throws(SystemError) {
                 try channel.descriptor.disconnect()
             } catch {
-                note("the peer stays, since the kernel refuses to forget it", ["error": "\(error)"])
+                note("the socket stays connected because the kernel refused to disconnect it", ["error": "\(error)"])
                 return record.withLock { $0.keepClaim(claim) }
             }
         }

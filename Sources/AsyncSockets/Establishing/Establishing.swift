@@ -68,9 +68,9 @@ final class Establishing {
 
     /// Adds the name of the unresponsive host or proxy to a timeout error.
     func naming(_ error: AsyncSocketError) -> AsyncSocketError {
-        guard error.code == .connectTimeout else { return error }
+        guard error.code == .connectTimeout, error.blame == .peer else { return error }
         var named = error
-        named.message += ": \(tunnel.map { "the \($0.proxy)" } ?? opening.destination.name) did not answer"
+        named.message += ": \(tunnel.map { "the \($0.proxy)" } ?? "\"\(opening.destination.name)\"") did not respond"
         return named
     }
 

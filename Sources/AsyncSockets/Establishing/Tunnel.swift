@@ -92,7 +92,7 @@ extension AsyncSocketError {
     fileprivate func before(_ tunnel: Tunnel) -> AsyncSocketError {
         AsyncSocketError(
             .proxyFailed, blame: blame, operation: "connect",
-            message: "\(tunnel.proxy): the connection ended before the tunnel was established (\(message))", errno: errno
+            message: "\(tunnel.proxy): the connection closed before the tunnel was established (\(message))", errno: errno
         )
     }
 }

@@ -54,7 +54,7 @@ extension Data {
         let width = Integer.checked(width)
         let rest = Integer.bitWidth - width * 8
         guard (value << rest) >> rest == value else {
-            throw .badParameter("write", "\(value) does not fit into \(width) bytes")
+            throw .badParameter("write", "the value \(value) does not fit into \(width) bytes: use a larger width")
         }
         for index in 0..<width {
             let place = order == .bigEndian ? width - 1 - index : index
@@ -67,7 +67,7 @@ extension FixedWidthInteger {
     fileprivate static func checked(_ width: Int?) -> Int {
         let most = bitWidth / 8
         guard let width else { return most }
-        precondition((1...most).contains(width), "width must be from 1 to \(most) for \(Self.self), and is \(width)")
+        precondition((1...most).contains(width), "width must be from 1 to \(most) for \(Self.self), but is \(width)")
         return width
     }
 }

@@ -90,7 +90,7 @@ public struct Delimited: Framing {
     ///   - delimiter: The bytes that terminate a frame: at least one byte.
     ///   - maxLength: The maximum length of a frame in bytes, without its delimiter. Defaults to 64 KiB.
     public init(by delimiter: Data, maxLength: Int = 64 * 1024) {
-        precondition(!delimiter.isEmpty, "a delimiter has at least one byte")
+        precondition(!delimiter.isEmpty, "the delimiter is empty: pass at least one byte")
         self.delimiter = delimiter
         self.maxLength = Swift.min(Swift.max(maxLength, 0), .max - delimiter.count)
     }
@@ -144,6 +144,6 @@ extension AsyncSocketError {
     fileprivate static func frameTooLong(_ count: String, _ limit: Int, blame: Blame = .peer) -> AsyncSocketError {
         AsyncSocketError(
             blame == .peer ? .readMaxedOut : .badParameter, blame: blame, operation: blame == .peer ? "read" : "write",
-            message: "a frame of \(count) bytes is longer than maxLength, \(limit) bytes: raise it where the framing is made")
+            message: "a frame of \(count) bytes exceeds maxLength (\(limit) bytes): raise maxLength in the framing")
     }
 }

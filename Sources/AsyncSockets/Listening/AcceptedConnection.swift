@@ -26,16 +26,16 @@ final class AcceptedConnection: Sendable {
         let reason: String
         switch loss {
         case .noDelegate:
-            reason = "the listener's delegate is gone: keep a reference to it, since a socket holds its delegate weakly"
+            reason = "the listener's delegate was released: keep a reference to it, because a socket holds its delegate weakly"
         case .notKept:
             reason =
-                "nothing keeps it: store the new socket in socket(_:didAcceptNewSocket:), in a property or an array, until its socketDidDisconnect"
+                "the new socket was released: store it in socket(_:didAcceptNewSocket:) and keep it until socketDidDisconnect"
         case .failed(let error):
-            return listener.logger.error("an accepted connection is lost", metadata: ["error": "\(error)"])
+            return listener.logger.error("an accepted connection was lost", metadata: ["error": "\(error)"])
         }
         let level: Logger.Level = listener.isFirstLoss() ? .warning : .debug
         listener.logger.log(
-            level: level, "an accepted connection was closed at once, since \(reason)",
+            level: level, "an accepted connection was closed immediately because \(reason)",
             metadata: ["peer": "\(peer)", "listener": "\(listener.localAddress.map(String.init(describing:)) ?? "closed")"])
     }
 }

@@ -138,7 +138,7 @@ final class Listener: Sendable {
     ///   descriptor fails, the descriptors before it in the list are closed.
     static func listen(onInherited descriptors: [InheritedDescriptor], _ setup: Setup) throws(SystemError) -> Listener {
         guard !descriptors.isEmpty else {
-            throw SystemError("accept4", errno: EINVAL, detail: "there is no inherited descriptor to listen on")
+            throw SystemError("accept4", errno: EINVAL, detail: "no inherited descriptor to listen on: pass at least one")
         }
         let listener = Listener(setup)
         let receiver = listener.makeReceiver(setup)
@@ -165,7 +165,7 @@ final class Listener: Sendable {
                 setup.accepted(descriptor, peer, self)
             },
             paused: { [weak self, logger] reason, seconds in
-                logger.warning("accepting pauses", metadata: ["reason": "\(reason)", "seconds": "\(seconds)"])
+                logger.warning("accepting paused", metadata: ["reason": "\(reason)", "seconds": "\(seconds)"])
                 self?.deliverPause(.shortage(AsyncSocketError(reason, operation: "accept")), seconds)
             },
             refused: { [weak self] reason, seconds, isFirst in self?.noteRefusal(reason, seconds, isFirst) },
@@ -183,7 +183,7 @@ final class Listener: Sendable {
     private func noteRefusal(_ reason: SystemError, _ seconds: Double, _ isFirst: Bool) {
         if isFirst {
             logger.warning(
-                "accepting was refused and will be retried",
+                "accepting failed and will be retried",
                 metadata: ["reason": "\(reason)", "listener": "\(localAddress.map { "\($0)" } ?? "")"])
         }
         deliverPause(.refused(AsyncSocketError(reason, operation: "accept")), seconds)
@@ -198,7 +198,7 @@ final class Listener: Sendable {
         }
         guard isFirst else { return }
         logger.error(
-            "a listener has failed", metadata: ["error": "\(reason)", "listener": "\(localAddress.map { "\($0)" } ?? "")"])
+            "a listener failed", metadata: ["error": "\(reason)", "listener": "\(localAddress.map { "\($0)" } ?? "")"])
         close()
     }
 

@@ -39,7 +39,7 @@ extension SocketListener {
                 for text in texts where text != unixWord {
                     guard let prefix = AddressPrefix(text) else {
                         throw .badParameter(
-                            "accept", "\"\(text)\" is not an address, a prefix such as 192.0.2.0/24, or \(unixWord)")
+                            "listen", "\"\(text)\" is not an address, a prefix such as 192.0.2.0/24, or \(unixWord)")
                     }
                     prefixes.append(prefix)
                 }
@@ -113,7 +113,7 @@ extension SocketListener.ProxyProtocol {
     private func expectsHeader(on socket: AsyncSocket) throws -> Bool {
         if let peer = socket.connectedAddress, sources.contains(peer) { return true }
         if others == .served { return false }
-        throw failure("the peer is not one of the proxies in sources, and others are refused")
+        throw failure("the peer is not one of the proxies in sources: add its address or set others to .served")
     }
 
     @inline(never)
@@ -121,9 +121,9 @@ extension SocketListener.ProxyProtocol {
         switch error {
         case let error as ProxyHeaderError: failure("the PROXY header is invalid: \(error.message)")
         case let error as AsyncSocketError where error.isOrderlyEnd:
-            failure("the connection ended before its PROXY header was complete")
+            failure("the peer closed the connection before the PROXY header was complete")
         case let error as AsyncSocketError where error.code == .readTimeout:
-            failure("the PROXY header did not arrive within \(timeout)")
+            failure("no complete PROXY header was received within \(AsyncSocketError.text(ofSeconds: timeout.inSeconds))")
         default: error
         }
     }

@@ -84,7 +84,7 @@ final class Reception<Arrival: Sendable>: Sendable {
         if earlier == .connections, operation == .connections { return false }
         guard earlier == nil else {
             throw .badConfiguration(
-                operation.rawValue, "the listener is in use, or its use has ended: make another one")
+                operation.rawValue, "the listener is already in use or closed: create a new listener")
         }
         return true
     }

@@ -48,7 +48,7 @@ extension ServingListener {
         do throws(SystemError) {
             return try SignalWatch(signals) { [weak self] signal in
                 guard let self else { return }
-                logger.info("the listener ends", metadata: ["signal": "\(signal)"])
+                logger.info("the listener is shutting down", metadata: ["signal": "\(signal)"])
                 let isFirst = takeFirst()
                 beginShutdown(within: isFirst ? time : .zero)
                 if isFirst { noteFirst() }

@@ -65,13 +65,13 @@ extension KeyExporter {
         _ exporter: KeyExporter?, _ operation: String, _ body: (KeyExporter) throws(Failure) -> [UInt8]
     ) throws(AsyncSocketError) -> [UInt8] {
         guard let exporter else {
-            throw .badConfiguration(operation, "the connection is not secure: wait for the end of the handshake")
+            throw .badConfiguration(operation, "the connection is not secure: wait for the TLS handshake to complete")
         }
         do throws(Failure) {
             return try body(exporter)
         } catch {
             switch error {
-            case .ended: throw .badConfiguration(operation, "the connection has ended")
+            case .ended: throw .badConfiguration(operation, "the connection is closed")
             case .badParameter(let complaint): throw .badParameter(operation, complaint)
             case .unavailable(let error): throw AsyncSocketError(error, operation: operation)
             }
@@ -97,6 +97,6 @@ struct AwaitedHandshake {
         }
         if let session { return session }
         socket.disconnect(.abandoned)
-        throw AsyncSocketError.badConfiguration(operation.rawValue, "the handshake ended without a session")
+        throw AsyncSocketError.badConfiguration(operation.rawValue, "the TLS handshake did not produce a session")
     }
 }

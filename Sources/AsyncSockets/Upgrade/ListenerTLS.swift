@@ -8,7 +8,7 @@ final class ListenerTLS: Sendable {
     private let settings: Locked<TLSServerSettings>
     private let transport: TLSTransport
 
-    private static func operation(over transport: TLSTransport) -> String { transport == .stream ? "accept" : "bind" }
+    private static func operation(over transport: TLSTransport) -> String { transport == .stream ? "listen" : "bind" }
 
     init(
         _ settings: TLSServerSettings, over transport: TLSTransport, trust: (@Sendable (PeerTrust) async throws -> Bool)?
@@ -36,7 +36,7 @@ final class ListenerTLS: Sendable {
         guard decides || settings.trustEvaluation == .builtIn else {
             throw .badConfiguration(
                 operation(over: transport),
-                "the settings leave the certificates of clients to the program to decide about: pass trust")
+                "the settings leave decisions about client certificates to the program: pass trust")
         }
         try AsyncSocketError.check(settings.values, over: transport)
         var settings = settings

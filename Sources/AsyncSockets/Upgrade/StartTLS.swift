@@ -110,7 +110,7 @@ extension AsyncSocketError {
         AsyncSocketError(
             .bytesBufferedAtUpgrade, blame: .peer, operation: "startTLS",
             message:
-                "\(count) bytes of plaintext came before the handshake: an injection, or a greeting or reply that was not read before startTLS"
+                "\(count) bytes of plaintext were received before the handshake: an injection, or a message not read before startTLS"
         )
     }
 }

@@ -42,7 +42,7 @@ extension Upgrade {
         do throws(AsyncSocketError) {
             guard !data.isClosing, !data.writes.isClosing else { throw .closing(requestName) }
             guard let upgrade, upgrade.state.isSecure, let channel = data.channel else {
-                throw .badConfiguration(requestName, "the connection is not secure: wait for the end of the handshake")
+                throw .badConfiguration(requestName, "the connection is not secure: wait for the TLS handshake to complete")
             }
             guard data.ending.readEnd == nil else { throw .closedByPeer }
             let timeouts = try channel.requestClientCertificate(request)
@@ -164,6 +164,6 @@ extension DataPath: UpgradeTransport {
 extension AsyncSocketError {
     fileprivate static var readIsWaiting: AsyncSocketError {
         .badConfiguration(
-            "startTLS", "a read is waiting, and its bytes could come before or after the upgrade: let it finish first")
+            "startTLS", "another task is waiting in a read: finish it before calling startTLS")
     }
 }

@@ -58,7 +58,7 @@ final class Upgrade {
         owner.observation?.beginHandshake(as: settings.role)
         clock = PhaseClock(
             .handshake(thenTrust: settings.trustTimeout.inSeconds), seconds: settings.handshakeTimeout.inSeconds)
-        owner.note("TLS handshake begins", ["as": settings.role == .server ? "server" : "client"])
+        owner.note("TLS handshake started", ["as": settings.role == .server ? "server" : "client"])
     }
 
     /// Publishes the session and reports that the socket is secure. The markers have already been removed

@@ -34,7 +34,7 @@ enum AlternativeName {
         let name = try CertificateCall.require("GENERAL_NAME_new") { makeGeneralName() }
         guard COpenSSL_sk_GENERAL_NAME_push(list, name) > 0 else {
             GENERAL_NAME_free(name)
-            throw CertificateAuthorityError(.openSSLFailed, "OpenSSL is out of memory.", operation: "sk_GENERAL_NAME_push")
+            throw CertificateAuthorityError(.openSSLFailed, "OpenSSL is out of memory", operation: "sk_GENERAL_NAME_push")
         }
     }
 
@@ -91,7 +91,7 @@ enum AlternativeName {
     private static func checked(_ text: String) throws(CertificateAuthorityError) -> String {
         guard !text.isEmpty, text.utf8.allSatisfy({ $0 < 0x80 }) else {
             throw CertificateAuthorityError(
-                .invalidName, "The name \"\(text)\" cannot be part of a certificate: it is empty or not ASCII.",
+                .invalidName, "the name \"\(text)\" cannot be part of a certificate: it is empty or not ASCII",
                 operation: "subjectAltName")
         }
         return text

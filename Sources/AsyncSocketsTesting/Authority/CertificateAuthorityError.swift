@@ -46,7 +46,7 @@ enum CertificateCall {
     static func require<Value>(
         _ operation: String,
         or code: CertificateAuthorityError.Code = .openSSLFailed,
-        _ message: @autoclosure () -> String = "OpenSSL failed.",
+        _ message: @autoclosure () -> String = "OpenSSL failed",
         _ body: () -> Value?
     ) throws(CertificateAuthorityError) -> Value {
         let (value, errors) = OpenSSLCall.attempt(body)
@@ -60,7 +60,7 @@ enum CertificateCall {
     static func requireSuccess(
         _ operation: String,
         or code: CertificateAuthorityError.Code = .openSSLFailed,
-        _ message: @autoclosure () -> String = "OpenSSL failed.",
+        _ message: @autoclosure () -> String = "OpenSSL failed",
         _ body: () -> Int32
     ) throws(CertificateAuthorityError) {
         _ = try require(operation, or: code, message()) { body() > 0 ? true : nil }

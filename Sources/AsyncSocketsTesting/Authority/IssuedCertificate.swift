@@ -66,7 +66,7 @@ enum PEMFile {
     private static func failure(_ operation: String, _ path: String) -> CertificateAuthorityError {
         let number = errno
         return CertificateAuthorityError(
-            .fileNotWritten, "\(path) was not written: \(String(cString: strerror(number))).",
+            .fileNotWritten, "\"\(path)\" was not written: \(String(cString: strerror(number)))",
             operation: operation, errorNumber: number)
     }
 }

@@ -52,7 +52,7 @@ final class X509Certificate: @unchecked Sendable {
         let bytes = Array(commonName.utf8)
         try CertificateCall.requireSuccess(
             "X509_NAME_add_entry_by_NID", or: .invalidName,
-            "The common name \"\(commonName)\" is empty or longer than X.509 allows (64 characters)."
+            "the common name \"\(commonName)\" must have 1 to 64 characters"
         ) {
             bytes.isEmpty
                 ? 0

@@ -124,7 +124,7 @@ extension EnginePair {
             if moved { continue }
             if rest.isEmpty { return Array(plaintext.readableBytes) }
             throw TLSError(
-                .internalError, "The wire is held: \(rest.count) bytes cannot be sent.", operation: "EnginePair.exchange")
+                .internalError, "the wire is held: \(rest.count) bytes cannot be sent", operation: "EnginePair.exchange")
         }
     }
 

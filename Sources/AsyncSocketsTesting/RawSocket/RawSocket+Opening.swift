@@ -82,7 +82,7 @@ extension RawSocket {
                 guard error.errorNumber == EADDRINUSE else { throw error }
             }
         }
-        throw LoopbackError(.systemFailed, "No port is free.", operation: "bind")
+        throw LoopbackError(.systemFailed, "no port is free", operation: "bind")
     }
 
     // MARK: - Connecting
@@ -129,7 +129,7 @@ extension SocketAddress {
         _ host: String = SocketAddress.loopbackHost, port: UInt16 = 0
     ) throws(LoopbackError) -> SocketAddress {
         guard let address = SocketAddress(literal: host, port: port) else {
-            throw LoopbackError(.systemFailed, "\(host) is not an address.", operation: "loopback")
+            throw LoopbackError(.systemFailed, "\"\(host)\" is not an address", operation: "loopback")
         }
         return address
     }

@@ -56,7 +56,7 @@ final class RelayDirection: Sendable {
                 try destination.send(bytes)
             case .hold(let signal): try state.waitLimit.wait(for: signal)
             case .finish: destination.finish()
-            case .reset: throw LoopbackError(.reset, "The relay was told to reset the connections.", operation: "reset")
+            case .reset: throw LoopbackError(.reset, "the relay reset the connections as requested", operation: "reset")
             }
         }
     }

@@ -107,7 +107,7 @@ final class ScriptedConnection {
     private func fill() throws(LoopbackError) {
         guard try !receive().isEmpty else {
             throw LoopbackError(
-                .ended, "The other side ended the connection after \(Self.quoted(incoming)).", operation: "receive")
+                .ended, "the other side closed the connection after \(Self.quoted(incoming))", operation: "receive")
         }
     }
 
@@ -119,7 +119,7 @@ final class ScriptedConnection {
     }
 
     private func unexpected() -> LoopbackError {
-        LoopbackError(.unexpectedBytes, "The other side sent \(Self.quoted(incoming)).", operation: "receive")
+        LoopbackError(.unexpectedBytes, "the other side sent \(Self.quoted(incoming))", operation: "receive")
     }
 
     private static func quoted(_ buffer: PreBuffer) -> String {
@@ -136,7 +136,7 @@ final class ScriptedConnection {
     }
 
     private func startTLS(_ settings: TLSSettingValues, cut: ScriptedPeer.HandshakeCut?) throws(LoopbackError) {
-        guard tls == nil else { throw LoopbackError(.tlsFailed, "The script starts TLS a second time.", operation: "startTLS") }
+        guard tls == nil else { throw LoopbackError(.tlsFailed, "the script starts TLS a second time", operation: "startTLS") }
         let layer = try TLSLayer(settings: settings, wire: try openWire())
         layer.take(incoming)
         guard let cut else {
@@ -165,7 +165,7 @@ final class ScriptedConnection {
 
     private func openWire() throws(LoopbackError) -> RecordedWire {
         guard let wire else {
-            throw LoopbackError(.reset, "The script closed or reset the connection before this step.", operation: "script")
+            throw LoopbackError(.reset, "the script closed or reset the connection before this step", operation: "script")
         }
         return wire
     }

@@ -75,7 +75,7 @@ public final class ScriptedPeer: Sendable {
     public func finish() async throws(LoopbackError) -> Report {
         try await run.done.wait(within: run.longestTime)
         guard let result = run.result.withLock({ $0 }) else {
-            throw LoopbackError(.stopped, "The script ended without a result.", operation: "finish")
+            throw LoopbackError(.stopped, "the script finished without a result", operation: "finish")
         }
         return try result.get()
     }

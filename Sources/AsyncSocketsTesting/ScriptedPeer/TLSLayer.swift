@@ -51,7 +51,7 @@ final class TLSLayer {
         switch answer {
         case .complete: return true
         case .awaitingSettings:
-            throw LoopbackError(.tlsFailed, "A scripted peer asks no function for settings.", operation: "startTLS")
+            throw LoopbackError(.tlsFailed, "a scripted peer needs fixed TLS settings, not a closure", operation: "startTLS")
         case .failed(let error): throw Self.failure(error)
         case .awaitingTrust: engine.decideTrust(true)
         case .awaitingWork(let work): work.perform()

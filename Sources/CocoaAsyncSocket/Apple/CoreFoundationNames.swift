@@ -69,11 +69,11 @@ public func autoreleasepool<Result>(invoking body: () throws -> Result) rethrows
 }
 
 /// A Core Foundation read stream, which is not available on Linux.
-@available(*, unavailable, message: "Linux has no Core Foundation streams: use the socket's own reads")
+@available(*, unavailable, message: "Linux has no Core Foundation streams: use the socket's read methods")
 public final class CFReadStream {}
 
 /// A Core Foundation write stream, which is not available on Linux.
-@available(*, unavailable, message: "Linux has no Core Foundation streams: use the socket's own writes")
+@available(*, unavailable, message: "Linux has no Core Foundation streams: use the socket's write methods")
 public final class CFWriteStream {}
 
 /// A Bonjour service, which is not available on Linux.
@@ -89,11 +89,11 @@ open class NetService: NSObject {}
 open class NetServiceBrowser: NSObject {}
 
 /// The callbacks of a Bonjour service, which are not available on Linux.
-@available(*, unavailable, message: "Linux has no NetService: leave these methods out")
+@available(*, unavailable, message: "Linux has no NetService: remove these methods")
 public protocol NetServiceDelegate {}
 
 /// The callbacks of a search for Bonjour services, which are not available on Linux.
-@available(*, unavailable, message: "Linux has no NetServiceBrowser: leave these methods out")
+@available(*, unavailable, message: "Linux has no NetServiceBrowser: remove these methods")
 public protocol NetServiceBrowserDelegate {}
 
 // MARK: - Keys of TLS settings

@@ -110,7 +110,7 @@ extension GCDAsyncUdpSocket {
         do throws(AsyncSocketError) {
             try core.setOption(.sendBufferSize, to: Int(size))
         } catch {
-            core.logger.debug("the size of the send buffer was not set: \(error)")
+            core.logger.debug("the send buffer size was not set: \(error)")
         }
     }
 
@@ -145,7 +145,7 @@ extension GCDAsyncUdpSocket {
 
     func descriptor(_ family: SocketAddress.Family?) -> Int32 {
         guard marks.isCurrent else {
-            note("the descriptor is available inside perform(_:) alone")
+            note("the descriptor is available only inside perform(_:)")
             return -1
         }
         return core.currentDescriptor(of: family) ?? -1

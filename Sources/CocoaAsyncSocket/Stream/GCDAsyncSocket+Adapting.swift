@@ -138,7 +138,7 @@ extension GCDAsyncSocket {
 
     func descriptor(_ family: SocketAddress.Family?) -> Int32 {
         guard marks.isCurrent else {
-            note("the descriptor is available inside perform(_:) alone")
+            note("the descriptor is available only inside perform(_:)")
             return -1
         }
         if let family, !has(family) { return -1 }
@@ -149,7 +149,7 @@ extension GCDAsyncSocket {
 
     func enqueueRead(_ buffer: NSMutableData?, _ offset: UInt, _ tag: Int, _ read: (AsyncSocket, _ ticket: Int) -> Void) {
         if let buffer, offset > UInt(buffer.length) {
-            return note("a read was dropped: its offset lies beyond the end of its buffer")
+            return note("a read was dropped: its offset is beyond the end of its buffer")
         }
         guard !core.isDisconnected else { return note("a read was dropped: the socket is not in use") }
         // Without a buffer the offset is ignored, so it may exceed `Int.max`.

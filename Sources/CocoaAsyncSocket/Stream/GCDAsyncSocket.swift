@@ -125,7 +125,7 @@ open class GCDAsyncSocket: NSObject {
     ///
     /// Unavailable, so that subclasses can omit it. A subclass with its own designated initializer accepts
     /// connections only if it overrides `init(delegate:delegateQueue:socketQueue:)`, as on Apple platforms.
-    @available(*, unavailable, message: "a listener makes the sockets that it accepts")
+    @available(*, unavailable, message: "a listener creates the sockets that it accepts")
     public required convenience init(accepted listener: GCDAsyncSocket, socketQueue: DispatchQueue?) {
         let (delegate, queue) = listener.audience
         self.init(delegate: delegate, delegateQueue: queue, socketQueue: socketQueue)
@@ -314,7 +314,7 @@ open class GCDAsyncSocket: NSObject {
     open func readData(
         toLength length: UInt, withTimeout timeout: TimeInterval, buffer: NSMutableData?, bufferOffset offset: UInt, tag: Int
     ) {
-        guard length > 0 else { return note("a read of no bytes was dropped") }
+        guard length > 0 else { return note("a read was dropped: its length is 0") }
         enqueueRead(buffer, offset, tag) { $0.readData(toLength: Int(clamping: length), withTimeout: timeout, tag: $1) }
     }
     /// Reads up to and including a delimiter, at any distance. A `nil` or empty delimiter drops the read.

@@ -10,9 +10,9 @@ extension GCDAsyncSocket {
             // Another thread may have marked the socket as disconnected without having closed it yet. This
             // call ensures that no later write is sent.
             core.disconnect()
-            return note("a startTLS was dropped: the socket is disconnected")
+            return note("startTLS was ignored: the socket is disconnected")
         }
-        guard claimTLS() else { return note("a startTLS was dropped") }
+        guard claimTLS() else { return note("startTLS was ignored: it was already called") }
         do throws(TLSDictionary.Refusal) {
             let host = facts.withLock { $0.host }
             let (settings, evaluation) = try TLSDictionary.read(dictionary, host: host)
@@ -40,7 +40,7 @@ extension GCDAsyncSocket {
         } catch {
             // If the core rejected the settings, it has closed the connection. For other errors, the
             // connection is already closing.
-            note("a startTLS failed: \(error)")
+            note("startTLS failed: \(error)")
         }
     }
 

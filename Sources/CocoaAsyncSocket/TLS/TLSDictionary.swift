@@ -79,7 +79,7 @@ struct TLSDictionary {
         _ = try values.string(GCDAsyncSocketSSLPeerName)
         _ = try values.data(GCDAsyncSocketSSLPeerID)
         guard let identity = try identity() else {
-            throw .init(message: "A server needs an identity: kCFStreamSSLCertificates has none")
+            throw .init(message: "a server needs an identity: set kCFStreamSSLCertificates")
         }
         var settings = TLSServerSettings.server(identity: identity)
         if let certificates = try clientCertificates() {
@@ -175,7 +175,7 @@ struct TLSDictionary {
         case .sslProtocolUnknown, .sslProtocol2, .sslProtocol3, .tlsProtocol1, .tlsProtocol11, .tlsProtocol12: .tls12
         case .tlsProtocol13, .tlsProtocolMaxSupported: .tls13
         case .sslProtocol3Only, .tlsProtocol1Only, .sslProtocolAll, .dtlsProtocol1, .dtlsProtocol12:
-            throw .init(message: "Error in SSLSetProtocolVersionMin: \(version) is not a version of TLS over a stream")
+            throw .init(message: "Error in SSLSetProtocolVersionMin: \(version) is not a TLS version for streams")
         }
     }
 
@@ -185,9 +185,9 @@ struct TLSDictionary {
         case .tlsProtocol12: .tls12
         case .tlsProtocol13: .tls13
         case .sslProtocol2, .sslProtocol3, .sslProtocol3Only, .tlsProtocol1, .tlsProtocol1Only, .tlsProtocol11:
-            throw .init(message: "Error in SSLSetProtocolVersionMax: \(version) is too old, and TLS 1.2 is the oldest")
+            throw .init(message: "Error in SSLSetProtocolVersionMax: \(version) is older than TLS 1.2")
         case .sslProtocolAll, .dtlsProtocol1, .dtlsProtocol12:
-            throw .init(message: "Error in SSLSetProtocolVersionMax: \(version) is not a version of TLS over a stream")
+            throw .init(message: "Error in SSLSetProtocolVersionMax: \(version) is not a TLS version for streams")
         }
     }
 
@@ -201,7 +201,7 @@ struct TLSDictionary {
         if names13.isEmpty { maximum = .tls12 }
         if names12.isEmpty { minimum = .tls13 }
         guard !(names12 + names13).isEmpty, maximum.map({ minimum <= $0 }) ?? true else {
-            throw .init(message: "Error in SSLSetEnabledCiphers: none of \(key) can be used with the versions of TLS")
+            throw .init(message: "Error in SSLSetEnabledCiphers: no suite in \(key) can be used with the enabled TLS versions")
         }
         var seen: Set<String> = []
         policy.cipherSuites = (names13 + names12).filter { seen.insert($0).inserted }

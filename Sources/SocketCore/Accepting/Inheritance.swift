@@ -39,7 +39,7 @@ package final class Inheritance: Sendable {
         guard !claimed.isEmpty || !names.contains(where: { name == nil || $0 == name }) else {
             let which = name.map { " \"\($0)\"" } ?? ""
             throw InheritanceError(
-                .alreadyClaimed, "the inherited descriptors\(which) have been claimed already: claim them once")
+                .alreadyClaimed, "the inherited descriptors\(which) were already claimed: claim them only once")
         }
         for descriptor in claimed { descriptor.setNonBlocking() }
         return claimed
@@ -52,24 +52,24 @@ package final class Inheritance: Sendable {
     ) throws(InheritanceError) -> [String] {
         guard let process = environment[processVariable], let announced = environment[countVariable] else { return [] }
         guard let intended = number(process), intended > 0 else {
-            throw malformed("\(processVariable) should be the number of a process, and is \(quote(process))")
+            throw malformed("\(processVariable) must be a process ID, but is \(quote(process))")
         }
         guard intended == processID else { return [] }
         guard let count = number(announced), count <= CInt.max - firstNumber else {
-            throw malformed("\(countVariable) should be the number of descriptors, and is \(quote(announced))")
+            throw malformed("\(countVariable) must be the number of descriptors, but is \(quote(announced))")
         }
         // Checked before allocating memory, because the environment can announce any number.
         for number in firstNumber..<firstNumber + count where fcntl(number, F_GETFD) < 0 {
             throw InheritanceError(
-                .missingDescriptor, "\(countVariable) announces descriptors \(firstNumber) and up, and \(number) is not open")
+                .missingDescriptor, "\(countVariable) announces descriptors from \(firstNumber), but \(number) is not open")
         }
         guard let text = environment[namesVariable] else { return Array(repeating: "unknown", count: Int(count)) }
         let names = text.isEmpty && count == 0 ? [] : text.split(separator: ":", omittingEmptySubsequences: false)
         guard names.count == Int(count) else {
-            throw malformed("\(namesVariable) has \(names.count) names for \(count) descriptors: \(quote(text))")
+            throw malformed("\(namesVariable) contains \(names.count) names for \(count) descriptors: \(quote(text))")
         }
         for name in names where !name.utf8.allSatisfy({ (0x20...0x7e).contains($0) }) || name.utf8.count > longestName {
-            throw malformed("\(namesVariable) has a name that is not ASCII of at most \(longestName) bytes: \(quote(text))")
+            throw malformed("\(namesVariable) contains a name that is not ASCII or exceeds \(longestName) bytes: \(quote(text))")
         }
         return names.map(String.init)
     }

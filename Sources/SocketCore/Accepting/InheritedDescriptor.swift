@@ -80,7 +80,7 @@ public final class InheritedDescriptor: Sendable {
     /// - Parameter call: The system call named in an error.
     private func take(_ call: String, check: (CInt) throws(SystemError) -> Void) throws(SystemError) -> CInt {
         try number.withLock { (number) throws(SystemError) in
-            guard let current = number else { throw fault(SystemError(call, errno: EBADF), "it has been handed on already") }
+            guard let current = number else { throw fault(SystemError(call, errno: EBADF), "already handed over") }
             do throws(SystemError) {
                 try check(current)
             } catch {

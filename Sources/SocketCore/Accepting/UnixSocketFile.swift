@@ -66,7 +66,7 @@ final class UnixSocketFile: Sendable {
         try expectSilence(path, address)
         // Another process may have created a new file in the meantime.
         guard look(at: path).map(identity) == identity(file) else {
-            throw occupied(path, by: "another socket has just appeared at this path")
+            throw occupied(path, by: "another process created a socket at this path")
         }
         guard unlink(path) == 0 || errno == ENOENT else { throw SystemError("unlink") }
     }
@@ -76,7 +76,7 @@ final class UnixSocketFile: Sendable {
         switch try SocketDescriptor(streamOf: .unix).connect(to: address) {
         case .failed(let error) where error.errno == ECONNREFUSED || error.errno == ENOENT: return
         case .failed(let error) where error.errno != EAGAIN && error.errno != EPROTOTYPE:
-            throw occupied(path, by: "a socket exists at this path, and cannot be asked whether it is in use (\(error))")
+            throw occupied(path, by: "a socket exists at this path, but connecting to it failed (\(error))")
         case .connected, .inProgress, .failed: throw occupied(path, by: "the socket at this path is in use")
         }
     }
@@ -101,7 +101,7 @@ final class UnixSocketFile: Sendable {
     }
 
     private static func occupied(_ path: [CChar], by sentence: String) -> SystemError {
-        SystemError("bind", errno: EADDRINUSE, detail: "\(text(path)): \(sentence)")
+        SystemError("bind", errno: EADDRINUSE, detail: "\"\(text(path))\": \(sentence)")
     }
 
     // MARK: - The path

@@ -17,17 +17,17 @@ package enum HostText: Hashable, Sendable {
     ///   - port: The port for the result if `text` is an address.
     package init(_ text: String, port: UInt16) throws(HostError) {
         guard (1...Self.longest).contains(text.utf8.count) else {
-            throw HostError("a host must have 1 to \(Self.longest) bytes, and this one has \(text.utf8.count)")
+            throw HostError("a host must have 1 to \(Self.longest) bytes, but has \(text.utf8.count)")
         }
-        guard !text.utf8.contains(0) else { throw HostError("\(Self.quote(text)) has a zero byte") }
+        guard !text.utf8.contains(0) else { throw HostError("\(Self.quote(text)) contains a zero byte") }
         if text.utf8.contains(where: { Self.ofIPv6Only.contains($0) }) {
             guard let address = SocketAddress(literal: Self.withoutBrackets(text), port: port), address.family == .ipv6 else {
-                throw HostError("\(Self.quote(text)) is not an IPv6 address, and a name has neither colons nor brackets")
+                throw HostError("\(Self.quote(text)) is not an IPv6 address, and a host name cannot contain colons or brackets")
             }
             self = .address(address)
         } else if Self.endsInNumber(text) {
             guard let address = SocketAddress(literal: text, port: port) else {
-                throw HostError("\(Self.quote(text)) ends in a number and is not an IPv4 address: write four decimal numbers")
+                throw HostError("\(Self.quote(text)) ends in a number but is not an IPv4 address: write four decimal numbers")
             }
             self = .address(address)
         } else {

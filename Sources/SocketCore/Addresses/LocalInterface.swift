@@ -22,7 +22,7 @@ package struct LocalInterface: Hashable, Sendable {
     package init(_ text: String) throws(InterfaceError) {
         guard text.utf8.count <= Self.longest else {
             throw InterfaceError(
-                "the name of an interface has at most \(Self.longest) bytes, and this one has \(text.utf8.count)")
+                "an interface name can have at most \(Self.longest) bytes, but has \(text.utf8.count)")
         }
         let (name, port) = try Self.split(text)
         let known = try Self.list()
@@ -38,9 +38,9 @@ package struct LocalInterface: Hashable, Sendable {
         } else if name == "localhost" || name == "loopback" {
             (addresses, index) = (Self.literals(["127.0.0.1", "::1"], port), 0)
         } else {
-            throw InterfaceError("no interface is named \(text)")
+            throw InterfaceError("no interface is named \"\(text)\"")
         }
-        guard !addresses.isEmpty else { throw InterfaceError("the interface \(text) has no address") }
+        guard !addresses.isEmpty else { throw InterfaceError("the interface \"\(text)\" has no address") }
     }
 
     /// Returns the source address for a connection to `destination`, or `nil` if the interface has no
@@ -82,7 +82,7 @@ package struct InterfaceError: Error, Hashable, Sendable {
     }
 
     init(_ cause: SystemError) {
-        message = "the list of interfaces cannot be read: \(cause)"
+        message = "the network interfaces cannot be listed: \(cause)"
         self.cause = cause
     }
 }
@@ -94,11 +94,11 @@ extension LocalInterface {
         if text.hasPrefix("["), let end = text.firstIndex(of: "]") {
             let address = String(text[text.index(after: text.startIndex)..<end])
             guard SocketAddress(literal: address, port: 0)?.family == .ipv6 else {
-                throw InterfaceError("\(text) has brackets around something other than an IPv6 address")
+                throw InterfaceError("the brackets in \"\(text)\" do not contain an IPv6 address")
             }
             let rest = text[text.index(after: end)...]
             if rest.isEmpty { return (address, 0) }
-            guard rest.first == ":" else { throw InterfaceError("\(text) has something other than a port after its bracket") }
+            guard rest.first == ":" else { throw InterfaceError("the text after the bracket in \"\(text)\" is not a port") }
             return (address, try port(rest.dropFirst(), of: text))
         }
         let colons = text.indices.filter { text[$0] == ":" }
@@ -108,7 +108,7 @@ extension LocalInterface {
 
     private static func port(_ digits: Substring, of text: String) throws(InterfaceError) -> UInt16 {
         guard digits.utf8.allSatisfy({ (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) }), let port = UInt16(digits) else {
-            throw InterfaceError("\(text) has no port number after its colon")
+            throw InterfaceError("the text after the colon in \"\(text)\" is not a port number")
         }
         return port
     }

@@ -34,7 +34,7 @@ package struct OutgoingDatagram {
         guard size > 65_507, case let limit = largestSize(to: destination), size > limit else { return nil }
         let target = destination.map { "\($0.socketAddress): " } ?? ""
         return SystemError(
-            "sendmmsg", errno: EMSGSIZE, detail: "\(target)a datagram has at most \(limit) bytes, and this one has \(size)")
+            "sendmmsg", errno: EMSGSIZE, detail: "\(target)the datagram has \(size) bytes, but at most \(limit) are allowed")
     }
 
     /// Sends the datagram with its own system call. On `false`, `errno` contains the error.

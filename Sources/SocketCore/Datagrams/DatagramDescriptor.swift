@@ -70,13 +70,13 @@ package struct DatagramDescriptor: Sendable {
         let socket = SocketDescriptor(adopting: number)
         defer { socket.relinquish() }
         guard try socket.option(SO_TYPE, "SO_TYPE") == CInt(SOCK_DGRAM.rawValue) else {
-            throw SystemError("getsockopt(SO_TYPE)", errno: ESOCKTNOSUPPORT, detail: "it is not a datagram socket")
+            throw SystemError("getsockopt(SO_TYPE)", errno: ESOCKTNOSUPPORT, detail: "not a datagram socket")
         }
         guard [AF_INET, AF_INET6].contains(try socket.option(SO_DOMAIN, "SO_DOMAIN")) else {
-            throw SystemError("getsockopt(SO_DOMAIN)", errno: EAFNOSUPPORT, detail: "it is not a socket of IPv4 or IPv6")
+            throw SystemError("getsockopt(SO_DOMAIN)", errno: EAFNOSUPPORT, detail: "not an IPv4 or IPv6 socket")
         }
         guard try socket.option(SO_PROTOCOL, "SO_PROTOCOL") == CInt(IPPROTO_UDP) else {
-            throw SystemError("getsockopt(SO_PROTOCOL)", errno: ESOCKTNOSUPPORT, detail: "its protocol is not UDP")
+            throw SystemError("getsockopt(SO_PROTOCOL)", errno: ESOCKTNOSUPPORT, detail: "not a UDP socket")
         }
         try options.apply(toBound: socket, alsoForIPv4: families(of: socket) == .both)
     }

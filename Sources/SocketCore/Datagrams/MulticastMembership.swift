@@ -16,7 +16,7 @@ package struct InterfaceIndex: Hashable, Sendable {
     package init(_ text: String) throws(InterfaceError) {
         let isName = !text.utf8.contains(0) && if_nametoindex(text) != 0
         number = isName ? if_nametoindex(text) : try LocalInterface(text).index
-        guard number != 0 || text.isEmpty else { throw InterfaceError("no interface has the address \(text)") }
+        guard number != 0 || text.isEmpty else { throw InterfaceError("no interface has the address \"\(text)\"") }
     }
 }
 

@@ -52,7 +52,7 @@ package final class FileRegion: Sendable {
         let count = retryingOnInterrupt { pread(descriptor, room.baseAddress, room.count, offset + position) }
         guard count >= 0 else { throw SystemError("pread") }
         // The file was truncated after the region was created.
-        guard count > 0 || room.isEmpty else { throw SystemError("pread", errno: ENODATA) }
+        guard count > 0 || room.isEmpty else { throw SystemError.shorterFile("pread") }
         return count
     }
 }

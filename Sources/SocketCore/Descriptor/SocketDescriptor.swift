@@ -59,7 +59,9 @@ package final class SocketDescriptor: LoopDescriptor, @unchecked Sendable {
     package enum SendCall: String {
         case send, sendmsg, sendfile, pread
 
-        package func error(_ errno: CInt) -> SystemError { SystemError(rawValue, errno: errno) }
+        package func error(_ errno: CInt) -> SystemError {
+            errno == ENODATA ? .shorterFile(rawValue) : SystemError(rawValue, errno: errno)
+        }
     }
 
     /// The delay before a retry when the kernel is out of memory.
@@ -244,7 +246,7 @@ extension SocketDescriptor {
         let descriptor = SocketDescriptor(adopting: rawValue)
         defer { descriptor.relinquish() }
         guard try descriptor.option(SO_TYPE, "SO_TYPE") == CInt(SOCK_STREAM.rawValue) else {
-            throw SystemError("getsockopt(SO_TYPE)", errno: ESOCKTNOSUPPORT, detail: "it is not a stream socket")
+            throw SystemError("getsockopt(SO_TYPE)", errno: ESOCKTNOSUPPORT, detail: "not a stream socket")
         }
         let domain = try descriptor.option(SO_DOMAIN, "SO_DOMAIN")
         guard [AF_INET, AF_INET6, AF_UNIX, AF_VSOCK].contains(domain) else {
@@ -255,7 +257,7 @@ extension SocketDescriptor {
             throw SystemError("getsockopt(SO_PROTOCOL)", errno: ESOCKTNOSUPPORT)
         }
         guard try descriptor.option(SO_ACCEPTCONN, "SO_ACCEPTCONN") != 0 else {
-            throw SystemError("getsockopt(SO_ACCEPTCONN)", errno: EINVAL, detail: "it is not listening")
+            throw SystemError("getsockopt(SO_ACCEPTCONN)", errno: EINVAL, detail: "not a listening socket")
         }
     }
 

@@ -44,8 +44,18 @@ package struct SystemError: Error, Hashable, Sendable, CustomStringConvertible {
     package var isTooLarge: Bool { errno == EMSGSIZE }
     package static let tooLarge = EMSGSIZE
 
+    /// The error for a file that was truncated while it was being sent.
+    static func shorterFile(_ call: String) -> SystemError {
+        SystemError(call, errno: ENODATA, detail: "the file became shorter while it was being sent")
+    }
+
     package var description: String {
         detail ?? "\(subject ?? call): \(reason)"
+    }
+
+    /// The description without the name of the system call.
+    package var descriptionWithoutCall: String {
+        detail ?? subject.map { "\($0): \(reason)" } ?? reason
     }
 
     /// The kernel's error text, starting with a lowercase letter.

@@ -120,8 +120,8 @@ final class LoopWatch: Sendable {
 
     private static func report(_ user: (any EventHandler)?, _ seconds: Double) {
         var metadata: Logger.Metadata = ["seconds": "\(Int(seconds))"]
-        metadata.merge(user?.logMetadata ?? ["task": "not of a connection"]) { first, _ in first }
+        metadata.merge(user?.logMetadata ?? ["task": "no connection"]) { first, _ in first }
         socketLog.withLock { $0 }.warning(
-            "an event loop is held up: code that runs on it blocks or computes for long", metadata: metadata)
+            "an event loop is blocked: move blocking or long-running code off the event loop", metadata: metadata)
     }
 }

@@ -24,7 +24,7 @@ package final class SignalWatch: Sendable {
         self.signals = Set(signals)
         self.handler = handler
         if let wrong = signals.first(where: { !Self.canBeWatched($0) }) {
-            throw SystemError("sigaction", errno: EINVAL, detail: "a program cannot wait for the signal \(wrong)")
+            throw SystemError("sigaction", errno: EINVAL, detail: "signal \(wrong) cannot be handled: use another signal")
         }
         try watchedSignals.withLock { (watched) throws(SystemError) in try watched.add(self) }
     }

@@ -62,10 +62,10 @@ package struct HTTPConnectNegotiation: Sendable {
     private static func basic(_ credentials: Proxy.Credentials) throws(ProxyFailure) -> String {
         let isControl: (UInt8) -> Bool = { $0 < 0x20 || $0 == 0x7f }
         guard !credentials.username.utf8.contains(where: isControl), !credentials.password.utf8.contains(where: isControl) else {
-            throw ProxyFailure(.invalid, "the user name or password for the proxy has a control character")
+            throw ProxyFailure(.invalid, "the proxy user name or password contains a control character")
         }
         guard !credentials.username.utf8.contains(UInt8(ascii: ":")) else {
-            throw ProxyFailure(.invalid, "the user name for the proxy has a colon, which would end it in HTTP")
+            throw ProxyFailure(.invalid, "the proxy user name contains a colon, which HTTP does not allow")
         }
         return Data("\(credentials.username):\(credentials.password)".utf8).base64EncodedString()
     }
@@ -78,7 +78,7 @@ package struct HTTPConnectNegotiation: Sendable {
         let lineFeed = UInt8(ascii: "\n")
         let end = withUnsafeBytes(of: lineFeed) { buffer.endOfFirst($0) }
         guard byteCount + (end ?? buffer.count) <= Self.headLimit else {
-            throw ProxyFailure(.misbehaved, "the head of its response has more than \(Self.headLimit) bytes")
+            throw ProxyFailure(.misbehaved, "the response header exceeds \(Self.headLimit) bytes")
         }
         guard let end else { return nil }
         byteCount += end
@@ -86,7 +86,7 @@ package struct HTTPConnectNegotiation: Sendable {
         buffer.consume(end)
         let carriageReturn = UInt8(ascii: "\r")
         guard line.firstIndex(of: carriageReturn) == line.count - 1 else {
-            throw ProxyFailure(.misbehaved, "a line of its response does not end with CRLF: \(ProxyFailure.quote(line))")
+            throw ProxyFailure(.misbehaved, "a line of the response does not end with CRLF: \(ProxyFailure.quote(line))")
         }
         return line.dropLast()
     }
@@ -94,13 +94,13 @@ package struct HTTPConnectNegotiation: Sendable {
     /// Whether this is an interim response, which another response follows.
     private func isInterim(_ line: StatusLine) throws(ProxyFailure) -> Bool {
         switch line.code {
-        case 101: throw ProxyFailure(.misbehaved, "it switched protocols without being asked: \(line.quoted)")
+        case 101: throw ProxyFailure(.misbehaved, "the proxy switched protocols without a request: \(line.quoted)")
         case 100..<200: return true
         case 200..<300: return false
         // 407 is the status code for proxies (RFC 9110, section 15.5.8), but tinyproxy responds with 401 to
         // unknown credentials.
-        case 401, 407: throw ProxyFailure(.authenticationRequired, "it answered \(line.quoted)")
-        default: throw ProxyFailure(.refused, "it answered \(line.quoted)")
+        case 401, 407: throw ProxyFailure(.authenticationRequired, "the proxy responded with \(line.quoted)")
+        default: throw ProxyFailure(.refused, "the proxy responded with \(line.quoted)")
         }
     }
 }
@@ -116,7 +116,7 @@ private struct StatusLine {
     /// Throws if `bytes` cannot be the start of an HTTP/1 response.
     static func checkBeginning(_ bytes: UnsafeRawBufferPointer) throws(ProxyFailure) {
         guard !zip(bytes, beginning).allSatisfy(==) else { return }
-        throw ProxyFailure(.misbehaved, "it does not speak HTTP/1: \(ProxyFailure.quote(bytes))")
+        throw ProxyFailure(.misbehaved, "the proxy does not speak HTTP/1: \(ProxyFailure.quote(bytes))")
     }
 
     /// Parses `HTTP-version SP status-code SP [ reason-phrase ]` (RFC 9112, section 4). The last space may
@@ -128,8 +128,8 @@ private struct StatusLine {
         let digits = line.dropFirst(9).prefix(3)
         guard line.count >= 12, isDigit(line[7]), line[8] == space, digits.allSatisfy(isDigit),
             line.count == 12 || line[12] == space
-        else { throw ProxyFailure(.misbehaved, "its response has no status line: \(quoted)") }
+        else { throw ProxyFailure(.misbehaved, "the response has no status line: \(quoted)") }
         code = digits.reduce(0) { $0 * 10 + Int($1 - UInt8(ascii: "0")) }
-        guard (100..<600).contains(code) else { throw ProxyFailure(.misbehaved, "its response has no valid status: \(quoted)") }
+        guard (100..<600).contains(code) else { throw ProxyFailure(.misbehaved, "the status code is invalid: \(quoted)") }
     }
 }

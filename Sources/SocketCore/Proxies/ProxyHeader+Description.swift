@@ -12,7 +12,7 @@ extension ProxyHeader: CustomStringConvertible {
     }
 
     private var way: String {
-        guard let source else { return isLocal ? "a connection of the proxy's own" : "an unknown client" }
+        guard let source else { return isLocal ? "a connection from the proxy itself" : "an unknown client" }
         return destination.map { "\(source) to \($0)" } ?? "\(source)"
     }
 }

@@ -16,19 +16,19 @@ extension ProxyHeader {
     // MARK: - Version 1
 
     private func encodedLine() throws(ProxyHeaderError) -> [UInt8] {
-        guard !hasChecksum, try encodedFields().isEmpty else { throw .notEncodable("version 1 carries no fields") }
+        guard !hasChecksum, try encodedFields().isEmpty else { throw .notEncodable("version 1 does not support fields") }
         guard let source, let destination else { return Array("PROXY UNKNOWN\r\n".utf8) }
         let name: String
         switch try commonFamily(source, destination) {
         case .ipv4: name = "TCP4"
         case .ipv6: name = "TCP6"
-        case .unix, .unspecified: throw .notEncodable("version 1 carries IPv4 and IPv6 addresses, and not \(source)")
+        case .unix, .unspecified: throw .notEncodable("version 1 supports only IPv4 and IPv6 addresses, not \(source)")
         }
-        guard transport == .stream else { throw .notEncodable("version 1 carries TCP, and not datagrams") }
+        guard transport == .stream else { throw .notEncodable("version 1 supports only TCP, not datagrams") }
         guard let sourceHost = source.hostWithoutZone, let destinationHost = destination.hostWithoutZone,
             let sourcePort = source.port, let destinationPort = destination.port
         else {
-            throw .notEncodable("version 1 needs a host and a port on both sides, and the sides are \(source) and \(destination)")
+            throw .notEncodable("version 1 requires two hosts and two ports, not \(source) and \(destination)")
         }
         return Array("PROXY \(name) \(sourceHost) \(destinationHost) \(sourcePort) \(destinationPort)\r\n".utf8)
     }
@@ -39,12 +39,12 @@ extension ProxyHeader {
         let fields = try encodedFields()
         let (kind, addresses) = try encodedAddresses()
         guard kind != 0 || fields.isEmpty && !hasChecksum else {
-            throw .notEncodable("a header without addresses carries no fields: receivers skip them")
+            throw .notEncodable("a header without addresses cannot contain fields: receivers skip them")
         }
         let checksum = hasChecksum ? try Self.field(ProxyHeaderFields.FieldType.checksum.rawValue, [0, 0, 0, 0]) : []
         let rest = addresses + checksum + fields
         guard let length = UInt16(exactly: rest.count) else {
-            throw .notEncodable("the header has \(rest.count) bytes, and at most 65535 are possible")
+            throw .notEncodable("the header has \(rest.count) bytes, but at most 65535 are allowed")
         }
         let command: ProxyHeaderBlock.Command = isLocal ? .local : .proxy
         let versionAndCommand = ProxyHeaderBlock.version << 4 | command.rawValue
@@ -81,9 +81,9 @@ extension ProxyHeader {
         case (.ipv4, .ipv4): return .ipv4
         case (.ipv6, .ipv6): return .ipv6
         case (.unix, .unix): return .unix
-        case (.virtualMachine, .virtualMachine): throw .notEncodable("the PROXY protocol has no addresses of virtual machines")
+        case (.virtualMachine, .virtualMachine): throw .notEncodable("the PROXY protocol does not support vsock addresses")
         case (.ipv4, _), (.ipv6, _), (.unix, _), (.virtualMachine, _):
-            throw .notEncodable("\(source) and \(destination) are of different families")
+            throw .notEncodable("\(source) and \(destination) belong to different address families")
         }
     }
 
@@ -97,7 +97,7 @@ extension ProxyHeader {
         if let authority { bytes += try Self.field(FieldType.authority.rawValue, Self.text(authority)) }
         if let uniqueID {
             guard uniqueID.count <= Self.longestUniqueID else {
-                throw .notEncodable("the unique ID has \(uniqueID.count) bytes, and at most \(Self.longestUniqueID) are allowed")
+                throw .notEncodable("the unique ID has \(uniqueID.count) bytes, but at most \(Self.longestUniqueID) are allowed")
             }
             bytes += try Self.field(FieldType.uniqueID.rawValue, uniqueID)
         }
@@ -123,7 +123,7 @@ extension ProxyHeader {
         var bytes: [UInt8] = []
         for other in fields {
             guard !isRegistered(other.type) else {
-                throw .notEncodable("field \(other.type) has a property of its own: it cannot be among the other fields")
+                throw .notEncodable("field \(other.type) cannot be one of the other fields: set its own property")
             }
             bytes += try field(other.type, other.value)
         }
@@ -132,14 +132,14 @@ extension ProxyHeader {
 
     private static func field(_ type: UInt8, _ value: [UInt8]) throws(ProxyHeaderError) -> [UInt8] {
         guard let length = UInt16(exactly: value.count) else {
-            throw .notEncodable("field \(type) has \(value.count) bytes, and at most 65535 are possible")
+            throw .notEncodable("field \(type) has \(value.count) bytes, but at most 65535 are allowed")
         }
         return [type] + length.bigEndianBytes + value
     }
 
     private static func text(_ text: String) throws(ProxyHeaderError) -> [UInt8] {
         guard ProxyHeaderFields.isPlain(text) else {
-            throw .notEncodable("\(ProxyFailure.quote(text.utf8)) has a control character")
+            throw .notEncodable("\(ProxyFailure.quote(text.utf8)) contains a control character")
         }
         return Array(text.utf8)
     }

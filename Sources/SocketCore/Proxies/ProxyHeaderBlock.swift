@@ -57,12 +57,12 @@ enum ProxyHeaderBlock {
         let length = Int(fixed[14]) << 8 | Int(fixed[15])
         guard fixedCount + length <= maximumCount else {
             throw ProxyHeaderError(
-                .tooLong, "the peer's PROXY header has \(fixedCount + length) bytes, and at most \(maximumCount) are allowed"
+                .tooLong, "the peer's PROXY header has \(fixedCount + length) bytes, but at most \(maximumCount) are allowed"
             )
         }
         guard length >= family.addressCount else {
             throw .malformed(
-                "the peer's PROXY header has \(length) bytes for addresses that take \(family.addressCount)")
+                "the peer's PROXY header has \(length) bytes, but its addresses need \(family.addressCount)")
         }
         guard bytes.count >= fixedCount + length else { return .incomplete(minimumCount: fixedCount + length) }
         let block = UnsafeRawBufferPointer(rebasing: bytes.prefix(fixedCount + length))
@@ -71,7 +71,7 @@ enum ProxyHeaderBlock {
     }
 
     private static func command(_ byte: UInt8) throws(ProxyHeaderError) -> Command {
-        guard byte >> 4 == version else { throw .malformed("the peer's PROXY header has version \(byte >> 4), and not 2") }
+        guard byte >> 4 == version else { throw .malformed("the peer's PROXY header has version \(byte >> 4) instead of 2") }
         guard let command = Command(rawValue: byte & 0x0f) else {
             throw .malformed("the peer's PROXY header has the unknown command \(byte & 0x0f)")
         }

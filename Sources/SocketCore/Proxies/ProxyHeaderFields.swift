@@ -35,11 +35,11 @@ struct ProxyHeaderFields {
         while position < block.count {
             let value = position + Self.headCount
             guard value <= block.count else {
-                throw .malformed("the last field in the peer's PROXY header is cut off before its length")
+                throw .malformed("the last field in the peer's PROXY header is truncated before its length")
             }
             let end = value + Int(block[position + 1]) << 8 + Int(block[position + 2])
             guard end <= block.count else {
-                throw .malformed("field \(block[position]) is longer than the peer's PROXY header around it")
+                throw .malformed("field \(block[position]) extends past the end of the peer's PROXY header")
             }
             fields.append((block[position], value..<end))
             position = end
@@ -52,7 +52,7 @@ struct ProxyHeaderFields {
     func checkChecksum() throws(ProxyHeaderError) {
         for field in fields where field.type == FieldType.checksum.rawValue {
             guard field.value.count == Self.checksumCount else {
-                throw .malformed("the checksum in the peer's PROXY header has \(field.value.count) bytes, and not 4")
+                throw .malformed("the checksum in the peer's PROXY header has \(field.value.count) bytes instead of 4")
             }
             var bytes = Array(block)
             bytes.replaceSubrange(field.value, with: repeatElement(0, count: Self.checksumCount))
@@ -87,7 +87,7 @@ struct ProxyHeaderFields {
     private static func uniqueID(_ bytes: [UInt8]) throws(ProxyHeaderError) -> [UInt8] {
         guard bytes.count <= ProxyHeader.longestUniqueID else {
             throw .malformed(
-                "the unique ID in the peer's PROXY header has \(bytes.count) bytes, and at most 128 are allowed")
+                "the unique ID in the peer's PROXY header has \(bytes.count) bytes, but at most 128 are allowed")
         }
         return bytes
     }
@@ -111,7 +111,7 @@ struct ProxyHeaderFields {
     }
 
     private static func repeated(_ type: UInt8) -> ProxyHeaderError {
-        .malformed("the peer's PROXY header has field \(type) more than once")
+        .malformed("the peer's PROXY header contains field \(type) more than once")
     }
 
     /// Decodes UTF-8 without control characters. Valid names do not contain control characters.

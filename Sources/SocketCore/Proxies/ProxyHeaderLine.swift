@@ -44,7 +44,7 @@ enum ProxyHeaderLine {
     static func parse(_ bytes: UnsafeRawBufferPointer) throws(ProxyHeaderError) -> ProxyHeader.ParsingAnswer {
         let kinds = Kind.allCases.filter { zip($0.beginning.utf8, bytes).allSatisfy(==) }
         guard let shortest = kinds.map(\.shortest).min(), let kind = kinds.first else {
-            throw .malformed("the peer sent something other than a PROXY header: \(ProxyFailure.quote(bytes, limit: 32))")
+            throw .malformed("the peer did not send a PROXY header: \(ProxyFailure.quote(bytes, limit: 32))")
         }
         let beginning = kind.beginning.utf8.count
         guard bytes.count >= beginning else { return .incomplete(minimumCount: shortest) }
@@ -53,7 +53,7 @@ enum ProxyHeaderLine {
             try check(rest, isComplete: false, kind)
             let missing = bytes.last == carriageReturn ? 1 : 2
             guard bytes.count + missing <= longest else {
-                throw ProxyHeaderError(.tooLong, "the peer's PROXY line has more than \(longest) bytes")
+                throw ProxyHeaderError(.tooLong, "the peer's PROXY line exceeds \(longest) bytes")
             }
             return .incomplete(minimumCount: max(shortest, bytes.count + missing))
         }
@@ -77,7 +77,7 @@ enum ProxyHeaderLine {
             case space: continue
             default:
                 guard kind.allows(byte) else {
-                    throw .malformed("the peer's PROXY line has byte \(byte) in its addresses and ports: \(quote(bytes))")
+                    throw .malformed("the peer's PROXY line contains the invalid byte \(byte): \(quote(bytes))")
                 }
             }
         }
@@ -90,7 +90,7 @@ enum ProxyHeaderLine {
         let words = try check(text, isComplete: true, kind)
         guard words.count == 4, let sourcePort = port(words[2]), let destinationPort = port(words[3]),
             let source = address(words[0], sourcePort, kind), let destination = address(words[1], destinationPort, kind)
-        else { throw .malformed("the peer's PROXY line does not have two addresses and two ports: \(quote(text))") }
+        else { throw .malformed("the peer's PROXY line does not contain two addresses and two ports: \(quote(text))") }
         return ProxyHeader(source: source, destination: destination)
     }
 
@@ -104,7 +104,7 @@ enum ProxyHeaderLine {
         let words = text.prefix { $0 != carriageReturn }.split(separator: space, omittingEmptySubsequences: false)
             .map { String(decoding: $0, as: UTF8.self) }
         guard words.count <= 4 else {
-            throw .malformed("the peer's PROXY line has more than two addresses and two ports: \(quote(text))")
+            throw .malformed("the peer's PROXY line contains more than two addresses and two ports: \(quote(text))")
         }
         for (index, word) in words.enumerated() where isComplete || index < words.count - 1 {
             let isRight = index < 2 ? address(word, 0, kind) != nil : port(word) != nil

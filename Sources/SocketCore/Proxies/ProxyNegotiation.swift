@@ -30,7 +30,7 @@ package enum ProxyNegotiation: Sendable {
     ///   checked.
     package init(through proxy: Proxy, to target: ProxyTarget) throws(ProxyFailure) {
         _ = try HostText(ofProxy: proxy.host, port: proxy.port)
-        guard proxy.port > 0 else { throw ProxyFailure(.invalid, "the port of the proxy must be from 1 to 65535, and is 0") }
+        guard proxy.port > 0 else { throw ProxyFailure(.invalid, "the proxy port must be from 1 to 65535, but is 0") }
         switch proxy.kind {
         case .socks5: self = .socks5(try SOCKS5Negotiation(target: target, credentials: proxy.credentials))
         case .http: self = .http(try HTTPConnectNegotiation(target: target, credentials: proxy.credentials))

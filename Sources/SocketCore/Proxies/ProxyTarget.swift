@@ -18,7 +18,7 @@ package enum ProxyTarget: Sendable, Hashable {
     package init(_ address: SocketAddress) throws(ProxyFailure) {
         guard let host = address.host else { throw ProxyFailure(.invalid, "a proxy cannot connect to a Unix-domain socket") }
         guard !host.utf8.contains(UInt8(ascii: "%")) else {
-            throw ProxyFailure(.invalid, "the zone of \(host) has a meaning on this machine only: a proxy cannot use it")
+            throw ProxyFailure(.invalid, "the zone of \"\(host)\" is valid only on this machine: a proxy cannot use it")
         }
         self = .address(address)
     }

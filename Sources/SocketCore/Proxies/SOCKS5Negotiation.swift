@@ -76,10 +76,10 @@ package struct SOCKS5Negotiation: Sendable {
         guard let credentials else { return nil }
         let (name, password) = (Array(credentials.username.utf8), Array(credentials.password.utf8))
         guard (1...255).contains(name.count), (1...255).contains(password.count) else {
-            throw ProxyFailure(.invalid, "the user name and the password for a SOCKS proxy must have 1 to 255 bytes each")
+            throw ProxyFailure(.invalid, "the user name and password for a SOCKS proxy must have 1 to 255 bytes each")
         }
         guard !name.contains(0), !password.contains(0) else {
-            throw ProxyFailure(.invalid, "the user name or password for the proxy has a zero byte, which may end it")
+            throw ProxyFailure(.invalid, "the proxy user name or password contains a zero byte")
         }
         return [authenticationVersion, UInt8(name.count)] + name + [UInt8(password.count)] + password
     }
@@ -92,11 +92,11 @@ package struct SOCKS5Negotiation: Sendable {
             output += authentication
             awaited = .authentication
         case (Method.noneAcceptable, nil):
-            throw ProxyFailure(.authenticationRequired, "it requires authentication: set the proxy's credentials")
+            throw ProxyFailure(.authenticationRequired, "the proxy requires authentication: set the proxy's credentials")
         case (Method.noneAcceptable, _):
-            throw ProxyFailure(.authenticationRequired, "it does not accept a user name and password")
+            throw ProxyFailure(.authenticationRequired, "the proxy does not accept a user name and password")
         default:
-            throw ProxyFailure(.misbehaved, "it chose authentication method \(method), which was not offered")
+            throw ProxyFailure(.misbehaved, "the proxy chose authentication method \(method), which was not offered")
         }
     }
 
@@ -109,7 +109,7 @@ package struct SOCKS5Negotiation: Sendable {
 
     private func takeMethod(from buffer: PreBuffer) throws(ProxyFailure) -> UInt8? {
         let bytes = buffer.readableBytes
-        try check(bytes, at: 0, is: Self.version, "its first byte")
+        try check(bytes, at: 0, is: Self.version, "the first byte of the response")
         guard bytes.count >= 2 else { return nil }
         let method = bytes[1]
         buffer.consume(2)
@@ -118,10 +118,10 @@ package struct SOCKS5Negotiation: Sendable {
 
     private func takeAuthenticationReply(from buffer: PreBuffer) throws(ProxyFailure) -> Bool {
         let bytes = buffer.readableBytes
-        try check(bytes, at: 0, is: Self.authenticationVersion, "the version of its authentication reply")
+        try check(bytes, at: 0, is: Self.authenticationVersion, "the version in the authentication reply")
         guard bytes.count >= 2 else { return false }
         guard bytes[1] == 0 else {
-            throw ProxyFailure(.authenticationRequired, "it refused the user name and password (status \(bytes[1]))")
+            throw ProxyFailure(.authenticationRequired, "the proxy rejected the user name and password (status \(bytes[1]))")
         }
         buffer.consume(2)
         return true
@@ -129,9 +129,9 @@ package struct SOCKS5Negotiation: Sendable {
 
     private func takeConnectionReply(from buffer: PreBuffer) throws(ProxyFailure) -> Bool {
         let bytes = buffer.readableBytes
-        try check(bytes, at: 0, is: Self.version, "the version of its reply")
-        if bytes.count >= 2, bytes[1] != 0 { throw ProxyFailure(.refused, "it answered \(Self.replyName(bytes[1]))") }
-        try check(bytes, at: 2, is: 0, "the reserved byte of its reply")
+        try check(bytes, at: 0, is: Self.version, "the version in the reply")
+        if bytes.count >= 2, bytes[1] != 0 { throw ProxyFailure(.refused, "the proxy replied \(Self.replyName(bytes[1]))") }
+        try check(bytes, at: 2, is: 0, "the reserved byte in the reply")
         guard let length = try replyLength(bytes), bytes.count >= length else { return false }
         buffer.consume(length)
         return true
@@ -141,7 +141,7 @@ package struct SOCKS5Negotiation: Sendable {
         _ bytes: UnsafeRawBufferPointer, at index: Int, is expected: UInt8, _ name: String
     ) throws(ProxyFailure) {
         guard bytes.count > index, bytes[index] != expected else { return }
-        throw ProxyFailure(.misbehaved, "\(name) is \(bytes[index]) and should be \(expected): it does not speak SOCKS 5")
+        throw ProxyFailure(.misbehaved, "\(name) is \(bytes[index]) instead of \(expected): the proxy does not speak SOCKS 5")
     }
 
     private enum AddressType: UInt8 {
@@ -158,7 +158,7 @@ package struct SOCKS5Negotiation: Sendable {
         case .ipv4: return header + 4 + port
         case .ipv6: return header + 16 + port
         case .name: return bytes.count > header ? header + 1 + Int(bytes[header]) + port : nil
-        case nil: throw ProxyFailure(.misbehaved, "its reply has an address of type \(bytes[3]), which does not exist")
+        case nil: throw ProxyFailure(.misbehaved, "the reply contains the unknown address type \(bytes[3])")
         }
     }
 

@@ -19,10 +19,10 @@ enum KeyDerivation {
     ///   - source: The name of the file in error messages.
     static func check(_ rounds: Int?, _ source: String, operation: String) throws(TLSError) {
         guard let rounds, rounds <= roundLimit else {
-            let count = rounds.map { "\($0)" } ?? "an impossible number of"
+            let count = rounds.map { "\($0)" } ?? "an invalid number of"
             throw TLSError(
                 .invalidPrivateKey,
-                "\(source) is protected with \(count) rounds of key derivation, and at most \(roundLimit) are accepted.",
+                "\(source) uses \(count) rounds of key derivation, but at most \(roundLimit) are accepted",
                 operation: operation)
         }
     }

@@ -10,11 +10,11 @@ final class PEMReader {
         let bytes = text.keptBytes
         guard let count = Int32(exactly: bytes.count) else {
             throw TLSError(
-                code, "The PEM text has \(bytes.count) bytes, more than OpenSSL can read.", operation: "BIO_new_mem_buf")
+                code, "the PEM text of \(bytes.count) bytes is too large for OpenSSL", operation: "BIO_new_mem_buf")
         }
         self.text = text
         self.passphrase = passphrase
-        bio = try OpenSSLCall.require("BIO_new_mem_buf", or: .internalError, "OpenSSL has no memory to read PEM.") {
+        bio = try OpenSSLCall.require("BIO_new_mem_buf", or: .internalError, "OpenSSL is out of memory") {
             BIO_new_mem_buf(bytes.baseAddress, count)
         }
     }
@@ -29,7 +29,7 @@ final class PEMReader {
     /// Returns the next certificate revocation list, or `nil` after the last one. Other kinds of blocks are
     /// skipped.
     func nextRevocationList() throws(TLSError) -> OpaquePointer? {
-        try next("a list of revoked certificates", "PEM_read_bio_X509_CRL") {
+        try next("a certificate revocation list", "PEM_read_bio_X509_CRL") {
             PEM_read_bio_X509_CRL(bio, nil, answerPassphrase, passphrase.argument)
         }
     }
@@ -41,7 +41,7 @@ final class PEMReader {
         if let value { return value }
         if entries.last?.isEndOfPEM == true { return nil }
         throw TLSError(
-            .invalidCertificate, "The PEM text has \(what) that cannot be decoded.", operation: operation,
+            .invalidCertificate, "the PEM text contains \(what) that cannot be decoded", operation: operation,
             openSSLStack: entries.map(\.text))
     }
 

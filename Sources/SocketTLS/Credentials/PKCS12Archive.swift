@@ -26,7 +26,7 @@ final class PKCS12Archive {
     /// - Parameter source: The name of the data in error messages.
     init(_ bytes: SecretBytes, source: String, allowsLegacyAlgorithms: Bool) throws(TLSError) {
         let library = allowsLegacyAlgorithms ? try LegacyLibrary() : nil
-        archive = try OpenSSLCall.require("d2i_PKCS12", or: .invalidCertificate, "\(source) is not in PKCS#12 form.") {
+        archive = try OpenSSLCall.require("d2i_PKCS12", or: .invalidCertificate, Self.complaint(about: bytes, source)) {
             bytes.withBytes { bytes in
                 var cursor = bytes.baseAddress?.assumingMemoryBound(to: UInt8.self)
                 return d2i_PKCS12(nil, &cursor, bytes.count)
@@ -38,17 +38,21 @@ final class PKCS12Archive {
         guard !allowsLegacyAlgorithms, let name = PKCS12Encryption.oldAlgorithm(in: archive) else { return }
         throw TLSError(
             .invalidPrivateKey,
-            "\(source) is encrypted with \(name), which is too weak: write it again with a modern algorithm, or allow legacy algorithms.",
+            "\(source) is encrypted with \(name), which is too weak: encrypt it with AES or set allowsLegacyAlgorithms",
             operation: "PKCS12_parse")
     }
 
     deinit { PKCS12_free(archive) }
 
+    private static func complaint(about bytes: SecretBytes, _ source: String) -> String {
+        bytes.isPEM ? "\(source) is in PEM form, not PKCS#12: use TLSIdentity(pem:)" : "\(source) is not in PKCS#12 form"
+    }
+
     /// Returns the key and its chain, starting at the key's own certificate. The root and unrelated
     /// certificates are omitted.
     func identity(_ passphrase: PassphraseSource) throws(TLSError) -> TLSIdentity {
         guard let contents = try contents(passphrase) else {
-            throw TLSError(.invalidPrivateKey, "\(source) has no private key.", operation: "PKCS12_parse")
+            throw TLSError(.invalidPrivateKey, "\(source) contains no private key", operation: "PKCS12_parse")
         }
         return contents.identity
     }
@@ -75,13 +79,13 @@ final class PKCS12Archive {
         let (isParsed, entries) = attempt { PKCS12_parse(archive, secret?.text, &key, &leaf, &others) }
         guard isParsed else {
             throw passphrase.failure(
-                encrypted: "\(source) is encrypted", otherwise: "\(source) cannot be decoded.", operation: "PKCS12_parse", entries
+                encrypted: "\(source) is encrypted", otherwise: "\(source) cannot be decoded", operation: "PKCS12_parse", entries
             )
         }
         guard let key else { return nil }
         guard let leaf else {
             throw TLSError(
-                .invalidCertificate, "\(source) has no certificate for its private key.", operation: "PKCS12_parse")
+                .invalidCertificate, "\(source) contains no certificate for its private key", operation: "PKCS12_parse")
         }
         let (chain, root) = try Self.chain(from: leaf, Certificate.certificates(sharing: others))
         return PKCS12Contents(
@@ -93,13 +97,13 @@ final class PKCS12Archive {
         guard PKCS12_mac_present(archive) == 1 else {
             guard PKCS12Encryption.isEncrypted(archive) else { return nil }
             throw TLSError(
-                .invalidPrivateKey, "\(source) is encrypted but has no MAC, which OpenSSL requires.", operation: "PKCS12_parse")
+                .invalidPrivateKey, "\(source) is encrypted but has no MAC, which OpenSSL requires", operation: "PKCS12_parse")
         }
         if verifies(nil) || verifies(SecretBytes("", isTerminated: true)) { return nil }
         let secret = passphrase.terminated()
         if let secret, verifies(secret) { return secret }
         throw passphrase.failure(
-            encrypted: "\(source) is encrypted", otherwise: "\(source) cannot be decoded.", operation: "PKCS12_verify_mac")
+            encrypted: "\(source) is encrypted", otherwise: "\(source) cannot be decoded", operation: "PKCS12_verify_mac")
     }
 
     private func verifies(_ secret: SecretBytes?) -> Bool {
@@ -130,7 +134,7 @@ final class PKCS12Archive {
     }
 
     private static func copy(_ key: OpaquePointer) throws(TLSError) -> PrivateKey {
-        let complaint = "The private key of the PKCS#12 file cannot be used."
+        let complaint = "the private key of the PKCS#12 file cannot be used"
         let info = try OpenSSLCall.require("EVP_PKEY2PKCS8", or: .invalidPrivateKey, complaint) { EVP_PKEY2PKCS8(key) }
         defer { PKCS8_PRIV_KEY_INFO_free(info) }
         let count = Int(max(0, i2d_PKCS8_PRIV_KEY_INFO(info, nil)))
@@ -138,11 +142,25 @@ final class PKCS12Archive {
             var cursor = room.baseAddress?.assumingMemoryBound(to: UInt8.self)
             _ = i2d_PKCS8_PRIV_KEY_INFO(info, &cursor)
         }
-        return try PrivateKey(der: encoding, PassphraseSource(nil), source: "The PKCS#12 file")
+        return try PrivateKey(der: encoding, PassphraseSource(nil), source: "the PKCS#12 file")
     }
 }
 
 extension SecretBytes {
+    /// Whether the bytes are a PKCS#12 file.
+    var isPKCS12: Bool {
+        let archive = OpenSSLCall.attempt {
+            withBytes { bytes in
+                var cursor = bytes.baseAddress?.assumingMemoryBound(to: UInt8.self)
+                return d2i_PKCS12(nil, &cursor, bytes.count)
+            }
+        }.value
+        PKCS12_free(archive)
+        return archive != nil
+    }
+
+    fileprivate var isPEM: Bool { withBytes { $0.starts(with: "-----BEGIN ".utf8) } }
+
     /// The bytes as a C string, if they are NUL-terminated. The caller must keep this object alive.
     fileprivate var text: UnsafePointer<CChar>? { keptBytes.baseAddress?.assumingMemoryBound(to: CChar.self) }
 }
@@ -163,7 +181,7 @@ private final class LegacyLibrary {
 
     init() throws(TLSError) {
         let context = try OpenSSLCall.require(
-            "OSSL_LIB_CTX_new", or: .internalError, "OpenSSL has no memory for a library context."
+            "OSSL_LIB_CTX_new", or: .internalError, "OpenSSL is out of memory"
         ) {
             OSSL_LIB_CTX_new()
         }
@@ -174,7 +192,7 @@ private final class LegacyLibrary {
                 for provider in providers { OSSL_PROVIDER_unload(provider) }
                 OSSL_LIB_CTX_free(context)
                 throw TLSError(
-                    .internalError, "OpenSSL's provider \"\(name)\" cannot be loaded: is it installed?",
+                    .internalError, "the OpenSSL provider \"\(name)\" cannot be loaded: install it",
                     operation: "OSSL_PROVIDER_load", openSSLStack: entries.map(\.text))
             }
             providers.append(provider)

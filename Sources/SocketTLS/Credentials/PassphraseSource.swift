@@ -65,11 +65,11 @@ final class PassphraseSource {
         let complaint =
             switch answer {
             case nil: otherwise
-            case .missing: "\(encrypted), and no passphrase was given."
-            case .given: "\(encrypted), and the passphrase is wrong or the contents are damaged."
+            case .missing: "\(encrypted), but no passphrase was given"
+            case .given: "\(encrypted), and the passphrase is wrong or the contents are damaged"
             case .tooLong(let count):
-                "\(encrypted), and the passphrase has \(count) bytes: OpenSSL accepts at most \(Self.longest)."
-            case .failed(let error): "\(encrypted), and the passphrase is not available: \(error)."
+                "\(encrypted), but the passphrase has \(count) bytes: OpenSSL accepts at most \(Self.longest)"
+            case .failed(let error): "\(encrypted), but the passphrase is not available: \(error)"
             }
         return TLSError(.invalidPrivateKey, complaint, operation: operation, openSSLStack: entries.map(\.text))
     }

@@ -7,7 +7,7 @@ extension PrivateKey {
         let (key, entries) = try PEMReader(text, passphrase: passphrase, or: .invalidPrivateKey).privateKey()
         guard let key else {
             throw passphrase.failure(
-                encrypted: "\(source) has an encrypted private key", otherwise: "\(source) has no private key in PEM form.",
+                encrypted: "\(source) contains an encrypted private key", otherwise: "\(source) has no private key in PEM form",
                 operation: "PEM_read_bio_PrivateKey", entries)
         }
         self.init(owning: key)
@@ -15,7 +15,7 @@ extension PrivateKey {
 
     init(file path: String, _ passphrase: PassphraseSource) throws(TLSError) {
         let contents = try SecretBytes.contents(ofFile: path, or: .invalidPrivateKey)
-        let source = "The file \"\(path.printable)\""
+        let source = "the file \"\(path.printable)\""
         if contents.isDER {
             try self.init(der: contents, passphrase, source: source)
         } else {
@@ -34,8 +34,12 @@ extension PrivateKey {
         try KeyDerivation.check(KeyDerivation.sum([rounds]), source, operation: "d2i_PKCS8PrivateKey_bio")
         let (key, entries) = der.withBytes { isEncrypted ? Self.decrypt($0, passphrase) : Self.decode($0) }
         guard let key else {
+            let otherwise =
+                der.isPKCS12
+                ? "\(source) is in PKCS#12 form: use TLSIdentity(pkcs12File:passphrase:)"
+                : "\(source) has no private key in DER form"
             throw passphrase.failure(
-                encrypted: "\(source) has an encrypted private key", otherwise: "\(source) has no private key in DER form.",
+                encrypted: "\(source) contains an encrypted private key", otherwise: otherwise,
                 operation: isEncrypted ? "d2i_PKCS8PrivateKey_bio" : "d2i_AutoPrivateKey", entries)
         }
         self.init(owning: key)
@@ -76,7 +80,7 @@ extension PrivateKey {
     init(uri: String, _ passphrase: PassphraseSource) throws(TLSError) {
         guard !uri.utf8.contains(0) else {
             throw TLSError(
-                .invalidPrivateKey, "The URI \"\(uri.printable)\" contains a NUL character.", operation: "OSSL_STORE_open_ex")
+                .invalidPrivateKey, "the URI \"\(uri.printable)\" contains a NUL character", operation: "OSSL_STORE_open_ex")
         }
         let (stored, entries) = Self.load(uri, passphrase)
         let hasScheme = uri.utf8.prefix(7).elementsEqual("pkcs11:".utf8)
@@ -84,12 +88,12 @@ extension PrivateKey {
             if hasScheme, passphrase.isGiven {
                 throw TLSError(
                     .invalidPrivateKey,
-                    "The token has no private key at the URI \"\(Self.withoutSecrets(uri))\", or the PIN is wrong.",
+                    "the token has no private key at the URI \"\(Self.withoutSecrets(uri))\", or the PIN is wrong",
                     operation: "ENGINE_load_private_key")
             }
             throw passphrase.failure(
-                encrypted: "The URI \"\(Self.withoutSecrets(uri))\" names an encrypted private key",
-                otherwise: "OpenSSL finds no private key at the URI \"\(Self.withoutSecrets(uri))\".",
+                encrypted: "the URI \"\(Self.withoutSecrets(uri))\" names an encrypted private key",
+                otherwise: "OpenSSL found no private key at the URI \"\(Self.withoutSecrets(uri))\"",
                 operation: "OSSL_STORE_load", uri.contains("?") ? [] : entries)
         }
         self.init(owning: key, isOfToken: hasScheme)

@@ -19,13 +19,13 @@ public struct PrivateKey: Sendable, Hashable {
     ///
     /// Throws `invalidPrivateKey` if the text contains no key, or if the passphrase is missing or wrong.
     public init(pem: String, passphrase: String? = nil) throws(TLSError) {
-        try self.init(SecretBytes(pem), PassphraseSource(passphrase), source: "The text")
+        try self.init(SecretBytes(pem), PassphraseSource(passphrase), source: "the text")
     }
 
     /// Creates a key from a PEM text, with a closure for the passphrase. See `init(pem:passphrase:)`.
     public init(pem: String, passphrase: () throws -> String) throws(TLSError) {
         self = try PassphraseSource.asking(passphrase) { source throws(TLSError) in
-            try PrivateKey(SecretBytes(pem), source, source: "The text")
+            try PrivateKey(SecretBytes(pem), source, source: "the text")
         }
     }
 
@@ -34,13 +34,13 @@ public struct PrivateKey: Sendable, Hashable {
     ///
     /// Throws `invalidPrivateKey` if `der` is not exactly one key, or if the passphrase is missing or wrong.
     public init(der: [UInt8], passphrase: String? = nil) throws(TLSError) {
-        try self.init(der: SecretBytes(copying: der), PassphraseSource(passphrase), source: "The data")
+        try self.init(der: SecretBytes(copying: der), PassphraseSource(passphrase), source: "the data")
     }
 
     /// Creates a key from its DER encoding, with a closure for the passphrase. See `init(der:passphrase:)`.
     public init(der: [UInt8], passphrase: () throws -> String) throws(TLSError) {
         self = try PassphraseSource.asking(passphrase) { source throws(TLSError) in
-            try PrivateKey(der: SecretBytes(copying: der), source, source: "The data")
+            try PrivateKey(der: SecretBytes(copying: der), source, source: "the data")
         }
     }
 

@@ -83,7 +83,7 @@ final class SecretBytes {
     static func contents(ofFile path: String, or code: TLSError.Code) throws(TLSError) -> SecretBytes {
         // The system call would read the path only up to the NUL, and so open a different file.
         guard !path.utf8.contains(0) else {
-            throw TLSError(code, "The path \"\(path.printable)\" contains a NUL character.", operation: "open")
+            throw TLSError(code, "the path \"\(path.printable)\" contains a NUL character", operation: "open")
         }
         // Without O_NONBLOCK, opening a pipe would block until it has a writer.
         let descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK)
@@ -92,10 +92,10 @@ final class SecretBytes {
         var facts = stat()
         guard fstat(descriptor, &facts) == 0 else { throw unreadable(path, errno, code) }
         guard facts.st_mode & S_IFMT == S_IFREG else {
-            throw TLSError(code, "\"\(path.printable)\" is not a regular file.", operation: "open")
+            throw TLSError(code, "\"\(path.printable)\" is not a regular file", operation: "open")
         }
         guard facts.st_size <= sizeLimit else {
-            throw TLSError(code, "\"\(path.printable)\" is larger than \(sizeLimit) bytes.", operation: "open")
+            throw TLSError(code, "\"\(path.printable)\" is larger than \(sizeLimit) bytes", operation: "open")
         }
         return try read(Int(facts.st_size), from: descriptor, path, code)
     }
@@ -119,6 +119,6 @@ final class SecretBytes {
 
     private static func unreadable(_ path: String, _ errorNumber: Int32, _ code: TLSError.Code) -> TLSError {
         let reason = String(cString: strerror(errorNumber))
-        return TLSError(code, "\"\(path.printable)\" cannot be read: \(reason).", operation: "open")
+        return TLSError(code, "\"\(path.printable)\" cannot be read: \(reason)", operation: "open")
     }
 }

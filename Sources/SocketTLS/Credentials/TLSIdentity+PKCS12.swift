@@ -54,12 +54,12 @@ extension TLSIdentity {
 
     private static func archive(_ bytes: [UInt8], _ allowsLegacyAlgorithms: Bool) throws(TLSError) -> PKCS12Archive {
         try PKCS12Archive(
-            SecretBytes(copying: bytes), source: "The PKCS#12 file", allowsLegacyAlgorithms: allowsLegacyAlgorithms)
+            SecretBytes(copying: bytes), source: "the PKCS#12 file", allowsLegacyAlgorithms: allowsLegacyAlgorithms)
     }
 
     private static func archive(_ path: String, _ allowsLegacyAlgorithms: Bool) throws(TLSError) -> PKCS12Archive {
         try PKCS12Archive(
-            SecretBytes.contents(ofFile: path, or: .invalidCertificate), source: "The file \"\(path.printable)\"",
+            SecretBytes.contents(ofFile: path, or: .invalidCertificate), source: "the file \"\(path.printable)\"",
             allowsLegacyAlgorithms: allowsLegacyAlgorithms)
     }
 }

@@ -63,7 +63,7 @@ package final class DTLSEngine {
     ) throws(TLSError) {
         engine = try TLSEngine(context: context, settings: settings, endpoint: endpoint, defersWork: defersWork, clock: clock)
         guard let records = engine.bio.records else {
-            throw TLSError(.internalError, "The context is not for datagrams.", operation: "DTLSEngine")
+            throw TLSError(.internalError, "the TLS context is not for datagrams", operation: "DTLSEngine")
         }
         records.fragments = HandshakeFragments(with: settings)
         self.records = records
@@ -217,7 +217,7 @@ package final class DTLSEngine {
     /// OpenSSL gives up after twelve timeouts.
     private func giveUp(_ errors: [OpenSSLError]) -> TLSError {
         let error = TLSError(
-            .closedDuringHandshake, "The peer has not answered, however often it was asked.",
+            .closedDuringHandshake, "the peer did not respond to any retransmission of the handshake",
             operation: "DTLSv1_handle_timeout", openSSLStack: errors.map(\.text))
         engine.course.fail(error)
         return error

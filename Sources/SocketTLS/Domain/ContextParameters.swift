@@ -28,7 +28,7 @@ struct ContextParameters {
     /// - Parameter verifiesPeer: Whether the peer may present a certificate.
     func set(on context: OpaquePointer, verifiesPeer: Bool) throws(TLSError) {
         guard (2...5).contains(policy.securityLevel) else {
-            throw Self.invalid("securityLevel is \(policy.securityLevel), and must be from 2 to 5")
+            throw Self.invalid("securityLevel must be from 2 to 5, but is \(policy.securityLevel)")
         }
         SSL_CTX_set_security_level(context, max(Int32(policy.securityLevel), SSL_CTX_get_security_level(context)))
         if !policy.serverChooses { SSL_CTX_clear_options(context, COpenSSL_serverPreferenceOptions()) }
@@ -44,24 +44,24 @@ struct ContextParameters {
         var suites: [CipherSuite] = []
         for name in policy.cipherSuites { suites.append(try CipherSuite(name)) }
         guard Set(suites.map(\.name)).count == suites.count else {
-            throw Self.invalid("cipherSuites names a suite twice")
+            throw Self.invalid("cipherSuites lists a suite twice")
         }
         if Self.oldest(of: context).isForDatagrams {
             // OpenSSL closes a DTLS connection when a CBC record has a wrong MAC, and such a record is easily
             // forged.
             suites.removeAll { !$0.hasAEAD }
             guard suites.contains(where: { !$0.isOfTLS13 }) || proof.bringsCipherSuites else {
-                throw Self.invalid("cipherSuites has none with an AEAD for DTLS 1.2: it does not use those with CBC")
+                throw Self.invalid("cipherSuites has no AEAD suite for DTLS 1.2: CBC suites are not used with DTLS")
             }
         }
         var names = CipherSuiteNames(
             tls13: suites.filter(\.isOfTLS13).map(\.name), tls12: suites.filter { !$0.isOfTLS13 }.map(\.name),
             allowsTLS13: Self.allowsTLS13(context), allowsTLS12: Self.oldest(of: context) < .tls13)
         if names.tls12.isEmpty, Self.oldest(of: context) < .tls13 {
-            throw Self.invalid("cipherSuites has none for TLS 1.2, which minimumVersion allows")
+            throw Self.invalid("cipherSuites has no TLS 1.2 suite, but minimumVersion allows TLS 1.2")
         }
         if names.tls13.isEmpty, Self.allowsTLS13(context) {
-            throw Self.invalid("cipherSuites has none for TLS 1.3, which maximumVersion allows")
+            throw Self.invalid("cipherSuites has no TLS 1.3 suite, but maximumVersion allows TLS 1.3")
         }
         try proof.restrict(&names)
         // OpenSSL requires a TLS 1.2 suite even if TLS 1.2 is not used.
@@ -93,7 +93,7 @@ struct ContextParameters {
         }
         try Self.check(policy.groups, "group", Self.knownGroups) { COpenSSL_CTX_setGroups(context, $0) > 0 }
         if let field = policy.groups.first(where: { $0.lowercased().hasPrefix("ffdhe") }) {
-            throw Self.invalid("\(field) is a finite field, which costs a server a hundred times as much as X25519")
+            throw Self.invalid("the finite-field group \(field) costs a server a hundred times as much as X25519: use X25519")
         }
         try OpenSSLCall.requireSuccess("SSL_CTX_set1_groups_list") { COpenSSL_CTX_setGroups(context, list) }
     }
@@ -144,12 +144,12 @@ struct ContextParameters {
         guard Set(names.map { $0.lowercased() }).count == names.count else { throw invalid("a \(kind) is listed twice") }
         for name in names where !knows(name) {
             let known = candidates.filter { knows($0) }.joined(separator: ", ")
-            throw invalid("this OpenSSL does not know the \(kind) \"\(name.printable)\": it knows \(known)")
+            throw invalid("this OpenSSL does not support the \(kind) \"\(name.printable)\": supported are \(known)")
         }
     }
 
     static func invalid(_ complaint: String) -> TLSError {
-        TLSError(.invalidSettings, "The TLS policy cannot be used: \(complaint).", operation: "TLSPolicy")
+        TLSError(.invalidSettings, "the TLS policy cannot be used: \(complaint)", operation: "TLSPolicy")
     }
 }
 
@@ -187,7 +187,7 @@ private struct CipherSuite {
         guard let found = Self.allowed.first(where: { $0.openSSL == name || $0.iana == name }) else {
             let names = Self.allowed.map(\.iana).joined(separator: ", ")
             throw ContextParameters.invalid(
-                "the cipher suite \"\(name.printable)\" is not one of those that this OpenSSL allows in a policy: \(names)")
+                "this OpenSSL does not allow the cipher suite \"\(name.printable)\" in a policy: allowed are \(names)")
         }
         self.name = found.openSSL
         (isOfTLS13, hasAEAD) = (found.isOfTLS13, found.hasAEAD)

@@ -8,7 +8,7 @@ enum FIPSProvider {
         let version = OpenSSL_version(OPENSSL_VERSION_STRING).map { String(cString: $0) } ?? ""
         _ = try OpenSSLCall.require(
             "OSSL_PROVIDER_try_load", or: .invalidSettings,
-            "The TLS policy requires FIPS, and this OpenSSL (\(version)) has no FIPS provider that can be loaded."
+            "the TLS policy requires FIPS, but no FIPS provider can be loaded into this OpenSSL (\(version))"
         ) { OSSL_PROVIDER_available(nil, "fips") == 1 || OSSL_PROVIDER_try_load(nil, "fips", 1) != nil ? true : nil }
     }
 }

@@ -15,7 +15,7 @@ final class KeyLogFile: Sendable {
     /// other users. The path must not end in a symbolic link, which another user may have created.
     init(path: String) throws(TLSError) {
         guard !path.isEmpty, !path.utf8.contains(0) else {
-            throw Self.invalid(path, "the path is empty, or contains a NUL character")
+            throw Self.invalid(path, "the path is empty or contains a NUL character")
         }
         // Without O_NONBLOCK, opening a pipe that has no reader would block.
         let opened = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | O_NOFOLLOW, 0o600)
@@ -36,7 +36,7 @@ final class KeyLogFile: Sendable {
         guard fstat(descriptor, &facts) == 0, facts.st_mode & S_IFMT != S_IFIFO else { return "it is a pipe" }
         let isPrivate = facts.st_mode & 0o077 == 0 && facts.st_uid == geteuid()
         guard isPrivate || facts.st_mode & S_IFMT != S_IFREG else {
-            return "others may read it: it has to belong to this user, with the mode 600"
+            return "other users can read it, but it must be owned by this user, with mode 600"
         }
         return nil
     }
@@ -70,7 +70,7 @@ final class KeyLogFile: Sendable {
 
     private static func invalid(_ path: String, _ reason: String) -> TLSError {
         TLSError(
-            .invalidSettings, "The TLS settings cannot be used: keyLogFile \"\(path.printable)\" cannot be opened: \(reason).",
+            .invalidSettings, "the key log \"\(path.printable)\" (keyLogFile) cannot be opened: \(reason)",
             operation: "open")
     }
 }

@@ -119,7 +119,7 @@ package final class TLSContext: Sendable {
     }
 
     private static func show(_ identity: TLSIdentity, on context: OpaquePointer) throws(TLSError) {
-        let complaint = "The certificate of \"\(identity.certificateChain.first?.displayName ?? "")\" cannot be used for TLS."
+        let complaint = "the certificate of \"\(identity.certificateChain.first?.displayName ?? "")\" cannot be used for TLS"
         for (index, certificate) in identity.certificateChain.enumerated() {
             try OpenSSLCall.requireSuccess("SSL_CTX_use_certificate", or: .invalidCertificate, complaint) {
                 index == 0
@@ -129,7 +129,7 @@ package final class TLSContext: Sendable {
         }
         try OpenSSLCall.requireSuccess(
             "SSL_CTX_use_PrivateKey", or: .invalidPrivateKey,
-            "The private key of \"\(identity.certificateChain.first?.displayName ?? "")\" cannot be used for TLS."
+            "the private key of \"\(identity.certificateChain.first?.displayName ?? "")\" cannot be used for TLS"
         ) { SSL_CTX_use_PrivateKey(context, identity.privateKey.handle.key) }
     }
 
@@ -185,7 +185,7 @@ package final class TLSContext: Sendable {
         }
     }
 
-    private static let noMemoryForNames = "OpenSSL has no memory for the names of issuers."
+    private static let noMemoryForNames = "OpenSSL is out of memory"
 
     private func negotiateProtocols(_ key: ContextKey, on context: OpaquePointer) throws(TLSError) {
         guard let applicationProtocols else { return }
@@ -209,7 +209,7 @@ final class ContextHandle: @unchecked Sendable {
         self.requiresFIPS = requiresFIPS
         if requiresFIPS { try FIPSProvider.require() }
         let method = Self.method(isServer: key.isServer, over: key.domain.transport)
-        context = try OpenSSLCall.require("SSL_CTX_new_ex", or: .internalError, "OpenSSL cannot make a TLS context.") {
+        context = try OpenSSLCall.require("SSL_CTX_new_ex", or: .internalError, "OpenSSL cannot create a TLS context") {
             SSL_CTX_new_ex(nil, requiresFIPS ? "fips=yes" : nil, method)
         }
     }

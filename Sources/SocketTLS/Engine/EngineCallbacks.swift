@@ -123,7 +123,7 @@ enum EngineCallbacks {
     private static func refuseOldHello(_ message: UnsafeRawPointer, _ ssl: OpaquePointer?) {
         // OpenSSL checks the message type again after this callback.
         UnsafeMutableRawPointer(mutating: message).storeBytes(of: 0xFF, as: UInt8.self)
-        facts(of: ssl)?.complaintAboutHello = "it has the format of SSL 2.0"
+        facts(of: ssl)?.complaintAboutHello = "it is in SSL 2.0 format"
     }
 
     private static func noteAnswer(_ bytes: UnsafeRawPointer, _ count: Int, _ contentType: Int32, _ ssl: OpaquePointer?) {
@@ -142,7 +142,7 @@ enum EngineCallbacks {
 
     private static func complaint(about hello: UnsafeRawBufferPointer, _ facts: Facts) -> String? {
         if let excess = ClientHelloMessage(hello, hasCookie: facts.bio.records != nil).excess {
-            return "it has too many \(excess)"
+            return "it contains too many \(excess)"
         }
         return facts.complaintAboutChange(in: hello)
     }
@@ -156,13 +156,13 @@ enum EngineCallbacks {
         let certificates = CertificateMessage(message, isTLS13: isTLS13)
         if let first = certificates.startOfFirst(whenMoreThan: limit) {
             let verdict = PeerTrust.Verdict.untrusted(
-                reason: "The peer showed more than \(limit) certificates: raise maximumCertificateChainLength to accept them.",
+                reason: "the peer sent more than \(limit) certificates: raise maximumCertificateChainLength to accept them",
                 code: X509_V_ERR_CERT_CHAIN_TOO_LONG, depth: limit)
             UnsafeMutableRawBufferPointer(mutating: message)[first] = 0
             facts.judge.refuse([], verdict)
         } else if certificates.describesCurve, let first = certificates.startOfFirst(whenMoreThan: 0) {
             let verdict = PeerTrust.Verdict.untrusted(
-                reason: "The peer showed a certificate that has a key on a curve without a name.",
+                reason: "the peer sent a certificate with a key on an unnamed curve",
                 code: X509_V_ERR_EC_KEY_EXPLICIT_PARAMS, depth: 0)
             UnsafeMutableRawBufferPointer(mutating: message)[first] = 0
             facts.judge.refuse([], verdict)

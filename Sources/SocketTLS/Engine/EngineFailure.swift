@@ -68,7 +68,7 @@ struct EngineFailure {
         guard facts.isFlooded else { return nil }
         return error(
             .tooManyKeyUpdates,
-            "The peer flooded: it sent more than \(MessageAllowance.burst) messages other than data, faster than \(MessageAllowance.perSecond) a second."
+            "the peer sent more than \(MessageAllowance.burst) non-data messages, at more than \(MessageAllowance.perSecond) per second"
         )
     }
 
@@ -83,8 +83,8 @@ struct EngineFailure {
         let hasEnded = facts.bio.hasReachedEndOfFile || hasPeerClosed
         guard has(SSL_R_UNEXPECTED_EOF_WHILE_READING) || (entries.isEmpty && hasEnded) else { return nil }
         return isInHandshake
-            ? error(.closedDuringHandshake, "The peer closed the connection before the TLS handshake was complete.")
-            : error(.truncated, "The peer closed the connection without close_notify: its data may be incomplete.")
+            ? error(.closedDuringHandshake, "the peer closed the connection before the TLS handshake was complete")
+            : error(.truncated, "the peer closed the connection without close_notify: its data may be incomplete")
     }
 
     private var notTLSError: TLSError? {
@@ -92,35 +92,35 @@ struct EngineFailure {
         guard isInHandshake, let type = first.first, entries.contains(where: \.isFromSSL) else { return nil }
         // Content types 20 to 23, and major version 3 (RFC 8446, 5.1).
         if (20...23).contains(type), first.count < 2 || first[1] == 3 { return nil }
-        return error(.notTLS, "The peer does not speak TLS: it began with \(Self.quoted(first)).")
+        return error(.notTLS, "the peer does not speak TLS: it sent \(Self.quoted(first))")
     }
 
     private var reasonError: TLSError {
         let words = entries.last?.text ?? "no reason given"
         if let complaint = facts.complaintAboutHello {
-            return error(.protocolViolation, "The ClientHello was refused: \(complaint).")
+            return error(.protocolViolation, "the ClientHello was rejected: \(complaint)")
         }
         if has(SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE) {
-            return error(.clientCertificateMissing, "The client sent no certificate, but this server requires one.")
+            return error(.clientCertificateMissing, "the client sent no certificate, but this server requires it")
         }
         if let error = missingKeyError { return error }
         if Self.nothingInCommon.contains(where: has) {
-            return error(.noSharedParameters, "The two sides have no TLS parameters in common: \(words).")
+            return error(.noSharedParameters, "the two sides have no TLS parameters in common: \(words)")
         }
         if has(SSL_R_EXCESSIVE_MESSAGE_SIZE), state == HandshakeState.certificateRequest {
             return error(
                 .certificateTooLarge,
-                "The server names more accepted issuers than the settings allow: raise maximumCertificateChainBytes to accept them."
+                "the server's list of accepted issuers is too long: raise maximumCertificateChainBytes to accept it"
             )
         }
         if has(SSL_R_EXCESSIVE_MESSAGE_SIZE), HandshakeState.peerCertificates.contains(state) {
             return error(
                 .certificateTooLarge,
-                "The peer's certificates have more bytes than the settings allow: raise maximumCertificateChainBytes to accept them."
+                "the peer's certificates are too large: raise maximumCertificateChainBytes to accept them"
             )
         }
-        if isOurs { return error(.internalError, "OpenSSL failed: \(words).") }
-        return error(.protocolViolation, "The peer broke the rules of TLS, or its bytes were changed on the way: \(words).")
+        if isOurs { return error(.internalError, "OpenSSL failed: \(words)") }
+        return error(.protocolViolation, "the peer violated the TLS protocol, or its data was modified in transit: \(words)")
     }
 
     private var isOurs: Bool {
@@ -177,8 +177,8 @@ extension TrustRefusal {
         let shown = trust.publicKey == nil ? "the peer's certificate" : "the peer's raw public key"
         let certificate = trust.leaf.map { "the certificate of \"\($0.displayName)\"" } ?? shown
         switch self {
-        case .rejected: return "The trust callback refused \(certificate)."
-        case .timedOut: return "The trust callback did not decide about \(certificate) in time."
+        case .rejected: return "the trust callback rejected \(certificate)"
+        case .timedOut: return "the trust callback did not decide about \(certificate) within trustTimeout"
         }
     }
 }
@@ -192,7 +192,7 @@ extension PeerTrust {
 
 extension TLSError {
     package init(_ alert: TLSAlert, during place: String, operation: String) {
-        self.init(.peerAlert, "The peer ended \(place) with the alert \(alert).", operation: operation)
+        self.init(.peerAlert, "the peer closed \(place) with the alert \(alert)", operation: operation)
         self.alert = alert
     }
 }

@@ -52,18 +52,18 @@ package struct KeyExporter: Sendable {
     package func keyingMaterial(label: String, context: [UInt8]?, length: Int) throws(Failure) -> [UInt8] {
         // The maximum length of a key label in addition to "tls13 " (RFC 8446, section 7.1).
         guard (1...249).contains(label.utf8.count) else {
-            throw .badParameter("the label must have 1 to 249 bytes, and has \(label.utf8.count)")
+            throw .badParameter("the label must have 1 to 249 bytes, but has \(label.utf8.count)")
         }
         // The limit of TLS 1.2 (RFC 5705, section 4).
         guard (context?.count ?? 0) <= 0xFFFF else {
-            throw .badParameter("the context must have at most 65,535 bytes, and has \(context?.count ?? 0)")
+            throw .badParameter("the context must have at most 65,535 bytes, but has \(context?.count ?? 0)")
         }
         return try asking { ssl throws(Failure) in
             try Self.requireExtendedMasterSecret(of: ssl, for: "keying material")
             // The limit of HKDF (RFC 5869, section 2.3).
             let limit = 255 * Int(EVP_MD_get_size(SSL_CIPHER_get_handshake_digest(SSL_get_current_cipher(ssl))))
             guard length > 0, length <= limit else {
-                throw .badParameter("the length is \(length), and must be from 1 to \(limit)")
+                throw .badParameter("the length must be from 1 to \(limit), but is \(length)")
             }
             return try Self.export(label, context, length, from: ssl)
         }
@@ -91,14 +91,14 @@ package struct KeyExporter: Sendable {
         }
         if isDone == true { return material }
         if errors.contains(where: { $0.isFromSSL && $0.reason == SSL_R_TLS_ILLEGAL_EXPORTER_LABEL }) {
-            throw .badParameter("TLS uses the label \"\(label.printable)\" itself")
+            throw .badParameter("the label \"\(label.printable)\" is reserved for TLS")
         }
         if TLSVersion(of: ssl) < .tls13, label.utf8.count + (context?.count ?? 0) > shortInput {
-            throw .badParameter("in TLS 1.2 this OpenSSL accepts a label and a context of at most \(shortInput) bytes together")
+            throw .badParameter("with TLS 1.2, this OpenSSL allows at most \(shortInput) bytes for label and context together")
         }
         throw .unavailable(
             TLSError(
-                .internalError, "OpenSSL cannot export keying material.", operation: "SSL_export_keying_material",
+                .internalError, "OpenSSL cannot export keying material", operation: "SSL_export_keying_material",
                 openSSLStack: errors.map(\.text)))
     }
 
@@ -111,12 +111,12 @@ package struct KeyExporter: Sendable {
             // A certificate that the server did not present is not bound to this connection.
             let isShown = TLSProof.showsCertificate(ssl)
             let x509 = !isShown ? nil : SSL_is_server(ssl) == 1 ? SSL_get_certificate(ssl) : SSL_get0_peer_certificate(ssl)
-            guard let x509 else { throw Self.unavailable("The server has no certificate.", "SSL_get_certificate") }
+            guard let x509 else { throw Self.unavailable("the server has no certificate", "SSL_get_certificate") }
             return Certificate(sharing: x509)
         }
         guard let digest = certificate.serverEndPointDigest else {
             throw Self.unavailable(
-                "The signature of the certificate of \"\(certificate.displayName)\" has no digest of its own, so that the binding tls-server-end-point is not defined (RFC 5929, 4.1).",
+                "the signature algorithm of \"\(certificate.displayName)\" has no digest, so tls-server-end-point is undefined (RFC 5929, 4.1)",
                 "X509_get_signature_info")
         }
         return digest
@@ -126,9 +126,9 @@ package struct KeyExporter: Sendable {
     private func firstFinished() throws(Failure) -> [UInt8] {
         try asking { ssl throws(Failure) in
             guard TLSVersion(of: ssl) < .tls13 else {
-                throw Self.unavailable("TLS 1.3 has no binding tls-unique (RFC 8446, C.5).", "SSL_get_finished")
+                throw Self.unavailable("TLS 1.3 has no tls-unique binding (RFC 8446, C.5)", "SSL_get_finished")
             }
-            try Self.requireExtendedMasterSecret(of: ssl, for: "the binding tls-unique")
+            try Self.requireExtendedMasterSecret(of: ssl, for: "the tls-unique binding")
             let isOurs = (SSL_is_server(ssl) == 1) == (SSL_session_reused(ssl) == 1)
             var message = [UInt8](repeating: 0, count: Int(EVP_MAX_MD_SIZE))
             let count =
@@ -143,7 +143,7 @@ package struct KeyExporter: Sendable {
     private static func requireExtendedMasterSecret(of ssl: OpaquePointer, for purpose: String) throws(Failure) {
         guard TLSVersion(of: ssl) < .tls13, COpenSSL_hasExtendedMasterSecret(ssl) != 1 else { return }
         throw unavailable(
-            "The peer does not know the extended master secret, without which TLS 1.2 has no safe source for \(purpose) (RFC 7627, 5.4).",
+            "\(purpose) requires the extended master secret in TLS 1.2, which the peer does not support (RFC 7627, 5.4)",
             "SSL_get_extms_support")
     }
 

@@ -39,7 +39,7 @@ package enum OpenSSLCall {
     static func requireSuccess(
         _ operation: String,
         or code: TLSError.Code = .internalError,
-        _ message: @autoclosure () -> String = "OpenSSL failed to set up TLS.",
+        _ message: @autoclosure () -> String = "OpenSSL failed to set up TLS",
         _ body: () -> Int32
     ) throws(TLSError) {
         _ = try require(operation, or: code, message()) { body() > 0 ? true : nil }
@@ -49,7 +49,7 @@ package enum OpenSSLCall {
         OpenSSLError.clearQueue()
         let result = body()
         if result > 0 {
-            assert(ERR_peek_error() == 0, "a success left an error: \(OpenSSLError.drainQueue().map(\.text))")
+            assert(ERR_peek_error() == 0, "a successful call left an error: \(OpenSSLError.drainQueue().map(\.text))")
             return .success
         }
         let reason = SSL_get_error(ssl, result)

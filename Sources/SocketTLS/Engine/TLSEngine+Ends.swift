@@ -43,7 +43,7 @@ extension TLSEngine {
         }
         bio.abandon()
         _ = OpenSSLCall.perform(on: ssl) { SSL_do_handshake(ssl) }
-        course.fail(TLSError(.closedDuringHandshake, "This side ended the TLS handshake before it was complete."))
+        course.fail(TLSError(.closedDuringHandshake, "this side closed the connection before the TLS handshake was complete"))
     }
 
     /// Whether this side must respond to the peer's close_notify with its own and discard pending writes (RFC

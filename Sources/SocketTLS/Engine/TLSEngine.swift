@@ -117,7 +117,7 @@ package final class TLSEngine {
         facts.adopt(context.domain.proof)
         facts.choosesByHello = settings.serverNames != nil
         course = Handshake(isServer: isServer, selection: settings.serverNames.map { ServerSelection(names: $0) })
-        ssl = try OpenSSLCall.require("SSL_new", or: .internalError, "OpenSSL cannot make a TLS connection.") {
+        ssl = try OpenSSLCall.require("SSL_new", or: .internalError, "OpenSSL cannot create a TLS connection") {
             SSL_new(context.handle.context)
         }
         try attach()
@@ -138,7 +138,7 @@ package final class TLSEngine {
 
     /// Switches a server to another context, before OpenSSL has read any bytes.
     func replaceContext(_ new: TLSContext) throws(TLSError) {
-        let replacement = try OpenSSLCall.require("SSL_new", or: .internalError, "OpenSSL cannot make a TLS connection.") {
+        let replacement = try OpenSSLCall.require("SSL_new", or: .internalError, "OpenSSL cannot create a TLS connection") {
             SSL_new(new.handle.context)
         }
         detach()
@@ -157,7 +157,7 @@ package final class TLSEngine {
     }
 
     private func attach() throws(TLSError) {
-        let handle = try OpenSSLCall.require("BIO_new", or: .internalError, "OpenSSL has no memory for a BIO.") { bio.makeBIO() }
+        let handle = try OpenSSLCall.require("BIO_new", or: .internalError, "OpenSSL is out of memory") { bio.makeBIO() }
         SSL_set_bio(ssl, handle, handle)
         EngineCallbacks.setFacts(facts, of: ssl)
     }
@@ -355,7 +355,7 @@ extension TLSEngine {
         }
         if hasSentClose {
             return .failed(
-                TLSError(.internalError, "Data was written after close_notify was sent.", operation: "SSL_write_ex"))
+                TLSError(.internalError, "data was written after close_notify was sent", operation: "SSL_write_ex"))
         }
         guard !bytes.isEmpty else { return .accepted(0) }
         guard output.count < Self.outputLimit, !facts.isAwaitingClient || !isAmidClientAnswer else { return .incomplete }

@@ -14,8 +14,8 @@ enum ServerName: Equatable {
             self = .address(name, bytes)
             return
         }
-        if let complaint = isBracketed ? "has brackets, but no IPv6 address in them" : Self.complaint(about: name) {
-            throw TLSError(.invalidSettings, "The server name \"\(text.printable)\" \(complaint).", operation: "serverName")
+        if let complaint = isBracketed ? "has brackets that do not contain an IPv6 address" : Self.complaint(about: name) {
+            throw TLSError(.invalidSettings, "the server name \"\(text.printable)\" \(complaint)", operation: "serverName")
         }
         self = Self.bytesOfIPv4(name).map { .address(name, $0) } ?? .hostName(name)
     }
@@ -64,13 +64,13 @@ enum ServerName: Equatable {
     private static func complaint(about name: String) -> String? {
         if name.isEmpty { return "is empty" }
         if name.utf8.contains(0) { return "contains a NUL character" }
-        if !name.utf8.allSatisfy({ $0 < 0x80 }) { return "is not ASCII: give it as A-labels (\"xn--…\")" }
+        if !name.utf8.allSatisfy({ $0 < 0x80 }) { return "is not ASCII: use A-labels (\"xn--…\")" }
         if name.utf8.count > 253 { return "is longer than 253 characters" }
         // A leading dot would make OpenSSL accept every subdomain.
         let labels = name.utf8.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
         if labels.contains(where: \.isEmpty) { return "has an empty label" }
         if labels.contains(where: { $0.count > 63 }) { return "has a label longer than 63 characters" }
-        return name.utf8.allSatisfy(isNameCharacter) ? nil : "contains characters that no host name has"
+        return name.utf8.allSatisfy(isNameCharacter) ? nil : "contains characters that are not allowed in a host name"
     }
 
     private static func isNameCharacter(_ byte: UInt8) -> Bool {

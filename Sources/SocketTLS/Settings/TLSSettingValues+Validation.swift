@@ -8,7 +8,7 @@ extension TLSSettingValues {
             _ = try Self.name(serverName)
         case .server:
             if identity == nil, showsCertificates {
-                throw Self.invalid("identity is nil, and a server needs one unless clients is .preSharedKeys")
+                throw Self.invalid("identity is nil, but a server requires an identity unless clients is .preSharedKeys")
             }
             try validateKindsOfKeys()
         }
@@ -16,7 +16,7 @@ extension TLSSettingValues {
 
     static func name(_ serverName: String?) throws(TLSError) -> ServerName {
         guard let serverName else {
-            throw invalid("the connection was not made to a host: use client(serverName:) to say which name to expect")
+            throw invalid("the connection was not made to a host name: pass the expected name to client(serverName:)")
         }
         return try ServerName(serverName)
     }
@@ -27,7 +27,7 @@ extension TLSSettingValues {
         var kinds: Set<String> = []
         for other in [identity] + additionalIdentities where !kinds.insert(other.privateKey.kind).inserted {
             throw Self.invalid(
-                "identity and additionalIdentities have two keys of the kind \(other.privateKey.kind): give one of each kind")
+                "identity and additionalIdentities contain two \(other.privateKey.kind) keys: pass one key of each kind")
         }
     }
 
@@ -35,7 +35,7 @@ extension TLSSettingValues {
         let oldest = max(minimumVersion, policy.minimumVersion)
         if let maximumVersion, oldest > maximumVersion {
             let setting = minimumVersion < oldest ? "policy.minimumVersion" : "minimumVersion"
-            throw Self.invalid("\(setting) is \(oldest), which is newer than maximumVersion, \(maximumVersion)")
+            throw Self.invalid("\(setting) is \(oldest), which is newer than maximumVersion (\(maximumVersion))")
         }
     }
 
@@ -44,39 +44,39 @@ extension TLSSettingValues {
         for name in applicationProtocols {
             guard (1...255).contains(name.utf8.count) else {
                 throw Self.invalid(
-                    "the protocol \"\(String(name.prefix(32)).printable)\" of applicationProtocols has \(name.utf8.count) bytes, and must have 1 to 255"
+                    "a protocol name must have 1 to 255 bytes, but \"\(String(name.prefix(32)).printable)\" in applicationProtocols has \(name.utf8.count)"
                 )
             }
             length += 1 + name.utf8.count
         }
         guard length <= 0xFFFF - 2 else {
-            throw Self.invalid("applicationProtocols has \(length) bytes, and must have at most 65,533: name fewer")
+            throw Self.invalid("applicationProtocols must have at most 65,533 bytes, but has \(length): list fewer protocols")
         }
         guard Set(applicationProtocols).count == applicationProtocols.count else {
-            throw Self.invalid("applicationProtocols names a protocol twice: name each once")
+            throw Self.invalid("applicationProtocols lists a protocol twice")
         }
     }
 
     func validateRules() throws(TLSError) {
         try TrustRules.validate(rules)
         if case .certificates(let roots) = trustRoots, roots.isEmpty, verifiesCertificates {
-            throw Self.invalid("trustRoots is an empty list, which trusts no certificate: give one or more")
+            throw Self.invalid("trustRoots is empty, which trusts no certificate: pass at least one root")
         }
     }
 
     static func validate(_ value: Int, in range: ClosedRange<Int>, _ name: String) throws(TLSError) {
         guard range.contains(value) else {
-            throw invalid("\(name) is \(value), and must be from \(range.lowerBound) to \(range.upperBound)")
+            throw invalid("\(name) must be from \(range.lowerBound) to \(range.upperBound), but is \(value)")
         }
     }
 
     static func validate(_ time: Duration, _ name: String) throws(TLSError) {
         guard time > .zero else {
-            throw invalid("\(name) is \(time), and must be more than zero")
+            throw invalid("\(name) must be greater than zero, but is \(time)")
         }
     }
 
     static func invalid(_ complaint: String) -> TLSError {
-        TLSError(.invalidSettings, "The TLS settings cannot be used: \(complaint).", operation: "TLSSettings")
+        TLSError(.invalidSettings, "the TLS settings cannot be used: \(complaint)", operation: "TLSSettings")
     }
 }

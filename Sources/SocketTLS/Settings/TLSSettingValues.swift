@@ -126,8 +126,8 @@ extension TLSSettingValues {
             ("clients set to .certificatesOnRequest", clientCertificates == .onRequest),
         ]
         if let (name, _) = demands.first(where: \.1) {
-            throw Self.invalid("\(name) needs TLS 1.3, and DTLS ends at version 1.2")
+            throw Self.invalid("\(name) requires TLS 1.3, but the newest DTLS version is 1.2")
         }
-        if serverNames != nil { throw Self.invalid("serverNames are for TLS over streams, and not for DTLS") }
+        if serverNames != nil { throw Self.invalid("serverNames is supported only with TLS over streams, not with DTLS") }
     }
 }

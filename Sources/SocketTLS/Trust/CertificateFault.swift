@@ -27,31 +27,31 @@ struct CertificateFault {
 
     private var sentence: String {
         switch TLSError.Code(verifyCode: code) {
-        case .certificateExpired: "\(owner) expired on \(day(certificate?.notAfter))."
-        case .certificateNotYetValid: "\(owner) is not valid before \(day(certificate?.notBefore))."
-        case .hostNameMismatch: "\(owner) is for \(leafNames), not for \"\(expectedName ?? "")\"."
+        case .certificateExpired: "\(owner) expired on \(day(certificate?.notAfter))"
+        case .certificateNotYetValid: "\(owner) is not valid before \(day(certificate?.notBefore))"
+        case .hostNameMismatch: "\(owner) is for \(leafNames), not for \"\(expectedName ?? "")\""
         case .unknownIssuer: issuerSentence
-        default: "\(owner) was refused: \(detail)."
+        default: "\(owner) was rejected: \(detail)"
         }
     }
 
     private var issuerSentence: String {
         guard let certificate, certificate.subject != certificate.issuer else {
-            return "\(owner) is self-signed and not a trusted root (\(detail))."
+            return "\(owner) is self-signed and not a trusted root (\(detail))"
         }
         return
-            "\(owner) was issued by \"\(certificate.issuer.printable)\", which no trusted root vouches for (\(detail))\(missingRoots ?? "")."
+            "\(owner) was issued by \"\(certificate.issuer.printable)\", which is not trusted (\(detail))\(missingRoots ?? "")"
     }
 
     private var owner: String {
-        guard let certificate else { return "The peer's certificate" }
-        let subject = "The certificate of \"\(certificate.displayName)\""
+        guard let certificate else { return "the peer's certificate" }
+        let subject = "the certificate of \"\(certificate.displayName)\""
         return depth > 0 ? "\(subject), \(depth) above \"\(leaf?.displayName ?? "the peer")\" in the chain," : subject
     }
 
     private var leafNames: String {
         let names = (leaf?.dnsNames ?? []) + (leaf?.ipAddresses ?? [])
-        guard !names.isEmpty else { return "no host name at all" }
+        guard !names.isEmpty else { return "no host name" }
         let shown = names.prefix(4).map { "\"\($0.printable)\"" }.joined(separator: ", ")
         return names.count > 4 ? "\(shown) and \(names.count - 4) more" : shown
     }
@@ -71,7 +71,7 @@ extension CertificateFault {
         for (depth, certificate) in chain.enumerated() {
             guard let complaint = PeerKeyBounds.complaint(about: certificate.handle.x509) else { continue }
             return .untrusted(
-                reason: "The certificate of \"\(certificate.displayName)\" \(complaint).", code: X509_V_ERR_CERT_REJECTED,
+                reason: "the certificate of \"\(certificate.displayName)\" \(complaint)", code: X509_V_ERR_CERT_REJECTED,
                 depth: depth)
         }
         return nil
@@ -111,17 +111,17 @@ enum PeerKeyBounds {
         guard let key = X509_get0_pubkey(certificate) else { return nil }
         let bits = EVP_PKEY_get_bits(key)
         if EVP_PKEY_is_a(key, "RSA") == 1 || EVP_PKEY_is_a(key, "RSA-PSS") == 1 {
-            if bits > bitsOfRSA { return "has an RSA key of \(bits) bits, and at most \(bitsOfRSA) are accepted" }
+            if bits > bitsOfRSA { return "has an RSA key of \(bits) bits, but at most \(bitsOfRSA) are accepted" }
             let exponent = bitsOfExponent(of: key)
             return exponent > Self.bitsOfExponent
-                ? "has an RSA key with an exponent of \(exponent) bits, and at most \(Self.bitsOfExponent) are accepted"
+                ? "has an RSA key with an exponent of \(exponent) bits, but at most \(Self.bitsOfExponent) are accepted"
                 : nil
         }
         if EVP_PKEY_is_a(key, "EC") == 1 {
-            if bits > bitsOfCurve { return "has a key on a curve of \(bits) bits, and at most \(bitsOfCurve) are accepted" }
-            return describesItsCurve(key) ? "has a key on a curve without a name" : nil
+            if bits > bitsOfCurve { return "has a key on a curve of \(bits) bits, but at most \(bitsOfCurve) are accepted" }
+            return describesItsCurve(key) ? "has a key on an unnamed curve" : nil
         }
-        return refusedKinds.contains { EVP_PKEY_is_a(key, $0) == 1 } ? "has a key of a kind that is not accepted" : nil
+        return refusedKinds.contains { EVP_PKEY_is_a(key, $0) == 1 } ? "has a key of an unsupported type" : nil
     }
 
     private static let refusedKinds = ["DSA", "DH", "X9.42 DH"]

@@ -34,7 +34,7 @@ struct CertificateFolder {
         }
         guard !certificates.isEmpty else {
             throw TLSError(
-                .invalidCertificate, "The folder \"\(path.printable)\" has no certificate.", operation: "PEM_read_bio_X509")
+                .invalidCertificate, "the folder \"\(path.printable)\" contains no certificate", operation: "PEM_read_bio_X509")
         }
         return certificates
     }
@@ -42,7 +42,7 @@ struct CertificateFolder {
     /// Returns the paths. Throws `invalidCertificate` if the folder cannot be read.
     func readableFiles() throws(TLSError) -> [String] {
         if let files = files() { return files }
-        throw TLSError(.invalidCertificate, "The folder \"\(path.printable)\" cannot be read.", operation: "opendir")
+        throw TLSError(.invalidCertificate, "the folder \"\(path.printable)\" cannot be read", operation: "opendir")
     }
 
     private static func read(_ contents: SecretBytes, of file: String) throws(TLSError) -> [Certificate] {
@@ -50,7 +50,7 @@ struct CertificateFolder {
             return try Certificate.read(contents)
         } catch {
             var error = error
-            error.message = "The file \"\(file.printable)\" has a certificate that cannot be decoded."
+            error.message = "the file \"\(file.printable)\" contains a certificate that cannot be decoded"
             throw error
         }
     }

@@ -26,12 +26,12 @@ package struct ChainEvaluation: Sendable {
     /// `internalError` if OpenSSL is out of memory.
     package func verdict() throws(TLSError) -> PeerTrust.Verdict {
         guard let leaf = chain.first else {
-            return .untrusted(reason: "There is no certificate.", code: X509_V_ERR_UNSPECIFIED, depth: 0)
+            return .untrusted(reason: "the chain contains no certificate", code: X509_V_ERR_UNSPECIFIED, depth: 0)
         }
         if let excess = CertificateFault.excess(in: chain) { return excess }
         let name = try peer == .server ? serverName.map { text throws(TLSError) in try ServerName(text) } : nil
         let store = try trustStore()
-        let context = try OpenSSLCall.require("X509_STORE_CTX_new", or: .internalError, "OpenSSL has no memory.") {
+        let context = try OpenSSLCall.require("X509_STORE_CTX_new", or: .internalError, "OpenSSL is out of memory") {
             X509_STORE_CTX_new()
         }
         defer { X509_STORE_CTX_free(context) }
@@ -39,7 +39,7 @@ package struct ChainEvaluation: Sendable {
         defer { OPENSSL_sk_free(others) }
         for certificate in chain.dropFirst() {
             guard OPENSSL_sk_push(others, UnsafeRawPointer(certificate.handle.x509)) > 0 else {
-                throw TLSError(.internalError, "OpenSSL has no memory.", operation: "OPENSSL_sk_push")
+                throw TLSError(.internalError, "OpenSSL is out of memory", operation: "OPENSSL_sk_push")
             }
         }
         return try withExtendedLifetime((store, chain)) { () throws(TLSError) in

@@ -16,7 +16,7 @@ extension VerifiedChain {
             case .absent: continue
             case .malformed:
                 return .untrusted(
-                    reason: "The certificate of \"\(name(authority))\" has malformed name constraints.",
+                    reason: "the certificate of \"\(name(authority))\" has malformed name constraints",
                     code: X509_V_ERR_UNSUPPORTED_CONSTRAINT_SYNTAX, depth: depth)
             case .excluded(let domains):
                 guard let wildcard = wildcards.first(where: { wildcard in domains.contains { wildcard.reaches($0) } }) else {
@@ -24,7 +24,7 @@ extension VerifiedChain {
                 }
                 return .untrusted(
                     reason:
-                        "The certificate of \"\(certificates.first.map(name) ?? "")\" is for \"*.\(wildcard.parent.printable)\", and \"\(name(authority))\" may not issue for a name below it.",
+                        "the certificate of \"\(certificates.first.map(name) ?? "")\" is for \"*.\(wildcard.parent.printable)\", but its issuer \"\(name(authority))\" is not allowed to certify all of these names",
                     code: X509_V_ERR_EXCLUDED_VIOLATION, depth: 0)
             }
         }

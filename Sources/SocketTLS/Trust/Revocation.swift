@@ -28,8 +28,8 @@ struct Revocation: Hashable, Sendable {
 
         var name: String {
             switch source {
-            case .file(let path): "The file \"\(path.printable)\""
-            case .folder(let path): "The folder \"\(path.printable)\""
+            case .file(let path): "the file \"\(path.printable)\""
+            case .folder(let path): "the folder \"\(path.printable)\""
             }
         }
     }
@@ -57,14 +57,14 @@ struct Revocation: Hashable, Sendable {
     }
 
     private static func nothing(in source: String) -> TLSError {
-        TLSError(.invalidCertificate, "\(source) has no list of revoked certificates.", operation: "PEM_read_bio_X509_CRL")
+        TLSError(.invalidCertificate, "\(source) contains no certificate revocation list", operation: "PEM_read_bio_X509_CRL")
     }
 
     private static func addLists(of path: String, to store: TrustStore) throws(TLSError) -> Int {
         let contents = try SecretBytes.contents(ofFile: path, or: .invalidCertificate)
         if contents.isDER {
             let list = try OpenSSLCall.require(
-                "d2i_X509_CRL", or: .invalidCertificate, "The file \"\(path.printable)\" is not a list of revoked certificates."
+                "d2i_X509_CRL", or: .invalidCertificate, "the file \"\(path.printable)\" is not a certificate revocation list"
             ) {
                 contents.withBytes { bytes in
                     var cursor = bytes.baseAddress?.assumingMemoryBound(to: UInt8.self)
@@ -91,7 +91,7 @@ struct Revocation: Hashable, Sendable {
         guard X509_CRL_get_ext_by_NID(list, NID_delta_crl, -1) < 0 else {
             throw TLSError(
                 .invalidCertificate,
-                "The file \"\(path.printable)\" has a delta list of revoked certificates: only complete lists can be used.",
+                "the file \"\(path.printable)\" contains a delta revocation list: use a complete list",
                 operation: "X509_CRL_get_ext_by_NID")
         }
         try store.add(revocationList: list)

@@ -186,7 +186,7 @@ struct TrustGate {
         // OpenSSL 3.2 to 3.4 clients continued after such a rejection of a raw key (CVE-2024-12797).
         if case .byKey(let fault) = refusal { return fault.error }
         if let requiredKey { return requiredKey.missing.error }
-        return TLSError(.certificateRejected, "The peer showed no certificate that was accepted.")
+        return TLSError(.certificateRejected, "the peer sent no acceptable certificate")
     }
 
     /// Returns the open question, but only once.

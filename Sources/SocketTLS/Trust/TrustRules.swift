@@ -52,7 +52,7 @@ extension TrustRules {
 extension TrustRules {
     static func validate(_ rules: TLSCertificateRules) throws(TLSError) {
         if let time = rules.verificationTime, !(abs(time.timeIntervalSince1970) < 1e11) {
-            throw TLSSettingValues.invalid("verificationTime is more than 3,000 years away from 1970")
+            throw TLSSettingValues.invalid("verificationTime must be within 3,000 years of 1970")
         }
         try PinnedKeys(rules).validate()
     }

@@ -57,7 +57,7 @@ final class TrustStore: @unchecked Sendable {
     private let store: OpaquePointer
 
     private init() throws(TLSError) {
-        store = try OpenSSLCall.require("X509_STORE_new", or: .internalError, "OpenSSL has no memory for trusted roots.") {
+        store = try OpenSSLCall.require("X509_STORE_new", or: .internalError, "OpenSSL is out of memory") {
             X509_STORE_new()
         }
     }
@@ -83,7 +83,7 @@ final class TrustStore: @unchecked Sendable {
     private func add(_ certificates: [Certificate]) throws(TLSError) {
         for certificate in certificates {
             try OpenSSLCall.requireSuccess(
-                "X509_STORE_add_cert", or: .invalidCertificate, "The trusted root \"\(certificate.displayName)\" cannot be used."
+                "X509_STORE_add_cert", or: .invalidCertificate, "the trusted root \"\(certificate.displayName)\" cannot be used"
             ) { X509_STORE_add_cert(store, certificate.handle.x509) }
         }
     }
@@ -91,7 +91,7 @@ final class TrustStore: @unchecked Sendable {
     /// Adds a certificate revocation list, before the store is shared.
     func add(revocationList list: OpaquePointer) throws(TLSError) {
         try OpenSSLCall.requireSuccess(
-            "X509_STORE_add_crl", or: .invalidCertificate, "A list of revoked certificates cannot be used."
+            "X509_STORE_add_crl", or: .invalidCertificate, "the certificate revocation list cannot be used"
         ) { X509_STORE_add_crl(store, list) }
     }
 
@@ -109,7 +109,7 @@ final class TrustStore: @unchecked Sendable {
 
     private func addSystemRoots() throws(TLSError) {
         try OpenSSLCall.requireSuccess(
-            "X509_STORE_set_default_paths", or: .internalError, "The system's trusted roots cannot be loaded."
+            "X509_STORE_set_default_paths", or: .internalError, "the system's trusted roots cannot be loaded"
         ) { X509_STORE_set_default_paths(store) }
     }
 }

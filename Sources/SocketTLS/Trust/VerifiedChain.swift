@@ -26,7 +26,7 @@ struct VerifiedChain {
         guard let leaf = certificates.first, X509_get_extension_flags(leaf) & UInt32(EXFLAG_CA) != 0 else { return nil }
         return .untrusted(
             reason:
-                "The certificate of \"\(name(leaf))\" is an authority's (CA:TRUE), which a peer must not show in strict mode.",
+                "the certificate of \"\(name(leaf))\" is a CA certificate (CA:TRUE), which strict mode does not accept from a peer",
             code: X509_V_ERR_INVALID_PURPOSE, depth: 0)
     }
 
@@ -37,7 +37,7 @@ struct VerifiedChain {
         guard let leaf = certificates.first, X509_get_key_usage(leaf) & UInt32(KU_DIGITAL_SIGNATURE) == 0 else { return nil }
         return .untrusted(
             reason:
-                "The certificate of \"\(name(leaf))\" has a key that may not sign: its key usage lacks digitalSignature.",
+                "the key of the certificate of \"\(name(leaf))\" must not sign: its key usage lacks digitalSignature",
             code: X509_V_ERR_KEYUSAGE_NO_DIGITAL_SIGNATURE, depth: 0)
     }
 

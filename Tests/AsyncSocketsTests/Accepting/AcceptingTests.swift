@@ -192,7 +192,7 @@ import Testing
         let lines = LogRecorder.lines(about: address)
         #expect(lines.count == 3)
         #expect(lines.map(\.level) == [.warning, .debug, .debug])
-        #expect(lines.first?.message.contains("store the new socket in socket(_:didAcceptNewSocket:)") == true)
+        #expect(lines.first?.message.contains("store it in socket(_:didAcceptNewSocket:)") == true)
         withExtendedLifetime((careless, listener)) {}
     }
 

@@ -163,7 +163,7 @@ import Testing
         link.server.disconnect()
         #expect(try await link.atClient.disconnected()?.code == .closedByPeer)
         let error = failure { () throws(AsyncSocketError) in try link.client.channelBinding(.tlsServerEndPoint) }
-        #expect(error?.code == .badConfiguration && error?.message == "the connection has ended")
+        #expect(error?.code == .badConfiguration && error?.message == "the connection is closed")
     }
 
     @Test func argumentsAndKindsThatCannotBeAreTyped() async throws {

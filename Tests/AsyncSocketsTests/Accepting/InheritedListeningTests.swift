@@ -61,7 +61,7 @@ import Testing
         let good = Self.inherit(try RawSocket.listening())
         let wrong = Self.inherit(try RawSocket.refusing())
         let error = #expect(throws: SystemError.self) { try Listener.listen(onInherited: [good, wrong], setup) }
-        #expect(error?.description == "the inherited descriptor \"web\": it is not listening")
+        #expect(error?.description == "the inherited descriptor \"web\": not a listening socket")
         #expect(loop.registrationCount == 0)
         #expect(good.relinquish() == nil && wrong.relinquish().map { close($0) } == 0)
         let none = #expect(throws: SystemError.self) { try Listener.listen(onInherited: [], setup) }

@@ -176,7 +176,7 @@ import Testing
             #expect(received?.isEmpty == true)
         }
         #expect(errors.all.count == attempts)
-        #expect(errors.all.allSatisfy { $0.contains("the PROXY header did not arrive within 0.05 seconds") })
+        #expect(errors.all.allSatisfy { $0.contains("no complete PROXY header was received within 0.05 seconds") })
     }
 
     /// A header of version 2 for IPv4 has 28 bytes.

@@ -170,7 +170,7 @@ import Testing
         for (name, make) in makings {
             let error = #expect(throws: AsyncSocketError.self) { _ = try make() }
             #expect(error?.code == .badParameter)
-            #expect(error?.message == "\(name) must be at least 1, and is \(limit)")
+            #expect(error?.message == "\(name) must be at least 1, but is \(limit)")
         }
         let listener = try SocketListener(port: 0)
         listener.maximumConnections = limit

@@ -153,11 +153,11 @@ import Testing
         let seconds = Int((ContinuousClock.now - beginning).components.seconds) + 1
         let told = recorder.history.count { if case .failedToReach = $0 { true } else { false } }
         let lines = LogRecorder.lines("test", name)
-        let written = lines.filter { $0.message == "a datagram did not arrive" }
+        let written = lines.filter { $0.message == "a datagram was not delivered" }
         #expect((1...seconds + 1).contains(written.count))
         // Each report is in a line, or in the count of one.
         let omitted = written.compactMap { $0.metadata["omitted"].flatMap { Int("\($0)") } }.reduce(0, +)
-        let atEnd = lines.filter { $0.message == "datagrams did not arrive" }
+        let atEnd = lines.filter { $0.message == "datagrams were not delivered" }
             .compactMap { $0.metadata["count"].flatMap { Int("\($0)") } }.reduce(0, +)
         #expect(told >= count && written.count + omitted + atEnd == told)
     }

@@ -149,7 +149,7 @@ import Testing
         socket.readData(withTimeout: .patient)
         while true { if case .disconnected = await recorder.next() { break } }
         let logged = lines.withLock { $0 }
-        #expect(logged.map(\.message) == ["connecting", "connected", "TLS handshake begins", "TLS established", "closed"])
+        #expect(logged.map(\.message) == ["connecting", "connected", "TLS handshake started", "TLS established", "closed"])
         #expect(Set(logged.map { $0.metadata["connection"]?.description }).count == 1)
         #expect(logged.allSatisfy { $0.metadata["role"] == "client" })
         #expect(logged.dropFirst().allSatisfy { $0.metadata["peer"] == "127.0.0.1:\(peer.port)" })

@@ -163,7 +163,7 @@ import Testing
         let waits = !first.queues.isDisjoint(with: second.queues)
         switch second {
         case .connect: return [.refused("disconnect it first")]
-        case .beginTLS where isSecure || first == .beginTLS: return [.refused("called on this connection before")]
+        case .beginTLS where isSecure || first == .beginTLS: return [.refused("already called on this connection")]
         case .request where !isSecure: return [.refused("not secure")]
         case .request where first == .request: return [.refused("the previous request is still pending")]
         case .disconnect: return [.ended]
@@ -211,7 +211,7 @@ import Testing
         let guilty = [first, second, other][number - 1]
         #expect(end?.code == guilty.code && end?.operation == guilty.name && end?.blame == .peer, text)
         let seconds = guilty == .request ? place.requestLimit : limits[number - 1]
-        #expect(end?.message.hasPrefix("it did not complete within \(seconds) seconds") == true, text)
+        #expect(end?.message.contains("within \(AsyncSocketError.text(ofSeconds: seconds))") == true, text)
         #expect(late == (["read", "write"].contains(guilty.name) ? [number] : []), text)
     }
 
@@ -242,7 +242,7 @@ import Testing
         let start = ContinuousClock.now
         for (tag, limit) in limits.enumerated() {
             let told = try await recorder.notRead()
-            #expect(told.tag == tag && told.error.message == "it did not complete within \(limit) seconds")
+            #expect(told.tag == tag && told.error.message == "the read did not complete within \(limit) seconds")
         }
         #expect(start.duration(to: .now) >= .seconds(0.06))
         peer.stop()

@@ -157,7 +157,7 @@ import Testing
 
     /// The right result, and some words of the reason.
     private func expectation(_ first: First, _ second: Second, _ limit: Limit, isSecure: Bool) -> (Outcome, String) {
-        func late(_ code: AsyncSocketError.Code, _ word: String = "it did not complete within 0.") -> (Outcome, String) {
+        func late(_ code: AsyncSocketError.Code, _ word: String = "did not complete within 0.") -> (Outcome, String) {
             limit == .own ? (.failed(code), word) : (.failed(.deadlineExceeded), "deadline")
         }
         switch second {
@@ -169,9 +169,9 @@ import Testing
         case .request where !isSecure: return (.failed(.badConfiguration), "not secure")
         case .request where first == .request: return (.failed(.tls), "the previous request is still pending")
         case .startTLS where isSecure || first == .startTLS:
-            return (.failed(.badConfiguration), "called on this connection before")
-        case .startTLS where first.isTasksRead: return (.failed(.badConfiguration), "a read is waiting")
-        case .startTLS where first.isWrite: return late(.handshakeTimeout, "the writes before startTLS were not sent")
+            return (.failed(.badConfiguration), "already called on this connection")
+        case .startTLS where first.isTasksRead: return (.failed(.badConfiguration), "waiting in a read")
+        case .startTLS where first.isWrite: return late(.handshakeTimeout, "the writes queued before startTLS were not sent")
         // A delegate's read has a time of its own, and ends the connection.
         case .startTLS where first == .delegatesRead && limit == .own: return (.failed(.readTimeout), "within 0.05 seconds")
         case .request where limit == .own: return late(.handshakeTimeout, "within 4")

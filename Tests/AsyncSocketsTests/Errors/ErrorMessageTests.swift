@@ -57,7 +57,7 @@ import Testing
         },
         Way(.badParameter) {
             let pair = try await SocketPair()
-            return (["count must be at least 0, and is -1"], try await error { _ = try await pair.client.read(exactly: -1) })
+            return (["count must be at least 0, but is -1"], try await error { _ = try await pair.client.read(exactly: -1) })
         },
         Way(.badParameter) {
             let pair = try await SocketPair()
@@ -90,7 +90,7 @@ import Testing
         },
         Way(.proxyRefused) { try await proxied(.send("HTTP/1.1 403 Not you\r\n\r\n"), "403 Not you") },
         Way(.proxyAuthenticationRequired) { try await proxied(.send("HTTP/1.1 407 Who?\r\n\r\n"), "407 Who?") },
-        Way(.proxyFailed) { try await proxied(.finish, "ended before the tunnel") },
+        Way(.proxyFailed) { try await proxied(.finish, "closed before the tunnel") },
         Way(.connectTimeout) {
             let silence = try TestSignal()
             defer { silence.fire() }
@@ -101,7 +101,7 @@ import Testing
             let failure = try await error {
                 try await AsyncSocket().connect(to: silent.address, timeout: .milliseconds(50))
             }
-            return (["\(silent.address) did not answer", "0.05 seconds"], failure)
+            return (["\"\(silent.address)\" did not respond", "0.05 seconds"], failure)
         },
     ]
 
@@ -170,13 +170,13 @@ import Testing
             let pair = try await SocketPair()
             try await pair.server.write("hello")
             let failure = try await error { _ = try await pair.client.read(until: AsyncSocket.crlf, maxLength: 4) }
-            return (["maxLength, 4 bytes", ".bytes(count)"], failure)
+            return (["within 4 bytes", "set maxLength"], failure)
         },
         Way(.readMaxedOut) {
             let pair = try await SocketPair()
             try await pair.server.write([0, 9])
             let failure = try await error { _ = try await pair.client.readFrame(LengthPrefixed<UInt16>(maxLength: 8)) }
-            return (["9 bytes", "maxLength, 8 bytes"], failure)
+            return (["9 bytes", "maxLength (8 bytes)"], failure)
         },
         Way(.malformedFrame) {
             let pair = try await SocketPair()

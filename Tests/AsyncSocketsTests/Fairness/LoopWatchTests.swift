@@ -23,7 +23,7 @@ import Testing
     }
 
     private static func warnings(_ key: String, _ value: String) -> [LogRecorder.Line] {
-        LogRecorder.lines(key, value).filter { $0.message.contains("is held up") }
+        LogRecorder.lines(key, value).filter { $0.message.contains("is blocked") }
     }
 
     private func warning(_ key: String, _ value: String) async throws -> LogRecorder.Line {

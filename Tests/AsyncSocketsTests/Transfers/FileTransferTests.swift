@@ -81,7 +81,7 @@ import Testing
         try await pair.client.close()
         let error = await #expect(throws: AsyncSocketError.self) { try await pair.server.readToFile(path, exactly: 10) }
         #expect(error?.code == .closedByPeer)
-        #expect(error?.description.contains("(after 5 of 10 bytes of \(path))") == true)
+        #expect(error?.description.contains("(after 5 of 10 bytes of \"\(path)\")") == true)
         #expect(try folder.names == ["received"])
         #expect(try content == Data("old".utf8))
     }
@@ -92,7 +92,7 @@ import Testing
             try await socket.readToFile(path, maxLength: .unlimited)
         }
         #expect(error?.code == .truncated)
-        #expect(error?.description.contains("(after 5 bytes of \(path))") == true)
+        #expect(error?.description.contains("(after 5 bytes of \"\(path)\")") == true)
         #expect(try folder.names.isEmpty)
         _ = try await peer.finish()
     }
@@ -134,7 +134,7 @@ import Testing
             try await pair.server.readToFile(path, exactly: 6, timeout: .milliseconds(200))
         }
         #expect(error?.code == .readTimeout)
-        #expect(error?.message.contains("of 6 bytes of \(path)") == true)
+        #expect(error?.message.contains("of 6 bytes of \"\(path)\"") == true)
         let deadline = await outcome {
             try await withDeadline(.milliseconds(50)) { try await pair.server.readToFile(path, exactly: 6) }
         }
@@ -163,7 +163,7 @@ import Testing
             await #expect(throws: AsyncSocketError.self) { try await pair.server.readToFile(path, maxLength: .unlimited) })
         #expect(error.code == .system && error.blame == .system)
         #expect(numbers.contains(try #require(error.errno)))
-        #expect(error.message.contains("\(path): "))
+        #expect(error.message.contains("\"\(path)\": "))
         #expect(try await pair.server.read(exactly: 5) == Data("hello".utf8))
     }
 
@@ -175,7 +175,7 @@ import Testing
         ]
         for error in negative {
             #expect(error?.code == .badParameter)
-            #expect(error?.message.contains("must be at least 0, and is -1") == true)
+            #expect(error?.message.contains("must be at least 0, but is -1") == true)
         }
         #expect(await outcome { try await AsyncSocket().readToFile(path, exactly: 1) } == .failed(.badConfiguration))
         #expect(try folder.names.isEmpty)

@@ -110,7 +110,7 @@ import Testing
         }
         #expect(error?.code == .connectionReset)
         let done = try #require(last).bytesDone
-        #expect(error?.message.contains("of \(16 << 20) bytes of \(source)") == true)
+        #expect(error?.message.contains("of \(16 << 20) bytes of \"\(source)\"") == true)
         #expect(done < 16 << 20)
     }
 

@@ -152,7 +152,7 @@ import Testing
             fromConnectedSocketFD: ends[0], delegate: diary, delegateQueue: DispatchQueue(label: "delegate"))
         socket.startTLS(nil)
         socket.write(Data("secret".utf8), withTimeout: -1, tag: 1)
-        #expect(try await diary.end()?.localizedDescription.contains("which name to expect") == true)
+        #expect(try await diary.end()?.localizedDescription.contains("pass the expected name") == true)
         var byte: UInt8 = 0
         #expect(read(ends[1], &byte, 1) == 0)
     }

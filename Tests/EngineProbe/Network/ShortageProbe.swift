@@ -66,7 +66,7 @@ enum ShortageProbe {
             do throws(LoopbackError) {
                 client = try RawSocket.connected(to: address)
             } catch {
-                guard error.message.contains("Too many open files") else { throw error }
+                guard error.message.contains("too many open files") else { throw error }
                 continue
             }
             switch try party.mailbox.next() {

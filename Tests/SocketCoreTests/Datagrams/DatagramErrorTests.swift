@@ -143,7 +143,7 @@ import Testing
         #expect(OutgoingDatagram.sizeError(of: size, to: target) == nil)
         let error = OutgoingDatagram.sizeError(of: size + 1, to: target)
         #expect(error?.errno == EMSGSIZE)
-        #expect(error?.description == "\(address): a datagram has at most \(size) bytes, and this one has \(size + 1)")
+        #expect(error?.description == "\(address): the datagram has \(size + 1) bytes, but at most \(size) are allowed")
         #expect(OutgoingDatagram.largestSize(to: nil) == 65_507)
     }
 }

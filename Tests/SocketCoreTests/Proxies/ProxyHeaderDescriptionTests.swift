@@ -12,7 +12,7 @@ import Testing
 
     @Test func itReadsAsAPersonWouldWriteIt() throws {
         #expect(try header() == "192.0.2.1:4000 to 198.51.100.7:443")
-        #expect("\(ProxyHeader.local)" == "a connection of the proxy's own")
+        #expect("\(ProxyHeader.local)" == "a connection from the proxy itself")
         #expect("\(ProxyHeader.unknown)" == "an unknown client")
         let full = try header {
             $0.authority = "example.org"

@@ -71,7 +71,7 @@ import Testing
     @Test func anErrorQuotesThePeerInPrintableASCIIOnly() throws {
         let transcript = ProxyHeaderTranscript(of: Array("\u{1b}[2J"))
         let error = try #require(transcript.failure)
-        #expect(error.message == "the peer sent something other than a PROXY header: \"?\"")
+        #expect(error.message == "the peer did not send a PROXY header: \"?\"")
         #expect("\(error)".hasSuffix("[malformed]"))
     }
 }

@@ -49,7 +49,7 @@ import Testing
         settings.additionalIdentities = [rsa, try fixture.authority.identity(.server(names: ["other.example.org"]))]
         let error = thrown { try TLSContext.context(for: settings) }
         #expect(error?.code == .invalidSettings)
-        #expect(error?.message.contains("of the kind EC") == true)
+        #expect(error?.message.contains("contain two EC keys") == true)
     }
 
     @Test func anotherIdentityMakesAnotherContext() throws {

@@ -34,7 +34,7 @@ import Testing
         for bytes in [[], [0x30], [1, 2, 3], publicHalf] {
             let error = thrown { try PrivateKey(der: bytes, passphrase: "any") }
             #expect(error?.code == .invalidPrivateKey)
-            #expect(error?.message == "The data has no private key in DER form.")
+            #expect(error?.message == "the data has no private key in DER form")
         }
     }
 
@@ -121,13 +121,13 @@ import Testing
         for other in ["file:\(certificate.path)", "file:/nonexistent/key.pem", "unknown:key", ""] {
             let error = thrown { try PrivateKey(uri: other) }
             #expect(error?.code == .invalidPrivateKey)
-            #expect(error?.message == "OpenSSL finds no private key at the URI \"\(other)\".")
+            #expect(error?.message == "OpenSSL found no private key at the URI \"\(other)\"")
         }
     }
 
     @Test func thePINOfAURIStaysOutOfMessages() {
         let error = thrown { try PrivateKey(uri: "pkcs11:object=mail?pin-value=1234") }
-        #expect(error?.message == "OpenSSL finds no private key at the URI \"pkcs11:object=mail\".")
+        #expect(error?.message == "OpenSSL found no private key at the URI \"pkcs11:object=mail\"")
         #expect(error?.description.contains("1234") == false)
     }
 }

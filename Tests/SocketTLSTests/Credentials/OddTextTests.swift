@@ -16,7 +16,7 @@ import Testing
         // Letters and hyphens are a name.
         #expect(error?.code == (text == "-----BEGIN" ? nil : .invalidSettings))
         #expect((error?.message.utf8.count ?? 0) < 1_000)
-        if let error { #expect(error.message.hasPrefix("The server name \"")) }
+        if let error { #expect(error.message.hasPrefix("the server name \"")) }
     }
 
     /// What the resolver takes for an address is one, and never goes into SNI.

@@ -51,7 +51,7 @@ import Testing
         let error = thrown { try TLSIdentity(pkcs12: bytes, passphrase: passphrase) }
         #expect(error?.code == .invalidPrivateKey)
         let reason = passphrase == nil ? "no passphrase was given" : "passphrase is wrong"
-        #expect(error?.message.hasPrefix("The PKCS#12 file is encrypted, and ") == true)
+        #expect(error?.message.hasPrefix("the PKCS#12 file is encrypted, ") == true)
         #expect(error?.message.contains(reason) == true)
     }
 
@@ -121,11 +121,11 @@ import Testing
         let keyless = try key.pkcs12(certificate: leaf, passphrase: "sesame", hasKey: false)
         let noKey = thrown { try TLSIdentity(pkcs12: keyless, passphrase: "sesame") }
         #expect(noKey?.code == .invalidPrivateKey)
-        #expect(noKey?.message == "The PKCS#12 file has no private key.")
+        #expect(noKey?.message == "the PKCS#12 file contains no private key")
         let alone = try key.pkcs12(certificate: nil, others: [identity.certificateChain[1]], passphrase: "sesame")
         let noCertificate = thrown { try TLSIdentity(pkcs12: alone, passphrase: "sesame") }
         #expect(noCertificate?.code == .invalidCertificate)
-        #expect(noCertificate?.message == "The PKCS#12 file has no certificate for its private key.")
+        #expect(noCertificate?.message == "the PKCS#12 file contains no certificate for its private key")
     }
 
     /// A count in the file decides how long each guess at its passphrase takes: the highest takes minutes.
@@ -176,7 +176,7 @@ import Testing
                     try TLSIdentity(pkcs12: bytes, passphrase: "sesame", allowsLegacyAlgorithms: allowsLegacyAlgorithms)
                 }
                 #expect(error?.code == .invalidCertificate)
-                #expect(error?.message == "The PKCS#12 file is not in PKCS#12 form.")
+                #expect(error?.message == "the PKCS#12 file is not in PKCS#12 form")
             }
         }
     }

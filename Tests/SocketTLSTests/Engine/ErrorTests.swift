@@ -46,9 +46,9 @@ import Testing
     }
 
     @Test func theLocalizedDescriptionIsTheDescription() {
-        let error: any Error = TLSError(.truncated, "The peer closed the connection.")
+        let error: any Error = TLSError(.truncated, "the peer closed the connection")
         #expect(error.localizedDescription == "\(error)")
-        #expect(error.localizedDescription.contains("The peer closed the connection."))
+        #expect(error.localizedDescription.contains("the peer closed the connection"))
     }
 
     @Test func usersCanMakeWhatTheirTestsNeed() throws {

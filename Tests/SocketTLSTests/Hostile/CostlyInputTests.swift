@@ -147,7 +147,7 @@ import Testing
         fixture.client.keyLogFile = file.path
         for mode in [0o644, 0o660, 0o602] as [mode_t] {
             chmod(file.path, mode)
-            #expect(thrown { try fixture.pair() }?.message.contains("others may read it") == true, "\(mode)")
+            #expect(thrown { try fixture.pair() }?.message.contains("other users can read it") == true, "\(mode)")
         }
         chmod(file.path, 0o600)
         _ = try fixture.pair()

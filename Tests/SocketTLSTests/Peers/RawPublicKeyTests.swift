@@ -208,7 +208,7 @@ import Testing
                 #expect(engine.session?.peerPublicKey == (isAccepted ? expected : nil))
                 #expect(error?.code == (isAccepted ? nil : .trustRejected))
                 if let error {
-                    #expect(error.message == "The trust callback refused the peer's raw public key.")
+                    #expect(error.message == "the trust callback rejected the peer's raw public key")
                     #expect(error.sentAlert == .badCertificate)
                 }
             }

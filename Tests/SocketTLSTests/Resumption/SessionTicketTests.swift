@@ -279,7 +279,7 @@ import Testing
         // A bad file leaves the keys as they are, and says why.
         try write([line(3), line(4)])
         keys.reload()
-        #expect(keys.keys.current.name[0] == 3 && keys.failure?.message.contains("has 2 lines instead of three") == true)
+        #expect(keys.keys.current.name[0] == 3 && keys.failure?.message.contains("contains 2 lines instead of three") == true)
         try write([line(3), line(4), line(5)])
         keys.reload()
         #expect(keys.keys.current.name[0] == 4 && keys.failure == nil)

@@ -21,8 +21,11 @@ import Testing
     @Test func lengthsThatCannotBeUsedAreErrors() throws {
         let key = PreSharedKeyFixture.bytes
         for (identity, key, words) in [
-            (0, key, "the identity has 0 bytes"), (8193, key, "the identity has 8193 bytes"), (1, [], "the key has 0 bytes"),
-            (1, Array(key.prefix(15)), "the key has 15 bytes"), (1, [UInt8](repeating: 1, count: 513), "the key has 513 bytes"),
+            (0, key, "the identity must have 1 to 8,192 bytes, but has 0"),
+            (8193, key, "the identity must have 1 to 8,192 bytes, but has 8193"),
+            (1, [], "the key must have 16 to 512 bytes, but has 0"),
+            (1, Array(key.prefix(15)), "the key must have 16 to 512 bytes, but has 15"),
+            (1, [UInt8](repeating: 1, count: 513), "the key must have 16 to 512 bytes, but has 513"),
         ] {
             let message = refusal { _ = try TLSPreSharedKey(identity: [UInt8](repeating: 1, count: identity), key: key) }
             #expect(message?.contains(words) == true, "\(message ?? "")")
@@ -47,9 +50,9 @@ import Testing
         let key = try PreSharedKeyFixture.key()
         #expect(refusal { _ = try TLSPreSharedKeys([]) }?.contains("the list is empty") == true)
         let twice = refusal { _ = try TLSPreSharedKeys([key, try PreSharedKeyFixture.key()]) }
-        #expect(twice?.contains("two have the same identity") == true)
+        #expect(twice?.contains("two keys have the same identity: \"alice\"") == true)
         let long = try PreSharedKeyFixture.key("bob", PreSharedKeyFixture.bytes, .sha384)
-        #expect(refusal { _ = try TLSPreSharedKeys([key, long]) }?.contains("some for SHA-384") == true)
+        #expect(refusal { _ = try TLSPreSharedKeys([key, long]) }?.contains("some use SHA-384") == true)
     }
 
     private func complaint(_ settings: TLSSettingValues) -> String? {
@@ -69,7 +72,7 @@ import Testing
             #expect(complaint(settings)?.contains(part) == true, "\(complaint(settings) ?? "no error")")
         }
         #expect(complaint(fixture.client.values) == nil && complaint(fixture.server.values) == nil)
-        expectError(fixture.client.values, "set resumption to .none") { $0.resumption = .store(TLSSessionMemory()) }
+        expectError(fixture.client.values, "set it to .none") { $0.resumption = .store(TLSSessionMemory()) }
         expectError(fixture.client.values, "SHA256") { $0.policy.cipherSuites = ["TLS_AES_256_GCM_SHA384"] }
         expectError(fixture.server.values, "identity is nil") { $0.preSharedKeys?.use = .preferred }
         for base in [fixture.client.values, fixture.server.values] {

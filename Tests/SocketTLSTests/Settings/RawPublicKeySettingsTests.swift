@@ -17,7 +17,7 @@ import Testing
             #expect(error?.code == .invalidSettings)
             #expect(
                 error?.message
-                    == "The TLS settings cannot be used: raw public keys need OpenSSL 3.2 or newer, and the one that is loaded is \(version)."
+                    == "the TLS settings cannot be used: raw public keys require OpenSSL 3.2 or newer, but the loaded version is \(version)"
             )
         }
         #expect(throws: TLSError.self) { try TLSServerNames([Fixture.host: fixture.server]) }
@@ -37,16 +37,16 @@ import Testing
     @Test func whatIsNoKeyIsAnError() throws {
         let key = try RawPublicKeyFixture.otherKey
         let digest = PublicKeyInfo.sha256(of: key)
-        #expect(refusal { _ = try TLSRawPublicKeys(expected: []) }?.contains("no key is expected") == true)
+        #expect(refusal { _ = try TLSRawPublicKeys(expected: []) }?.contains("the list of expected keys is empty") == true)
         for keys in [[[]], [key, Array(key.dropLast())], [key + [0]], [digest]] as [[[UInt8]]] {
             let message = refusal { _ = try TLSRawPublicKeys(expected: keys) }
-            #expect(message?.contains("\(keys.last?.count ?? 0) bytes are not a SubjectPublicKeyInfo") == true)
+            #expect(message?.contains("the key of \(keys.last?.count ?? 0) bytes is not a SubjectPublicKeyInfo") == true)
         }
-        #expect(refusal { _ = try TLSRawPublicKeys(expectedSHA256: []) }?.contains("no key is expected") == true)
+        #expect(refusal { _ = try TLSRawPublicKeys(expectedSHA256: []) }?.contains("the list of expected keys is empty") == true)
         for (digests, count) in [([[]], 0), ([digest, Array(digest.dropLast())], 31), ([key], key.count)] as [(Set<[UInt8]>, Int)]
         {
             let message = refusal { _ = try TLSRawPublicKeys(expectedSHA256: digests) }
-            #expect(message?.contains("32 bytes of SHA-256, and one has \(count)") == true, "\(message ?? "")")
+            #expect(message?.contains("32 bytes (SHA-256), but has \(count)") == true, "\(message ?? "")")
         }
         #expect(try TLSRawPublicKeys(expected: [key]) == TLSRawPublicKeys(expectedSHA256: [digest]))
     }
@@ -81,9 +81,9 @@ import Testing
             #expect(complaint(settings)?.contains(words) == true, "\(words): \(complaint(settings) ?? "")")
         }
         try expect("identity is nil", \.client.values) { $0.identity = nil }
-        try expect("set resumption to .none", \.client.values) { $0.resumption = .store(TLSSessionMemory.shared) }
+        try expect("set it to .none", \.client.values) { $0.resumption = .store(TLSSessionMemory.shared) }
         try expect("set it to false", \.client.values) { $0.allowsPostHandshakeAuthentication = true }
-        try expect("resumes none", \.client.values) { $0.earlyData = TLSEarlyData([1]) }
+        try expect("earlyData requires session resumption", \.client.values) { $0.earlyData = TLSEarlyData([1]) }
     }
 
     @Test func settingsWithOtherKeysShareNoContext() throws {

@@ -53,52 +53,54 @@ import Testing
         let longest = String(repeating: "a", count: 255)
         let many = (0..<256).map { String(repeating: "a", count: 252) + "\(100 + $0)" }
         let rows = [
-            Row("DTLSv1.2 is for datagrams", { $0.minimumVersion = .dtls12 }, mended: { $0.minimumVersion = .tls12 }),
-            Row("DTLSv1.2 is for datagrams", { $0.maximumVersion = .dtls12 }, mended: { $0.maximumVersion = .tls13 }),
+            Row("DTLSv1.2 is a datagram version", { $0.minimumVersion = .dtls12 }, mended: { $0.minimumVersion = .tls12 }),
+            Row("DTLSv1.2 is a datagram version", { $0.maximumVersion = .dtls12 }, mended: { $0.maximumVersion = .tls13 }),
             Row(
-                "minimumVersion is TLSv1.3, which is newer than maximumVersion, TLSv1.2",
+                "minimumVersion is TLSv1.3, which is newer than maximumVersion (TLSv1.2)",
                 { ($0.minimumVersion, $0.maximumVersion) = (.tls13, .tls12) }, mended: { $0.maximumVersion = .tls13 }),
             Row(
                 "policy.minimumVersion is TLSv1.3, which is newer than maximumVersion",
                 { ($0.policy, $0.maximumVersion) = (.modern, .tls12) }, mended: { $0.maximumVersion = .tls13 }),
             Row(
-                "the protocol \"\" of applicationProtocols has 0 bytes", { $0.applicationProtocols = ["h2", ""] },
+                "\"\" in applicationProtocols has 0", { $0.applicationProtocols = ["h2", ""] },
                 mended: { $0.applicationProtocols = ["h2", "a"] }),
             Row(
-                "of applicationProtocols has 256 bytes", { $0.applicationProtocols = [longest + "a"] },
+                "in applicationProtocols has 256", { $0.applicationProtocols = [longest + "a"] },
                 mended: { $0.applicationProtocols = [longest] }),
             Row(
-                "applicationProtocols has 65536 bytes, and must have at most 65,533", { $0.applicationProtocols = many },
+                "applicationProtocols must have at most 65,533 bytes, but has 65536", { $0.applicationProtocols = many },
                 mended: { $0.applicationProtocols = Array(many.dropLast()) }),
             Row(
-                "applicationProtocols names a protocol twice", { $0.applicationProtocols = ["h2", "http/1.1", "h2"] },
+                "applicationProtocols lists a protocol twice", { $0.applicationProtocols = ["h2", "http/1.1", "h2"] },
                 mended: { $0.applicationProtocols = ["h2", "http/1.1", "H2"] }),
             Row(
-                "maximumCertificateChainBytes is 1023", { $0.maximumCertificateChainBytes = 1023 },
+                "maximumCertificateChainBytes must be from 1024 to 1048576, but is 1023",
+                { $0.maximumCertificateChainBytes = 1023 },
                 mended: { $0.maximumCertificateChainBytes = 1024 }),
             Row(
-                "maximumCertificateChainBytes is 1048577", { $0.maximumCertificateChainBytes = 1_048_577 },
+                "maximumCertificateChainBytes must be from 1024 to 1048576, but is 1048577",
+                { $0.maximumCertificateChainBytes = 1_048_577 },
                 mended: { $0.maximumCertificateChainBytes = 1_048_576 }),
             Row(
-                "maximumCertificateChainLength is 0", { $0.maximumCertificateChainLength = 0 },
+                "maximumCertificateChainLength must be from 1 to 100, but is 0", { $0.maximumCertificateChainLength = 0 },
                 mended: { $0.maximumCertificateChainLength = 1 }),
             Row(
-                "maximumCertificateChainLength is 101", { $0.maximumCertificateChainLength = 101 },
+                "maximumCertificateChainLength must be from 1 to 100, but is 101", { $0.maximumCertificateChainLength = 101 },
                 mended: { $0.maximumCertificateChainLength = 100 }),
             Row(
-                "handshakeTimeout is 0.0 seconds, and must be more than zero", { $0.handshakeTimeout = .zero },
+                "handshakeTimeout must be greater than zero, but is 0.0 seconds", { $0.handshakeTimeout = .zero },
                 mended: { $0.handshakeTimeout = .nanoseconds(1) }),
             Row(
-                "trustTimeout is -1.0 seconds, and must be more than zero", { $0.trustTimeout = .seconds(-1) },
+                "trustTimeout must be greater than zero, but is -1.0 seconds", { $0.trustTimeout = .seconds(-1) },
                 mended: { $0.trustTimeout = .nanoseconds(1) }),
             Row(
-                "verificationTime is more than 3,000 years away", { $0.rules.verificationTime = Self.time(1e11) },
+                "verificationTime must be within 3,000 years", { $0.rules.verificationTime = Self.time(1e11) },
                 mended: { $0.rules.verificationTime = Self.time(9e10) }),
             Row(
-                "verificationTime is more than 3,000 years away", { $0.rules.verificationTime = Self.time(-.infinity) },
+                "verificationTime must be within 3,000 years", { $0.rules.verificationTime = Self.time(-.infinity) },
                 mended: { $0.rules.verificationTime = Self.time(-9e10) }),
             Row(
-                "one of the pins has 31 bytes", { $0.rules.pins = [[UInt8](repeating: 1, count: 31)] },
+                "a pin must have 32 bytes (SHA-256), but has 31", { $0.rules.pins = [[UInt8](repeating: 1, count: 31)] },
                 mended: { $0.rules.pins = [[UInt8](repeating: 1, count: 32)] }),
         ]
         expect(rows, of: try ofClient())
@@ -114,7 +116,7 @@ import Testing
                     "the connection was not made to a host", { $0.role = .client(serverName: nil) },
                     mended: { $0 = $0.expecting("localhost") }),
                 Row(
-                    "trustRoots is an empty list", { $0.trustRoots = .certificates([]) },
+                    "trustRoots is empty", { $0.trustRoots = .certificates([]) },
                     mended: { $0.trustRoots = .system }),
             ], of: try ofClient())
     }
@@ -126,32 +128,33 @@ import Testing
         expect(
             [
                 Row(
-                    "the number of bytes of earlyData is 0", { $0.earlyData?.bytes = [] },
+                    "the size of earlyData (in bytes) must be from 1 to 65536, but is 0", { $0.earlyData?.bytes = [] },
                     mended: { $0.earlyData?.bytes = [1] }),
                 Row(
-                    "the number of bytes of earlyData is 65537", { $0.earlyData?.bytes = [UInt8](repeating: 1, count: 65_537) },
+                    "the size of earlyData (in bytes) must be from 1 to 65536, but is 65537",
+                    { $0.earlyData?.bytes = [UInt8](repeating: 1, count: 65_537) },
                     mended: { $0.earlyData?.bytes.removeLast() }),
                 Row(
-                    "earlyData needs a session, and resumption is .none", { $0.resumption = .none },
+                    "earlyData requires session resumption, but resumption is .none", { $0.resumption = .none },
                     mended: { $0.resumption = .store(store) }),
                 Row(
-                    "earlyData leaves before the trust callback is asked", { $0.trustEvaluation = .delegate },
+                    "earlyData is sent before the trust callback can decide", { $0.trustEvaluation = .delegate },
                     mended: { $0.trustEvaluation = .builtIn }),
                 Row(
-                    "earlyData leaves before the trust callback is asked", { $0.trustEvaluation = .manual },
+                    "earlyData is sent before the trust callback can decide", { $0.trustEvaluation = .manual },
                     mended: { $0.earlyData = nil }),
                 Row(
-                    "earlyData is for the protocol \"h3\", which applicationProtocols does not name",
+                    "earlyData is for the protocol \"h3\", but applicationProtocols does not contain it",
                     { values in
                         values.earlyData?.applicationProtocol = "h3"
                         values.applicationProtocols = ["h2"]
                     },
                     mended: { $0.applicationProtocols = ["h2", "h3"] }),
                 Row(
-                    "earlyData does not say for which of the applicationProtocols",
+                    "earlyData has no applicationProtocol",
                     { $0.applicationProtocols = ["h2", "h3"] }, mended: { $0.applicationProtocols = ["h2"] }),
                 Row(
-                    "earlyData needs TLS 1.3, and maximumVersion is TLSv1.2", { $0.maximumVersion = .tls12 },
+                    "earlyData requires TLS 1.3, but maximumVersion is TLSv1.2", { $0.maximumVersion = .tls12 },
                     mended: { $0.maximumVersion = .tls13 }),
             ], of: settings)
     }
@@ -168,14 +171,14 @@ import Testing
         expect(
             [
                 Row(
-                    "a client resumes no sessions with raw public or pre-shared keys", { $0.resumption = .store(store) },
+                    "raw public keys and pre-shared keys do not support resumption", { $0.resumption = .store(store) },
                     mended: { $0.resumption = .none }),
                 Row(
-                    "the pre-shared key is for SHA-384, which TLS 1.2 has not", { $0.preSharedKeys = sha384 },
+                    "the pre-shared key uses SHA-384, which requires TLS 1.3", { $0.preSharedKeys = sha384 },
                     mended: { $0.minimumVersion = .tls13 }),
                 Row(
-                    "at most 128 bytes and no zero", { $0.preSharedKeys = long }, mended: { $0.preSharedKeys = short }),
-                Row("at most 128 bytes and no zero", { $0.preSharedKeys = zero }, mended: { $0.minimumVersion = .tls13 }),
+                    "at most 128 bytes without a zero byte", { $0.preSharedKeys = long }, mended: { $0.preSharedKeys = short }),
+                Row("at most 128 bytes without a zero byte", { $0.preSharedKeys = zero }, mended: { $0.minimumVersion = .tls13 }),
             ], of: settings)
     }
 
@@ -189,27 +192,29 @@ import Testing
             [
                 Row("identity is nil", { $0.identity = nil }, mended: { $0.identity = spare }),
                 Row(
-                    "identity and additionalIdentities have two keys of the kind EC", { $0.additionalIdentities = [spare] },
+                    "identity and additionalIdentities contain two EC keys", { $0.additionalIdentities = [spare] },
                     mended: { $0.additionalIdentities = [] }),
                 Row(
-                    "the number of tickets of clients is 0", { $0.tickets = .issued(0) }, mended: { $0.tickets = .issued(1) }),
+                    "the number of tickets for clients must be from 1 to 8, but is 0", { $0.tickets = .issued(0) },
+                    mended: { $0.tickets = .issued(1) }),
                 Row(
-                    "the number of tickets of clients is 9", { $0.tickets = .issued(9) }, mended: { $0.tickets = .issued(8) }),
+                    "the number of tickets for clients must be from 1 to 8, but is 9", { $0.tickets = .issued(9) },
+                    mended: { $0.tickets = .issued(8) }),
                 Row(
-                    "trustEvaluation is .manual, so that no verdict could go with the tickets",
+                    "client tickets require a stored verdict, but trustEvaluation is .manual",
                     { values in
                         (values.tickets, values.trustEvaluation) = (.issued(1), .manual)
                         (values.clientCertificates, values.trustRoots) = (.required, roots)
                     }, mended: { $0.trustEvaluation = .delegate }),
                 Row(
-                    "trustEvaluation is .manual, so that no verdict could go with the tickets",
+                    "client tickets require a stored verdict, but trustEvaluation is .manual",
                     { values in
                         (values.tickets, values.trustEvaluation) = (.issued(1), .manual)
                         (values.clientCertificates, values.trustRoots) = (.optional, roots)
                     }, mended: { $0.tickets = .none }),
                 // A server needs trust roots if it requests certificates.
                 Row(
-                    "trustRoots is an empty list",
+                    "trustRoots is empty",
                     { ($0.trustRoots, $0.clientCertificates) = (.certificates([]), .optional) },
                     mended: { $0.clientCertificates = .none }),
             ], of: try ofServer())
@@ -227,14 +232,15 @@ import Testing
         expect(
             [
                 Row(
-                    "the number of bytes of early data of clients is 0", { $0.earlyDataAcceptance = none.earlyDataAcceptance },
+                    "the early data limit for clients (in bytes) must be from 1 to 65536, but is 0",
+                    { $0.earlyDataAcceptance = none.earlyDataAcceptance },
                     mended: { $0.earlyDataAcceptance = nil }),
                 Row(
-                    "the number of bytes of early data of clients is 65537",
+                    "the early data limit for clients (in bytes) must be from 1 to 65536, but is 65537",
                     { $0.earlyDataAcceptance = more.earlyDataAcceptance },
                     mended: { $0.earlyDataAcceptance = most.earlyDataAcceptance }),
                 Row(
-                    "early data of clients needs TLS 1.3, and maximumVersion is TLSv1.2", { $0.maximumVersion = .tls12 },
+                    "early data from clients requires TLS 1.3, but maximumVersion is TLSv1.2", { $0.maximumVersion = .tls12 },
                     mended: { $0.maximumVersion = .tls13 }),
             ], of: settings)
     }
@@ -244,11 +250,11 @@ import Testing
     private static var versions: [Row] {
         [
             Row(
-                "minimumVersion or the policy asks for TLSv1.3", { $0.minimumVersion = .tls13 },
+                "minimumVersion or the policy requires TLSv1.3", { $0.minimumVersion = .tls13 },
                 mended: { $0.minimumVersion = .dtls12 }),
-            Row("minimumVersion or the policy asks for TLSv1.3", { $0.policy = .modern }, mended: { $0.policy = .intermediate }),
+            Row("minimumVersion or the policy requires TLSv1.3", { $0.policy = .modern }, mended: { $0.policy = .intermediate }),
             Row(
-                "handshakeTimeout is 0.0 seconds", { $0.handshakeTimeout = .zero },
+                "handshakeTimeout must be greater than zero", { $0.handshakeTimeout = .zero },
                 mended: { $0.handshakeTimeout = .milliseconds(1) }),
         ]
     }
@@ -256,9 +262,9 @@ import Testing
     @Test func rulesOfClientsOverDatagrams() throws {
         expect(
             Self.versions + [
-                Row("earlyData needs TLS 1.3", { $0.earlyData = TLSEarlyData([1]) }, mended: { $0.earlyData = nil }),
+                Row("earlyData requires TLS 1.3", { $0.earlyData = TLSEarlyData([1]) }, mended: { $0.earlyData = nil }),
                 Row(
-                    "allowsPostHandshakeAuthentication needs TLS 1.3", { $0.allowsPostHandshakeAuthentication = true },
+                    "allowsPostHandshakeAuthentication requires TLS 1.3", { $0.allowsPostHandshakeAuthentication = true },
                     mended: { $0.allowsPostHandshakeAuthentication = false }),
             ], of: try ofClient(), over: .datagrams)
     }
@@ -271,14 +277,14 @@ import Testing
         expect(
             Self.versions + [
                 Row(
-                    "clients set to .certificatesOnRequest needs TLS 1.3",
+                    "clients set to .certificatesOnRequest requires TLS 1.3",
                     { ($0.clientCertificates, $0.trustRoots) = (.onRequest, roots) },
                     mended: { $0.clientCertificates = .required }),
                 Row(
-                    "clients set to .anyoneWithEarlyData needs TLS 1.3", { $0.earlyDataAcceptance = accepting },
+                    "clients set to .anyoneWithEarlyData requires TLS 1.3", { $0.earlyDataAcceptance = accepting },
                     mended: { $0.earlyDataAcceptance = nil }),
                 Row(
-                    "serverNames are for TLS over streams", { $0.serverNames = names },
+                    "serverNames is supported only with TLS over streams", { $0.serverNames = names },
                     mended: { $0.serverNames = nil }),
             ], of: try ofServer(), over: .datagrams)
     }

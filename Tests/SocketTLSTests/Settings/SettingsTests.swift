@@ -14,13 +14,14 @@ import Testing
 
     @Test(arguments: [
         ("", "is empty"), (".", "is empty"), ("mail\0.example.org", "NUL"), ("bücher.example", "A-labels"),
-        (".example.org", "empty label"), ("a..b", "empty label"), ("mail example", "no host name"),
-        ("*.example.org", "no host name"), ("mail.example.org\r\n", "no host name"), ("[::1", "no host name"),
-        ("::1%", "no host name"),
-        ("[]", "no host name"), ("[127.0.0.1]", "brackets"), ("[::1%]", "brackets"), ("[a]", "brackets"),
-        ("[::1].", "no host name"),
+        (".example.org", "empty label"), ("a..b", "empty label"), ("mail example", "not allowed in a host name"),
+        ("*.example.org", "not allowed in a host name"), ("mail.example.org\r\n", "not allowed in a host name"),
+        ("[::1", "not allowed in a host name"),
+        ("::1%", "not allowed in a host name"),
+        ("[]", "not allowed in a host name"), ("[127.0.0.1]", "brackets"), ("[::1%]", "brackets"), ("[a]", "brackets"),
+        ("[::1].", "not allowed in a host name"),
         (String(repeating: "a", count: 64), "longer than 63"),
-        (String(repeating: "a.", count: 127) + "a", "longer than 253"), ("a%eth0", "no host name"),
+        (String(repeating: "a.", count: 127) + "a", "longer than 253"), ("a%eth0", "not allowed in a host name"),
     ])
     func aServerNameThatCannotBeOneIsRefused(name: String, words: String) {
         let error = complaint(TLSSettings.client(serverName: name))
@@ -66,14 +67,14 @@ import Testing
         for count in [-1, 0, 9, Int.max] {
             var settings = fixture.server
             settings.clients = .anyone(tickets: .issued(count))
-            #expect(complaint(settings)?.message.contains("is \(count), and must be from 1 to 8") == true)
+            #expect(complaint(settings)?.message.contains("must be from 1 to 8, but is \(count)") == true)
         }
         var asking = fixture.server
         asking.clients = .certificates(.optional, tickets: .issued(1))
         asking.trustRoots = try fixture.authority.roots
         #expect(complaint(asking) == nil)
         asking.trustEvaluation = .manual
-        #expect(complaint(asking)?.message.contains("no verdict") == true)
+        #expect(complaint(asking)?.message.contains("stored verdict") == true)
     }
 
     @Test func aMissingFileOfRootsIsNamed() {

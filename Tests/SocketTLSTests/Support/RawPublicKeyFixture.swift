@@ -56,7 +56,7 @@ struct RawPublicKeyFixture {
         if TLSRawPublicKeys.isSupported { return true }
         for settings in [client.values, server.values] {
             let error = #expect(throws: TLSError.self) { try TLSContext.context(for: settings) }
-            #expect(error?.code == .invalidSettings && error?.message.contains("need OpenSSL 3.2 or newer") == true)
+            #expect(error?.code == .invalidSettings && error?.message.contains("require OpenSSL 3.2 or newer") == true)
         }
         return false
     }

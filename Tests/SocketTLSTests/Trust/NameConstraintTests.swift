@@ -52,7 +52,7 @@ import Testing
         let error = try error(constraints)
         #expect(error?.code == .certificateRejected)
         #expect(
-            error?.message == "The certificate of \"Intermediate\" has malformed name constraints.", "\(error?.message ?? "")")
+            error?.message == "the certificate of \"Intermediate\" has malformed name constraints", "\(error?.message ?? "")")
     }
 
     /// No constraint at all; bytes that are none; an address of five bytes; a distance; the sign of Kelvin,

@@ -28,7 +28,7 @@ import Testing
         let pair = try fixture(version, ofRoot, list).pair()
         pair.shakeHands()
         #expect(pair.clientError?.code == .certificateRevoked)
-        #expect(pair.clientError?.message == "The certificate of \"Server\" was refused: certificate revoked.")
+        #expect(pair.clientError?.message == "the certificate of \"Server\" was rejected: certificate revoked")
         #expect(pair.serverError?.alert == .certificateRevoked)
     }
 
@@ -73,7 +73,8 @@ import Testing
         defer { try? FileManager.default.removeItem(atPath: folder) }
         var fixture = try fixture()
         fixture.client.values.rules.revocationLists = [.folder(path: folder)]
-        #expect(thrown { try fixture.clientError() }?.message == "The folder \"\(folder)\" has no list of revoked certificates.")
+        let empty = thrown { try fixture.clientError() }
+        #expect(empty?.message == "the folder \"\(folder)\" contains no certificate revocation list")
         try Data(chain.root.revocationList()).write(to: URL(fileURLWithPath: folder + "/root.crl"))
         try Data(chain.intermediate.revocationList()).write(to: URL(fileURLWithPath: folder + "/0a1b2c3d.r0"))
         #expect(try fixture.clientError() == nil)

@@ -29,7 +29,7 @@ import Testing
         pair.shakeHands()
         #expect(pair.clientError?.code == .trustRejected)
         #expect(pair.clientError?.sentAlert == .badCertificate)
-        #expect(pair.clientError?.message == "The trust callback refused the certificate of \"mail.example.org\".")
+        #expect(pair.clientError?.message == "the trust callback rejected the certificate of \"mail.example.org\"")
         #expect(pair.serverError?.alert == .badCertificate)
     }
 

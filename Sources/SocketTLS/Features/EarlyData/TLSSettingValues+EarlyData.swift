@@ -22,33 +22,33 @@ extension TLSSettingValues {
     private func validateEarlyDataOfServer() throws(TLSError) {
         guard let earlyDataAcceptance else { return }
         try Self.validate(
-            earlyDataAcceptance.limit, in: 1...TLSEarlyData.byteLimit, "the number of bytes of early data of clients")
-        try requireTLS13("early data of clients")
+            earlyDataAcceptance.limit, in: 1...TLSEarlyData.byteLimit, "the early data limit for clients (in bytes)")
+        try requireTLS13("early data from clients")
     }
 
     private func validateEarlyDataOfClient() throws(TLSError) {
         guard let earlyData else { return }
-        try Self.validate(earlyData.bytes.count, in: 1...TLSEarlyData.byteLimit, "the number of bytes of earlyData")
+        try Self.validate(earlyData.bytes.count, in: 1...TLSEarlyData.byteLimit, "the size of earlyData (in bytes)")
         if resumption == .none {
-            throw Self.invalid("earlyData needs a session, and resumption is .none: set it to .inMemory")
+            throw Self.invalid("earlyData requires session resumption, but resumption is .none: set it to .inMemory")
         }
         if trustEvaluation != .builtIn {
-            throw Self.invalid("earlyData leaves before the trust callback is asked: set trustEvaluation to .builtIn")
+            throw Self.invalid("earlyData is sent before the trust callback can decide: set trustEvaluation to .builtIn")
         }
         if let name = earlyData.applicationProtocol {
             guard applicationProtocols.contains(name) else {
                 throw Self.invalid(
-                    "earlyData is for the protocol \"\(name.printable)\", which applicationProtocols does not name")
+                    "earlyData is for the protocol \"\(name.printable)\", but applicationProtocols does not contain it")
             }
         } else if applicationProtocols.count > 1 {
-            throw Self.invalid("earlyData does not say for which of the applicationProtocols it is: set its applicationProtocol")
+            throw Self.invalid("earlyData has no applicationProtocol: set it to one of applicationProtocols")
         }
         try requireTLS13("earlyData")
     }
 
     private func requireTLS13(_ setting: String) throws(TLSError) {
         if let maximumVersion, maximumVersion < .tls13 {
-            throw Self.invalid("\(setting) needs TLS 1.3, and maximumVersion is \(maximumVersion)")
+            throw Self.invalid("\(setting) requires TLS 1.3, but maximumVersion is \(maximumVersion)")
         }
     }
 }

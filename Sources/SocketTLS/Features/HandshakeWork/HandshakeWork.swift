@@ -74,7 +74,7 @@ extension TLSEngine {
         guard phase.isInHandshake, case .wanted = facts.work else { return }
         let isBeforeServerHello = SSL_get_state(ssl).rawValue == HandshakeState.clientHello
         if facts.isServer, isBeforeServerHello { sendPlaintextAlert(.internalError) }
-        course.fail(TLSError(.closedDuringHandshake, "This side ended the TLS handshake before it was complete."))
+        course.fail(TLSError(.closedDuringHandshake, "this side closed the connection before the TLS handshake was complete"))
     }
 }
 

@@ -21,7 +21,7 @@ struct PinnedKeys: Hashable, Sendable {
 
     func validate() throws(TLSError) {
         if let pin = digests.first(where: { $0.count != 32 }) {
-            throw TLSSettingValues.invalid("one of the pins has \(pin.count) bytes, and must have the 32 bytes of SHA-256")
+            throw TLSSettingValues.invalid("a pin must have 32 bytes (SHA-256), but has \(pin.count)")
         }
     }
 
@@ -33,8 +33,8 @@ struct PinnedKeys: Hashable, Sendable {
     /// Returns `nil` if the chain contains a pinned key, or if a missing pin is only reported.
     func fault(in chain: VerifiedChain) -> PeerTrust.Verdict? {
         guard !onlyReports, match(chain) == false else { return nil }
-        let subject = chain.certificates.first.map { "The certificate of \"\(chain.name($0))\"" } ?? "The peer's certificate"
-        return .untrusted(reason: "\(subject) has none of the pinned keys in its chain.", code: Self.mismatch, depth: 0)
+        let subject = chain.certificates.first.map { "the certificate of \"\(chain.name($0))\"" } ?? "the peer's certificate"
+        return .untrusted(reason: "the chain of \(subject) contains no pinned key", code: Self.mismatch, depth: 0)
     }
 }
 

@@ -100,12 +100,12 @@ extension TLSEngine {
                 .postHandshakeAuthenticationUnavailable, "the client did not offer post-handshake authentication")
         }
         return TLSError(
-            .internalError, "OpenSSL cannot ask the client for a certificate.",
+            .internalError, "OpenSSL cannot request a client certificate",
             operation: "SSL_verify_client_post_handshake", openSSLStack: errors.map(\.text))
     }
 
     private static func refused(_ code: TLSError.Code, _ reason: String) -> TLSError {
-        TLSError(code, "The client cannot be asked for a certificate: \(reason).", operation: "requestClientCertificate")
+        TLSError(code, "the client certificate cannot be requested: \(reason)", operation: "requestClientCertificate")
     }
 
     // MARK: - The response
@@ -144,7 +144,7 @@ extension TLSEngine {
             _ = handshake()
         } else if case .established = phase, isAwaitingClient {
             exporter.excluding { sendAlert(.certificateRequired) }
-            var error = TLSError(.clientCertificateMissing, "The client did not answer the request for its certificate.")
+            var error = TLSError(.clientCertificateMissing, "the client did not respond to the certificate request")
             error.sentAlert = facts.sentAlert
             course.fail(error)
         }

@@ -11,7 +11,7 @@ extension EngineFailure {
             guard let alert = entries.lazy.compactMap(\.peerAlert).first, refusals.contains(alert) else { return nil }
             var error = error(
                 .preSharedKeyMismatch,
-                "The server ended the TLS handshake with the alert \(alert): it does not know the identity \(identity), or has another pre-shared key for it."
+                "the server rejected the pre-shared key with the alert \(alert): the identity \(identity) or the key is unknown to it"
             )
             error.alert = alert
             return error
@@ -22,8 +22,8 @@ extension EngineFailure {
         return error(
             .preSharedKeyMismatch,
             negotiation.isDecoy
-                ? "This server has no pre-shared key for the client's identity \(identity)."
-                : "The client has another pre-shared key for the identity \(identity) than this server.")
+                ? "this server has no pre-shared key for the client's identity \(identity)"
+                : "the pre-shared keys of the client and this server for the identity \(identity) differ")
     }
 
     // The alerts that servers send for a wrong key or an unknown identity.
@@ -39,6 +39,6 @@ extension EngineFailure {
         guard isInHandshake, facts.isServer, facts.preSharedKeys?.keys.use == .required,
             has(SSL_R_NO_SHARED_CIPHER) || has(SSL_R_NO_SUITABLE_SIGNATURE_ALGORITHM)
         else { return nil }
-        return error(.preSharedKeyMissing, "The client offers no pre-shared key that this server can use, but one is required.")
+        return error(.preSharedKeyMissing, "the client offered no usable pre-shared key, but a key is required")
     }
 }

@@ -58,10 +58,10 @@ public final class TLSPreSharedKey: @unchecked Sendable, Hashable {
     /// - Throws: `invalidSettings` if the identity or the key has an invalid length.
     public init(identity: [UInt8], key: [UInt8], hash: HashAlgorithm = .sha256) throws(TLSError) {
         guard Self.identityLengths.contains(identity.count) else {
-            throw Self.invalid("the identity has \(identity.count) bytes, and must have 1 to 8,192")
+            throw Self.invalid("the identity must have 1 to 8,192 bytes, but has \(identity.count)")
         }
         guard Self.lengths.contains(key.count) else {
-            throw Self.invalid("the key has \(key.count) bytes, and must have 16 to 512")
+            throw Self.invalid("the key must have 16 to 512 bytes, but has \(key.count)")
         }
         self.identity = identity
         self.hash = hash
@@ -86,7 +86,7 @@ public final class TLSPreSharedKey: @unchecked Sendable, Hashable {
     }
 
     private static func invalid(_ complaint: String) -> TLSError {
-        TLSError(.invalidSettings, "The pre-shared key cannot be used: \(complaint).", operation: "TLSPreSharedKey")
+        TLSError(.invalidSettings, "the pre-shared key cannot be used: \(complaint)", operation: "TLSPreSharedKey")
     }
 
     /// Returns whether identity, key and hash algorithm are equal. The comparison takes the same time

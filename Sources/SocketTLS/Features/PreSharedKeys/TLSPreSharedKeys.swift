@@ -53,10 +53,14 @@ public struct TLSPreSharedKeys: Sendable, Hashable {
     public init(_ keys: [TLSPreSharedKey]) throws(TLSError) {
         guard let first = keys.first else { throw Self.invalid("the list is empty") }
         guard keys.allSatisfy({ $0.hash == first.hash }) else {
-            throw Self.invalid("some are for SHA-256 and some for SHA-384, and a server can have one of the two")
+            throw Self.invalid("some keys use SHA-256 and some use SHA-384: use the same hash for all keys")
         }
         let list = Dictionary(keys.map { ($0.identity, $0) }) { one, _ in one }
-        guard list.count == keys.count else { throw Self.invalid("two have the same identity") }
+        var identities: Set<[UInt8]> = []
+        for key in keys where !identities.insert(key.identity).inserted {
+            let identity = String(decoding: key.identity, as: UTF8.self).printable
+            throw Self.invalid("two keys have the same identity: \"\(identity)\"")
+        }
         use = .required
         hash = first.hash
         source = .list(list)
@@ -116,7 +120,7 @@ public struct TLSPreSharedKeys: Sendable, Hashable {
     }
 
     private static func invalid(_ complaint: String) -> TLSError {
-        TLSError(.invalidSettings, "The pre-shared keys cannot be used: \(complaint).", operation: "TLSPreSharedKeys")
+        TLSError(.invalidSettings, "the pre-shared keys cannot be used: \(complaint)", operation: "TLSPreSharedKeys")
     }
 }
 

@@ -60,12 +60,12 @@ extension TLSPreSharedKeys {
     private func validateForTLS12() throws(TLSError) {
         guard hash == .sha256 else {
             throw TLSSettingValues.invalid(
-                "the pre-shared key is for SHA-384, which TLS 1.2 has not: set minimumVersion to .tls13")
+                "the pre-shared key uses SHA-384, which requires TLS 1.3: set minimumVersion to .tls13")
         }
         for key in listed ?? [] {
             guard key.identity.count <= TLSPreSharedKey.identityLimitOfTLS12, !key.identity.contains(0) else {
                 throw TLSSettingValues.invalid(
-                    "in TLS 1.2 the identity of a pre-shared key has at most 128 bytes and no zero: set minimumVersion to .tls13")
+                    "TLS 1.2 allows identities of at most 128 bytes without a zero byte: set minimumVersion to .tls13")
             }
         }
     }
@@ -85,7 +85,7 @@ extension TLSPreSharedKeys {
         suites.tls12 = (suites.allowsTLS12 ? [Self.suiteOfTLS12] : []) + (use == .required ? [] : suites.tls12)
         if suites.tls13.isEmpty, suites.allowsTLS13 {
             throw ContextParameters.invalid(
-                "cipherSuites has none for TLS 1.3 with \(hash.suffix), as the pre-shared keys need")
+                "cipherSuites has no TLS 1.3 suite with \(hash.suffix), which the pre-shared keys require")
         }
     }
 }

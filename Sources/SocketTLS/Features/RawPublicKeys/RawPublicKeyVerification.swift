@@ -45,7 +45,7 @@ extension KeyProof.Kind {
     static let rawPublicKey = KeyProof.Kind(
         number: 1, isShared: false,
         missing: ProofFault(
-            error: TLSError(.rawPublicKeyMissing, "The peer shows a certificate, but the settings require a raw public key."),
+            error: TLSError(.rawPublicKeyMissing, "the peer sent a certificate, but the settings require a raw public key"),
             // OpenSSL maps this code to the alert unsupported_certificate.
             verifyCode: X509_V_ERR_INVALID_PURPOSE))
 }
@@ -55,7 +55,7 @@ extension ProofFault {
         ProofFault(
             error: TLSError(
                 .rawPublicKeyMismatch,
-                "The peer shows a raw public key that the settings do not expect, with the SHA-256 digest \(PublicKeyInfo.sha256(of: key).hexadecimal).",
+                "the peer's raw public key is not expected (SHA-256 \(PublicKeyInfo.sha256(of: key).hexadecimal))",
                 verifyCode: COPENSSL_UNTRUSTED_RAW_KEY),
             verifyCode: COPENSSL_UNTRUSTED_RAW_KEY)
     }

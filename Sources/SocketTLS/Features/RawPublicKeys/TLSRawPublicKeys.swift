@@ -48,7 +48,7 @@ public struct TLSRawPublicKeys: Sendable, Hashable {
         var digests: Set<[UInt8]> = []
         for key in keys {
             guard let canonical = PublicKeyInfo.canonical(key) else {
-                throw Self.invalid("\(key.count) bytes are not a SubjectPublicKeyInfo in DER")
+                throw Self.invalid("the key of \(key.count) bytes is not a SubjectPublicKeyInfo in DER form")
             }
             digests.insert(PublicKeyInfo.sha256(of: canonical))
         }
@@ -63,9 +63,9 @@ public struct TLSRawPublicKeys: Sendable, Hashable {
     ///   - showsOwnKey: Whether this side sends the public key of its `identity` without the certificate.
     /// - Throws: `invalidSettings` if the set is empty or a digest has the wrong length.
     public init(expectedSHA256 digests: Set<[UInt8]>, showsOwnKey: Bool = false) throws(TLSError) {
-        guard !digests.isEmpty else { throw Self.invalid("no key is expected, so that no peer could ever be accepted") }
+        guard !digests.isEmpty else { throw Self.invalid("the list of expected keys is empty: pass at least one key") }
         if let wrong = digests.first(where: { $0.count != 32 }) {
-            throw Self.invalid("a digest must have the 32 bytes of SHA-256, and one has \(wrong.count)")
+            throw Self.invalid("a digest must have 32 bytes (SHA-256), but has \(wrong.count)")
         }
         self.init(digests, .required, showsOwnKey)
     }
@@ -89,7 +89,7 @@ public struct TLSRawPublicKeys: Sendable, Hashable {
     func expects(_ key: [UInt8]) -> Bool { expectedSHA256.contains(PublicKeyInfo.sha256(of: key)) }
 
     private static func invalid(_ complaint: String) -> TLSError {
-        TLSError(.invalidSettings, "The raw public keys cannot be used: \(complaint).", operation: "TLSRawPublicKeys")
+        TLSError(.invalidSettings, "the raw public keys cannot be used: \(complaint)", operation: "TLSRawPublicKeys")
     }
 }
 

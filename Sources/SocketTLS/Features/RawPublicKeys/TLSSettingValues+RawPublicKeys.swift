@@ -31,20 +31,20 @@ extension TLSRawPublicKeys {
         try Self.requireSupport()
         try settings.requireNoSessionOfOthers()
         if showsOwnKey, settings.identity == nil {
-            throw TLSSettingValues.invalid("identity is nil, and its raw public key is to be shown: set identity")
+            throw TLSSettingValues.invalid("identity is nil, but its raw public key is required: set identity")
         }
         if settings.earlyData != nil {
             throw TLSSettingValues.invalid(
-                "earlyData needs a session, and a client with raw public keys resumes none: set it to nil")
+                "earlyData requires session resumption, which raw public keys do not support: set it to nil")
         }
         if settings.allowsPostHandshakeAuthentication {
-            throw TLSSettingValues.invalid("allowsPostHandshakeAuthentication cannot go with raw public keys: set it to false")
+            throw TLSSettingValues.invalid("raw public keys do not support allowsPostHandshakeAuthentication: set it to false")
         }
     }
 
     private static func requireSupport() throws(TLSError) {
         if isSupported { return }
         let version = OpenSSL_version(OPENSSL_VERSION_STRING).map { String(cString: $0) } ?? "another"
-        throw TLSSettingValues.invalid("raw public keys need OpenSSL 3.2 or newer, and the one that is loaded is \(version)")
+        throw TLSSettingValues.invalid("raw public keys require OpenSSL 3.2 or newer, but the loaded version is \(version)")
     }
 }

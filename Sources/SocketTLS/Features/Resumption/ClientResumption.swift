@@ -56,7 +56,7 @@ final class ClientResumption: @unchecked Sendable {
             guard session.scope == scope else {
                 throw TLSError(
                     .invalidSettings,
-                    "The session to resume comes from a connection with another server name or other settings.",
+                    "the session to resume belongs to a connection with a different server name or different settings",
                     operation: "TLSSettings")
             }
             offered = session

@@ -107,7 +107,7 @@ extension TLSResumableSession {
         }
 
         private static var invalid: TLSError {
-            TLSError(.invalidSession, "The bytes are not a session of this library.", operation: "TLSResumableSession")
+            TLSError(.invalidSession, "the data is not a session saved by this library", operation: "TLSResumableSession")
         }
     }
 }

@@ -90,7 +90,7 @@ final class SessionHandle: @unchecked Sendable {
 
     /// Lets `ssl` offer a copy of the session, because OpenSSL marks a session if its connection fails.
     func offer(on ssl: OpaquePointer) throws(TLSError) {
-        let copy = try OpenSSLCall.require("SSL_SESSION_dup", or: .internalError, "OpenSSL has no memory for a session.") {
+        let copy = try OpenSSLCall.require("SSL_SESSION_dup", or: .internalError, "OpenSSL is out of memory") {
             SSL_SESSION_dup(session)
         }
         defer { SSL_SESSION_free(copy) }
@@ -109,7 +109,7 @@ final class SessionHandle: @unchecked Sendable {
 
     convenience init(derBytes: [UInt8]) throws(TLSError) {
         let session = try OpenSSLCall.require(
-            "d2i_SSL_SESSION", or: .invalidSession, "The bytes are not a session."
+            "d2i_SSL_SESSION", or: .invalidSession, "the data is not a TLS session"
         ) {
             derBytes.withUnsafeBufferPointer { bytes in
                 var cursor = bytes.baseAddress

@@ -19,7 +19,7 @@ extension TLSSettingValues {
         switch resumption {
         case .none, .inMemory: break
         case .store, .session:
-            throw Self.invalid("a client resumes no sessions with raw public or pre-shared keys: set resumption to .none")
+            throw Self.invalid("raw public keys and pre-shared keys do not support resumption: set it to .none")
         }
     }
 }

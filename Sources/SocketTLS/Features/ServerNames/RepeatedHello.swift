@@ -4,8 +4,8 @@ extension Facts {
     /// messages and uses the second.
     func complaintAboutChange(in hello: UnsafeRawBufferPointer) -> String? {
         guard choosesByHello, !isEstablished else { return nil }
-        guard let chosenHello else { return "the settings for its name could not be chosen" }
+        guard let chosenHello else { return "no settings could be selected for its server name" }
         if TLSClientHello(hello)?.asksForTheSame(as: chosenHello) == true { return nil }
-        return "its server name or its protocols differ from the first one's"
+        return "its server name or protocols differ from the first ClientHello"
     }
 }

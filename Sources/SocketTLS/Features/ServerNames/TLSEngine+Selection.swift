@@ -48,12 +48,12 @@ extension TLSEngine {
                 course.fail(error)
             }
         case .refused:
-            let name = facts.chosenHello?.serverName.map { "the name \"\($0.printable)\", which" } ?? "a name that"
-            refuse(.unrecognizedName, TLSError(.unrecognizedName, "The client asks for \(name) this server does not have."))
+            let name = facts.chosenHello?.serverName.map { "the server name \"\($0.printable)\", which" } ?? "a server name that"
+            refuse(.unrecognizedName, TLSError(.unrecognizedName, "the client requested \(name) this server does not serve"))
         case .failed(let reason):
             refuse(
                 .internalError,
-                TLSError(.invalidSettings, "No settings for the client: \(reason)", operation: "TLSServerNames"))
+                TLSError(.invalidSettings, "no settings for the client: \(reason)", operation: "TLSServerNames"))
         }
     }
 

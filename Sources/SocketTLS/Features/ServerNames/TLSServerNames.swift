@@ -73,7 +73,7 @@ public final class TLSServerNames: Sendable, Hashable {
         for (written, settings) in settings {
             let isWildcard = written.hasPrefix("*.")
             guard case .hostName(let host) = try ServerName(isWildcard ? String(written.dropFirst(2)) : written) else {
-                throw Self.invalid("\"\(written.printable)\" is an address, and clients ask for names")
+                throw Self.invalid("\"\(written.printable)\" is an IP address, but clients send only host names")
             }
             let name = host.lowercased()
             let previous = isWildcard ? wildcards[name] : exact[name]
@@ -115,7 +115,7 @@ public final class TLSServerNames: Sendable, Hashable {
 
     private static func usable(_ settings: TLSSettingValues) throws(TLSError) -> TLSSettingValues {
         guard settings.serverNames == nil else {
-            throw invalid("the settings of a name must be without serverNames of their own")
+            throw invalid("the settings for a server name must not contain serverNames")
         }
         try settings.validate()
         var settings = settings
@@ -124,7 +124,7 @@ public final class TLSServerNames: Sendable, Hashable {
     }
 
     private static func invalid(_ complaint: String) -> TLSError {
-        TLSError(.invalidSettings, "The server names cannot be used: \(complaint).", operation: "TLSServerNames")
+        TLSError(.invalidSettings, "the server names cannot be used: \(complaint)", operation: "TLSServerNames")
     }
 
     /// Returns whether both values are the same object.

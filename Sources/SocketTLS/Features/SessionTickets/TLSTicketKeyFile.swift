@@ -79,19 +79,19 @@ public final class TLSTicketKeyFile: TLSTicketKeySource {
         let file = try SecretBytes.contents(ofFile: path, or: .invalidSettings)
         let keys = try file.withBytes { bytes throws(TLSError) in
             let lines = bytes.split { $0 == 0x0A || $0 == 0x0D }
-            guard lines.count == 3 else { throw invalid(path, "has \(lines.count) lines instead of three") }
+            guard lines.count == 3 else { throw invalid(path, "contains \(lines.count) lines instead of three") }
             var keys: [TLSTicketKey] = []
             for line in lines { keys.append(try TLSTicketKey(decoded(line, path))) }
             return keys
         }
-        guard Set(keys.map(\.name)).count == 3 else { throw invalid(path, "names a key twice") }
+        guard Set(keys.map(\.name)).count == 3 else { throw invalid(path, "contains the same key name twice") }
         return TLSTicketKeys(current: keys[1], others: [keys[0], keys[2]])
     }
 
     private static func decoded(_ line: Slice<UnsafeRawBufferPointer>, _ path: String) throws(TLSError) -> SecretBytes {
         // 80 bytes are encoded as 108 characters, including one padding character at the end.
         guard line.count == 108, line.last == UInt8(ascii: "="), line.dropLast().last != UInt8(ascii: "=") else {
-            throw invalid(path, "has a line that is not 80 bytes in Base64")
+            throw invalid(path, "contains a line that is not 80 bytes in Base64")
         }
         let block = SecretBytes(count: 81)
         let text = UnsafeRawBufferPointer(rebasing: line).assumingMemoryBound(to: UInt8.self)
@@ -99,11 +99,11 @@ public final class TLSTicketKeyFile: TLSTicketKeySource {
             EVP_DecodeBlock(
                 block.writableBytes.assumingMemoryBound(to: UInt8.self).baseAddress, text.baseAddress, Int32(text.count))
         }
-        guard count == 81 else { throw invalid(path, "has a line that is not 80 bytes in Base64") }
+        guard count == 81 else { throw invalid(path, "contains a line that is not 80 bytes in Base64") }
         return block.withBytes { SecretBytes(copying: $0.prefix(80)) }
     }
 
     private static func invalid(_ path: String, _ complaint: String) -> TLSError {
-        TLSError(.invalidSettings, "The file of ticket keys \"\(path.printable)\" \(complaint).", operation: "TLSTicketKeyFile")
+        TLSError(.invalidSettings, "the ticket key file \"\(path.printable)\" \(complaint)", operation: "TLSTicketKeyFile")
     }
 }

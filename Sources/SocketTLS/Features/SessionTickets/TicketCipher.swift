@@ -7,7 +7,7 @@ final class TicketCipher: Sendable {
     /// - Throws: `invalidSettings` if OpenSSL does not provide the cipher.
     init(requiresFIPS: Bool) throws(TLSError) {
         let method = try OpenSSLCall.require(
-            "EVP_CIPHER_fetch", or: .invalidSettings, "The policy leaves OpenSSL without AES-256-CBC, which tickets need."
+            "EVP_CIPHER_fetch", or: .invalidSettings, "session tickets require AES-256-CBC, but the policy disables it"
         ) {
             EVP_CIPHER_fetch(nil, "AES-256-CBC", requiresFIPS ? "fips=yes" : nil)
         }

@@ -71,17 +71,17 @@ final class StapledStatus {
     /// Returns the fault of the response, or of its absence, or `nil`.
     func fault(in response: UnsafeBufferPointer<UInt8>?) -> PeerTrust.Verdict? {
         guard let response else {
-            return isRequired ? fault("came without the OCSP response that it needs", X509_V_ERR_OCSP_VERIFY_NEEDED) : nil
+            return isRequired ? fault("was sent without the required OCSP response", X509_V_ERR_OCSP_VERIFY_NEEDED) : nil
         }
         guard let basic = Self.decode(response) else {
-            return fault("came with an OCSP response that has no answer", X509_V_ERR_OCSP_VERIFY_FAILED)
+            return fault("was sent with an OCSP response that contains no status", X509_V_ERR_OCSP_VERIFY_FAILED)
         }
         defer { OCSP_BASICRESP_free(basic) }
         guard let issuer, isSigned(basic, by: issuer) else {
-            return fault("came with an OCSP response that its issuer has not signed", X509_V_ERR_OCSP_VERIFY_FAILED)
+            return fault("was sent with an OCSP response that its issuer did not sign", X509_V_ERR_OCSP_VERIFY_FAILED)
         }
         guard let answer = answer(in: basic, from: issuer) else {
-            return fault("came with an OCSP response for other certificates", X509_V_ERR_OCSP_VERIFY_FAILED)
+            return fault("was sent with an OCSP response for other certificates", X509_V_ERR_OCSP_VERIFY_FAILED)
         }
         return fault(of: answer)
     }
@@ -92,7 +92,7 @@ final class StapledStatus {
         // The function returns -1 for an earlier time, 1 for a later time, and -2 for an error.
         guard let begin, let end, [-1, 0].contains(ASN1_TIME_cmp_time_t(begin, time + Self.leeway)),
             [0, 1].contains(ASN1_TIME_cmp_time_t(end, time - Self.leeway))
-        else { return fault("came with an OCSP response that is not valid now", X509_V_ERR_OCSP_VERIFY_FAILED) }
+        else { return fault("was sent with an OCSP response that is expired or not yet valid", X509_V_ERR_OCSP_VERIFY_FAILED) }
         switch status {
         case V_OCSP_CERTSTATUS_GOOD: return nil
         case V_OCSP_CERTSTATUS_REVOKED: return fault("is revoked, according to its OCSP response", X509_V_ERR_CERT_REVOKED)
@@ -101,7 +101,7 @@ final class StapledStatus {
     }
 
     private func fault(_ complaint: String, _ code: Int32) -> PeerTrust.Verdict {
-        .untrusted(reason: "The certificate of \"\(leaf.displayName)\" \(complaint).", code: code, depth: 0)
+        .untrusted(reason: "the certificate of \"\(leaf.displayName)\" \(complaint)", code: code, depth: 0)
     }
 
     /// The maximum size of a response in bytes, and the maximum number of certificates in it. A response

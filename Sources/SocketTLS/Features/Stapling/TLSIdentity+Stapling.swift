@@ -19,7 +19,7 @@ extension TLSIdentity {
     public func stapling(ocspResponse: [UInt8], issuer: Certificate? = nil) throws(TLSError) -> TLSIdentity {
         guard let leaf = certificateChain.first, let issuer = issuer ?? certificateChain.dropFirst().first else {
             throw TLSError(
-                .invalidCertificate, "The issuer of the certificate is needed, because it is not in the chain.",
+                .invalidCertificate, "the chain does not contain the issuer of the certificate: pass the issuer",
                 operation: "TLSIdentity")
         }
         let status = StapledStatus(of: leaf, issuer: issuer, isRequired: true, at: Int(time(nil)))
