@@ -83,7 +83,7 @@ import Testing
     }
 
     /// Without a limit the read has no clock that would have the connection look.
-    @Test(arguments: Link.Delivery.allCases)
+    @Test(.unmodifiedKernel, arguments: Link.Delivery.allCases)
     func aReadWithoutALimitGetsWhatLiesUnread(delivery: Link.Delivery) async throws {
         let link = try await Link.make(delivery)
         link.server.readData(toLength: 3, tag: 1)

@@ -165,7 +165,7 @@ import Testing
     }
 
     /// Their code takes the job's time, and their bytes must not wait for its end.
-    @Test func aWriteOfAnotherThreadTakesWithItWhatWasCollected() async throws {
+    @Test(.unmodifiedKernel) func aWriteOfAnotherThreadTakesWithItWhatWasCollected() async throws {
         let (socket, peer, _) = try connect()
         try await onLoop(of: socket) {
             try await Self.answer(socket, peer)
