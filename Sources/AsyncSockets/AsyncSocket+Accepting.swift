@@ -158,7 +158,7 @@ extension AsyncSocket {
     /// Creates a socket for an accepted connection, on one of the process's event loops.
     func makeChild(_ socketQueue: DispatchQueue?) throws(AsyncSocketError) -> AsyncSocket {
         do throws(SystemError) {
-            return AsyncSocket(childOf: self, socketQueue: socketQueue, loop: try EventLoop.next())
+            return AsyncSocket(childOf: self, socketQueue: socketQueue, loop: try SocketEventLoop.next())
         } catch {
             throw AsyncSocketError(error, operation: "accept")
         }

@@ -72,7 +72,7 @@ extension AsyncSocket {
             return try SocketDescriptor.peerOfConnectedStream(descriptor)
         } catch {
             throw AsyncSocketError(
-                .badParameter, blame: .caller, operation: "adopt",
+                .badParameter, fault: .caller, operation: "adopt",
                 message: "descriptor \(descriptor) is not a connected stream socket: \(error)",
                 errno: error.errno)
         }

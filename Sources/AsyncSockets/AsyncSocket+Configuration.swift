@@ -47,7 +47,7 @@ extension AsyncSocket {
     /// proxy misbehaves, the attempt fails with `.proxyFailed`. The connection to the proxy is not encrypted:
     /// the proxy sees everything that you do not protect with `startTLS`, and your proxy credentials travel
     /// in plaintext.
-    public var proxy: Proxy? {
+    public var proxy: SocketProxy? {
         get { configuration.proxy }
         set { configure { $0.proxy = newValue } }
     }
@@ -84,7 +84,7 @@ extension AsyncSocket {
     /// stream. A larger write is accepted if the queue is empty. Files do not count. Beyond the first 1,024
     /// queued writes, each write counts about 80 bytes more than its data. `writeHighWaterMark` warns you
     /// earlier.
-    public var maximumPendingWriteBytes: ByteLimit {
+    public var maximumPendingWriteBytes: Int {
         get { configuration.maximumPendingWriteBytes }
         set { configure { $0.maximumPendingWriteBytes = newValue } }
     }

@@ -161,7 +161,7 @@ extension AsyncSocket {
     }
 
     /// Assigns an unused socket to a loop, for tests that inspect the loop.
-    package func stay(on loop: EventLoop) {
+    package func stay(on loop: SocketEventLoop) {
         state.withLock { $0.loop = loop }
     }
 
@@ -182,9 +182,9 @@ extension AsyncSocket {
         return connection
     }
 
-    func chooseLoop(_ operation: String) throws(AsyncSocketError) -> EventLoop {
+    func chooseLoop(_ operation: String) throws(AsyncSocketError) -> SocketEventLoop {
         if let loop = state.withLock({ $0.loop }) { return loop }
-        let loop = try EventLoop.next(for: operation)
+        let loop = try SocketEventLoop.next(for: operation)
         return state.withLock { state in
             let chosen = state.loop ?? loop
             state.loop = chosen
@@ -230,7 +230,7 @@ extension LocalInterface {
         }
         guard interface.addresses.contains(where: { families.allows($0.family) }) else {
             throw AsyncSocketError(
-                .noUsableAddress, blame: .caller, operation: operation,
+                .noUsableAddress, fault: .caller, operation: operation,
                 message: "the interface \"\(text)\" has no address of an enabled IP version: choose another interface")
         }
         return interface

@@ -126,7 +126,7 @@ extension AsyncSocketError {
         self.init(error, operation: operation)
         guard Self.misuses.contains(error.errno) else { return }
         code = .badParameter
-        blame = .caller
+        fault = .caller
     }
 
     private static let misuses: Set<Int32> = [EINVAL, EOPNOTSUPP, ENOPROTOOPT, EDOM]

@@ -26,9 +26,9 @@ extension AsyncSocket {
     ///   - tag: An application-defined value that is returned with the data.
     public func readData(
         withTimeout timeout: TimeInterval = -1, buffer: ReadBuffer? = nil, bufferOffset offset: Int = 0,
-        maxLength: ByteLimit = .unlimited, tag: Int = 0
+        maxLength: Int = .max, tag: Int = 0
     ) {
-        guard maxLength.count > 0 else { return refuse("maxLength must be at least 1, but is \(maxLength.count)") }
+        guard maxLength > 0 else { return refuse("maxLength must be at least 1, but is \(maxLength)") }
         enqueue(.anyBytes, maxLength, timeout, tag, buffer, offset)
     }
 
@@ -51,7 +51,7 @@ extension AsyncSocket {
         tag: Int = 0
     ) {
         guard length >= 0 else { return refuse("the length must be at least 0, but is \(length)") }
-        enqueue(.length(length), .unlimited, timeout, tag, buffer, offset)
+        enqueue(.length(length), .max, timeout, tag, buffer, offset)
     }
 
     /// Reads up to and including the first occurrence of `delimiter`.
@@ -68,15 +68,14 @@ extension AsyncSocket {
     ///   - offset: The position in `buffer` of the first byte, from 0 to its `count`. Any other value closes
     ///     the connection with `.badParameter`.
     ///   - maxLength: The maximum number of bytes to deliver, including the delimiter. Defaults to 1 MiB.
-    ///     Pass a literal, `.bytes(count)` for a computed number, or `.unlimited`, in which case the peer
-    ///     decides how much memory the read uses.
+    ///     With `.max`, the peer decides how much memory the read uses.
     ///   - tag: An application-defined value that is returned with the data.
     public func readData(
         to delimiter: Data, withTimeout timeout: TimeInterval = -1, buffer: ReadBuffer? = nil, bufferOffset offset: Int = 0,
-        maxLength: ByteLimit = AsyncSocket.defaultMaxLength, tag: Int = 0
+        maxLength: Int = AsyncSocket.defaultMaxLength, tag: Int = 0
     ) {
         guard !delimiter.isEmpty else { return refuse("the delimiter is empty: pass at least one byte") }
-        guard delimiter.count <= maxLength.count else {
+        guard delimiter.count <= maxLength else {
             return refuse("the delimiter is longer than maxLength (\(maxLength))")
         }
         enqueue(.delimiter(delimiter), maxLength, timeout, tag, buffer, offset)
@@ -94,18 +93,18 @@ extension AsyncSocket {
     /// - Parameters:
     ///   - timeout: See `readData(withTimeout:buffer:bufferOffset:maxLength:tag:)`. The timeout covers the
     ///     whole read.
-    ///   - maxLength: The maximum number of bytes to deliver. Defaults to 1 MiB. With `.unlimited`, the peer
+    ///   - maxLength: The maximum number of bytes to deliver. Defaults to 1 MiB. With `.max`, the peer
     ///     decides how much memory the read uses.
     ///   - tag: An application-defined value that is returned with the data.
     public func readDataToEnd(
-        withTimeout timeout: TimeInterval = -1, maxLength: ByteLimit = AsyncSocket.defaultMaxLength, tag: Int = 0
+        withTimeout timeout: TimeInterval = -1, maxLength: Int = AsyncSocket.defaultMaxLength, tag: Int = 0
     ) {
-        guard maxLength.count >= 0 else { return refuse("maxLength must be at least 0, but is \(maxLength.count)") }
+        guard maxLength >= 0 else { return refuse("maxLength must be at least 0, but is \(maxLength)") }
         enqueue(.end, maxLength, timeout, tag, nil, 0)
     }
 
     /// The default `maxLength` of reads in which the peer determines the length: 1 MiB.
-    public static let defaultMaxLength = ByteLimit.mebibytes(1)
+    public static let defaultMaxLength = 1 << 20
 
     /// The progress of the oldest incomplete read, or `nil` if no read is queued. In an inline callback the
     /// value is current. Elsewhere it is a snapshot from the end of the last turn on the event loop, and the
@@ -117,7 +116,7 @@ extension AsyncSocket {
     // Inlined, so that the packet is specialized for each goal.
     @inline(__always)
     private func enqueue(
-        _ goal: ReadPacket.Goal, _ maxLength: ByteLimit, _ timeout: TimeInterval, _ tag: Int, _ buffer: ReadBuffer?, _ offset: Int
+        _ goal: ReadPacket.Goal, _ maxLength: Int, _ timeout: TimeInterval, _ tag: Int, _ buffer: ReadBuffer?, _ offset: Int
     ) {
         if let buffer, !(0...buffer.count).contains(offset) {
             return refuse("the offset \(offset) is outside the buffer of \(buffer.count) bytes")
@@ -126,7 +125,7 @@ extension AsyncSocket {
         withConnection {
             $0.read(
                 ReadPacket.make(
-                    goal, maxLength: maxLength.count, timeout: timeout, completion: .delegate(tag: tag), target: target))
+                    goal, maxLength: maxLength, timeout: timeout, completion: .delegate(tag: tag), target: target))
         }
     }
 

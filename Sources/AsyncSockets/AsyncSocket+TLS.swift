@@ -14,8 +14,8 @@ extension AsyncSocket {
     /// writes are not covered by it: give them timeouts, or a silent peer can keep the connection open.
     ///
     /// Bytes that the peer sends before the handshake are never delivered as if they had been received over
-    /// TLS. By default, a client rejects them (`.bytesBufferedAtUpgrade`; the setting is
-    /// `TLSSettings.bytesBufferedAtUpgrade`), and a server treats them as the start of the handshake.
+    /// TLS. By default, a client rejects them (`.earlyPlaintext`; the setting is
+    /// `TLSSettings.earlyPlaintext`), and a server treats them as the start of the handshake.
     /// Therefore, read the reply to a STARTTLS command up to its delimiter, never with a read of arbitrary
     /// length (`readData` without a length or a delimiter, `readBytes`), and discard what the peer announced
     /// earlier (RFC 3207, section 4.2; RFC 9051, section 6.2.1).

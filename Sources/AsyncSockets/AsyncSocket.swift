@@ -42,7 +42,7 @@ public final class AsyncSocket: Sendable {
         var quota: AcceptQuota?
         /// Chosen at the first use and then kept, so that the end of one connection is delivered before the
         /// start of the next.
-        var loop: EventLoop?
+        var loop: SocketEventLoop?
     }
 
     let state: Locked<State>
@@ -124,7 +124,7 @@ public final class AsyncSocket: Sendable {
     }
 
     /// Creates a socket with the delegate, the delegate queue, the configuration and the options of `parent`.
-    init(childOf parent: AsyncSocket, socketQueue: DispatchQueue?, loop: EventLoop) {
+    init(childOf parent: AsyncSocket, socketQueue: DispatchQueue?, loop: SocketEventLoop) {
         state = Locked(
             parent.state.withLock {
                 State(audience: $0.audience, configuration: $0.configuration, options: $0.options, loop: loop)

@@ -30,7 +30,7 @@ extension AsyncSocketError {
             }
         // If the resolver failed, the host may still have addresses.
         self.init(
-            .hostNotFound, blame: error.isAnswer ? .caller : .system, operation: "resolve",
+            .hostNotFound, fault: error.isAnswer ? .caller : .system, operation: "resolve",
             message: "no \(kind) found for \"\(error.query.host)\": \(error.reason)", errno: error.errno)
     }
 
@@ -40,7 +40,7 @@ extension AsyncSocketError {
         case EINVAL: self = .badParameter(operation, "\"\(path)\" is not a regular file")
         default:
             self.init(
-                .system, blame: .system, operation: operation, message: error.about("\"\(path)\"").description, errno: error.errno
+                .system, fault: .system, operation: operation, message: error.about("\"\(path)\"").description, errno: error.errno
             )
         }
     }
@@ -48,7 +48,7 @@ extension AsyncSocketError {
     init(_ error: InterfaceError, operation: String) {
         self =
             if let cause = error.cause {
-                AsyncSocketError(.system, blame: .system, operation: operation, message: error.message, errno: cause.errno)
+                AsyncSocketError(.system, fault: .system, operation: operation, message: error.message, errno: cause.errno)
             } else {
                 .badParameter(operation, error.message)
             }
@@ -62,7 +62,7 @@ extension AsyncSocketError {
             case .notFromInterface(let interface, let addresses):
                 "the interface \"\(interface)\" has no \(Self.families(of: addresses)) address, which is required to reach \"\(destination)\""
             }
-        self.init(.noUsableAddress, blame: .caller, operation: "connect", message: message)
+        self.init(.noUsableAddress, fault: .caller, operation: "connect", message: message)
     }
 
     private static func families(of addresses: [SocketAddress]) -> String {
@@ -82,7 +82,7 @@ extension AsyncSocketError {
         let list = (named + (more > 0 ? ["and \(more) more"] : [])).joined(separator: "; ")
         if let reset = failedAttempts.last(where: { $0.error.isReset }) {
             self.init(
-                .connectionReset, blame: .peer, operation: "connect",
+                .connectionReset, fault: .peer, operation: "connect",
                 message: "\"\(destination)\" accepted the connection and reset it immediately (\(list))", errno: reset.error.errno
             )
             return
@@ -97,7 +97,7 @@ extension AsyncSocketError {
             default: "\"\(destination)\" did not accept the connection (\(list))"
             }
         self.init(
-            .connectFailed, blame: isLocal ? .system : .peer, operation: "connect", message: message,
+            .connectFailed, fault: isLocal ? .system : .peer, operation: "connect", message: message,
             errno: telling?.error.errno)
     }
 
@@ -120,7 +120,7 @@ extension SystemError {
 extension AsyncSocketError {
     static func closing(_ operation: String) -> AsyncSocketError {
         AsyncSocketError(
-            .closed, blame: .caller, operation: operation,
+            .closed, fault: .caller, operation: operation,
             message: "this side is closing the connection: reads and writes are no longer accepted")
     }
 
@@ -150,7 +150,7 @@ extension AsyncSocketError {
 
     static func readMaxedOut(_ maxLength: Int) -> AsyncSocketError {
         AsyncSocketError(
-            .readMaxedOut, blame: .peer, operation: "read",
+            .readMaxedOut, fault: .peer, operation: "read",
             message:
                 "neither the delimiter nor the end of the stream was received within \(maxLength) bytes: set maxLength to a larger value"
         )
@@ -158,7 +158,7 @@ extension AsyncSocketError {
 
     static func writeQueueFull(_ limit: Int) -> AsyncSocketError {
         AsyncSocketError(
-            .writeQueueFull, blame: .caller, operation: "write",
+            .writeQueueFull, fault: .caller, operation: "write",
             message: "the write queue would exceed \(limit) bytes (maximumPendingWriteBytes): write less or raise the limit")
     }
 }
@@ -188,16 +188,16 @@ extension AsyncSocketError {
         // Too large for IP or for the path, or a broadcast without permission.
         case EMSGSIZE, EACCES:
             code = error.errno == EMSGSIZE ? .badParameter : .system
-            blame = .caller
+            fault = .caller
         // Reported by a router or by the peer's machine.
-        case ECONNREFUSED, EHOSTUNREACH: blame = .peer
+        case ECONNREFUSED, EHOSTUNREACH: fault = .peer
         default: break
         }
     }
 
     static func sendQueueFull(_ limit: Int) -> AsyncSocketError {
         AsyncSocketError(
-            .writeQueueFull, blame: .caller, operation: "send",
+            .writeQueueFull, fault: .caller, operation: "send",
             message: "the send queue would exceed \(limit) bytes (maximumPendingSendBytes): send less or raise the limit")
     }
 
@@ -211,7 +211,7 @@ extension AsyncSocketError {
 
     static func unreachable(_ destination: String) -> AsyncSocketError {
         AsyncSocketError(
-            .noUsableAddress, blame: .caller, operation: "send",
+            .noUsableAddress, fault: .caller, operation: "send",
             message: "\"\(destination)\" has no address of an IP version that the socket uses: enable that version or bind to it")
     }
 

@@ -12,9 +12,9 @@ public struct AsyncSocketError: Error, Sendable, Hashable {
 
     /// The party that must change something: the caller, the peer, the holder of a certificate, or the
     /// system.
-    public var blame: Blame {
-        get { contents.blame }
-        set { change { $0.blame = newValue } }
+    public var fault: TLSError.Fault {
+        get { contents.fault }
+        set { change { $0.fault = newValue } }
     }
 
     /// The operation that failed, for example `connect` or `startTLS`.
@@ -53,15 +53,15 @@ public struct AsyncSocketError: Error, Sendable, Hashable {
     ///
     /// - Parameters:
     ///   - code: The kind of error.
-    ///   - blame: The party that must change something.
+    ///   - fault: The party that must change something.
     ///   - operation: The operation that failed.
     ///   - message: A one-sentence description of the problem.
     ///   - errno: The `errno` of the failed system call, if any.
     ///   - tls: The error of the TLS engine, if any.
     public init(
-        _ code: Code, blame: Blame, operation: String, message: String, errno: Int32? = nil, tls: TLSError? = nil
+        _ code: Code, fault: TLSError.Fault, operation: String, message: String, errno: Int32? = nil, tls: TLSError? = nil
     ) {
-        box = Box(Contents(code: code, blame: blame, operation: operation, message: message, errno: errno, tls: tls))
+        box = Box(Contents(code: code, fault: fault, operation: operation, message: message, errno: errno, tls: tls))
     }
 
     // Stored as a single reference, because a connection checks for an error after each message, and
@@ -77,7 +77,7 @@ public struct AsyncSocketError: Error, Sendable, Hashable {
 
     private struct Contents: Hashable, Sendable {
         var code: Code
-        var blame: Blame
+        var fault: TLSError.Fault
         var operation: String
         var message: String
         var errno: Int32?
@@ -112,7 +112,7 @@ public struct AsyncSocketError: Error, Sendable, Hashable {
         public static let badConfiguration = Code(description: "badConfiguration")
         /// An argument is invalid: a negative length, an empty delimiter, port 0.
         public static let badParameter = Code(description: "badParameter")
-        /// The host name has no address (blame: caller), or the resolver failed (blame: system).
+        /// The host name has no address (fault: caller), or the resolver failed (fault: system).
         public static let hostNotFound = Code(description: "hostNotFound")
         /// No address of the host is usable: its family is disabled, or the interface has no address of that
         /// family.
@@ -168,7 +168,7 @@ public struct AsyncSocketError: Error, Sendable, Hashable {
         public static let tooManyHandshakes = Code(description: "tooManyHandshakes")
         /// Plaintext was already buffered when the handshake was about to start: a STARTTLS injection, or a
         /// greeting or reply that you did not read before `startTLS`.
-        public static let bytesBufferedAtUpgrade = Code(description: "bytesBufferedAtUpgrade")
+        public static let earlyPlaintext = Code(description: "earlyPlaintext")
         /// TLS failed; see `tls` for the cause.
         public static let tls = Code(description: "tls")
         /// A system call failed; see `errno` for the cause.
@@ -177,10 +177,10 @@ public struct AsyncSocketError: Error, Sendable, Hashable {
 }
 
 extension AsyncSocketError: CustomStringConvertible, LocalizedError {
-    /// The operation, the message, the code and the blame, or for TLS the operation and the engine's error.
+    /// The operation, the message, the code and the fault, or for TLS the operation and the engine's error.
     public var description: String {
         if let tls { return "\(operation): \(tls)" }
-        return "\(operation): \(message) (\(code), blame: \(blame))"
+        return "\(operation): \(message) (\(code), fault: \(fault))"
     }
 
     /// The same text as `description`, for `localizedDescription`.
@@ -191,17 +191,17 @@ extension AsyncSocketError: CustomStringConvertible, LocalizedError {
 
 extension AsyncSocketError {
     static func badConfiguration(_ operation: String, _ message: String) -> AsyncSocketError {
-        AsyncSocketError(.badConfiguration, blame: .caller, operation: operation, message: message)
+        AsyncSocketError(.badConfiguration, fault: .caller, operation: operation, message: message)
     }
 
     static func badParameter(_ operation: String, _ message: String) -> AsyncSocketError {
-        AsyncSocketError(.badParameter, blame: .caller, operation: operation, message: message)
+        AsyncSocketError(.badParameter, fault: .caller, operation: operation, message: message)
     }
 
     /// Creates the error for an expired timeout. A timeout of zero is the caller's fault.
-    static func timeout(_ code: Code, _ operation: String, blame: Blame = .peer, seconds: Double) -> AsyncSocketError {
+    static func timeout(_ code: Code, _ operation: String, fault: TLSError.Fault = .peer, seconds: Double) -> AsyncSocketError {
         AsyncSocketError(
-            code, blame: seconds > 0 ? blame : .caller, operation: operation,
+            code, fault: seconds > 0 ? fault : .caller, operation: operation,
             message: "\(missingEvent(of: operation)) within \(text(ofSeconds: seconds))")
     }
 
@@ -224,27 +224,27 @@ extension AsyncSocketError {
 
     static func idle(for time: Duration) -> AsyncSocketError {
         AsyncSocketError(
-            .idleTimeout, blame: .peer, operation: "read",
+            .idleTimeout, fault: .peer, operation: "read",
             message: "no data was received or sent for \(text(ofSeconds: time.inSeconds)) (idleTimeout)")
     }
 
     static func idleDatagrams(for time: Duration) -> AsyncSocketError {
         AsyncSocketError(
-            .idleTimeout, blame: .peer, operation: "receive",
+            .idleTimeout, fault: .peer, operation: "receive",
             message: "no datagram was received or sent for \(text(ofSeconds: time.inSeconds)) (idleTimeout)")
     }
 
     static func stuckBeforeTLS(seconds: Double) -> AsyncSocketError {
         AsyncSocketError(
-            .handshakeTimeout, blame: .peer, operation: "startTLS",
+            .handshakeTimeout, fault: .peer, operation: "startTLS",
             message: "the writes queued before startTLS were not sent: the peer accepted no data for \(text(ofSeconds: seconds))")
     }
 
     static let closed = AsyncSocketError(
-        .closed, blame: .caller, operation: "close", message: "this side closed the connection")
+        .closed, fault: .caller, operation: "close", message: "this side closed the connection")
 
     static let closedByPeer = AsyncSocketError(
-        .closedByPeer, blame: .peer, operation: "read", message: "the peer closed the connection")
+        .closedByPeer, fault: .peer, operation: "read", message: "the peer closed the connection")
 
     init(_ error: SystemError, operation: String) {
         let code: Code =
@@ -254,7 +254,7 @@ extension AsyncSocketError {
             default: .system
             }
         self.init(
-            code, blame: code == .system ? .system : .peer, operation: operation,
+            code, fault: code == .system ? .system : .peer, operation: operation,
             message: code == .system ? error.description : error.descriptionWithoutCall, errno: error.errno)
     }
 
@@ -265,6 +265,6 @@ extension AsyncSocketError {
             case .trustTimeout: .trustTimeout
             default: .tls
             }
-        self.init(code, blame: error.blame, operation: operation, message: error.message, tls: error)
+        self.init(code, fault: error.fault, operation: operation, message: error.message, tls: error)
     }
 }

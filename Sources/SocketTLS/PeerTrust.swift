@@ -12,7 +12,7 @@ public struct PeerTrust: Sendable, Hashable {
     /// key.
     ///
     /// The certificates are known to form a chain only if the `verdict` is `.trusted`.
-    public let chain: [Certificate]
+    public let chain: [TLSCertificate]
     /// OpenSSL's verdict on the chain, the dates, the purpose and, if enabled, the host name.
     public let verdict: Verdict
     /// All faults other than the one in `verdict`, if the trust callback may overrule the verdict
@@ -28,7 +28,7 @@ public struct PeerTrust: Sendable, Hashable {
 
     /// Creates a value with a given chain and verdict, for tests of a trust callback.
     public init(
-        peer: Peer = .server, chain: [Certificate], verdict: Verdict = .trusted, otherFaults: [Verdict] = [],
+        peer: Peer = .server, chain: [TLSCertificate], verdict: Verdict = .trusted, otherFaults: [Verdict] = [],
         serverName: String? = nil, publicKey: [UInt8]? = nil
     ) {
         self.otherFaults = otherFaults
@@ -40,7 +40,7 @@ public struct PeerTrust: Sendable, Hashable {
     }
 
     /// The peer's own certificate.
-    public var leaf: Certificate? { chain.first }
+    public var leaf: TLSCertificate? { chain.first }
 
     /// The side that is being evaluated.
     public enum Peer: Sendable, Hashable {

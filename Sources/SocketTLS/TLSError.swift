@@ -2,12 +2,12 @@ public import FoundationEssentials
 
 /// A TLS failure, with the party at fault.
 ///
-/// A failure is final: the connection can no longer read or write. The `message` is one sentence for a log or
+/// A failure is final: the connection can no longer read or write. The `message` is text for a log or
 /// a user. In code, switch on `code`.
 public struct TLSError: LocalizedError, Sendable, Hashable, CustomStringConvertible {
     /// The kind of failure.
     public var code: Code
-    /// One sentence that describes the failure.
+    /// A sentence fragment without a full stop that describes the failure.
     public var message: String
     /// The operation that failed: an OpenSSL function such as "SSL_do_handshake", or a step of this library.
     public var operation: String
@@ -40,7 +40,7 @@ public struct TLSError: LocalizedError, Sendable, Hashable, CustomStringConverti
     }
 
     /// The party that must change something before the operation can succeed.
-    public var blame: Blame { code.blame }
+    public var fault: TLSError.Fault { code.fault }
 
     /// The message, the operation, the alerts, the verification result and OpenSSL's error stack, without
     /// repetitions.
@@ -50,7 +50,7 @@ public struct TLSError: LocalizedError, Sendable, Hashable, CustomStringConverti
         if let sentAlert { details.append("sent alert \(sentAlert)") }
         if let verifyCode { details.append("verification result \(verifyCode)") }
         for reason in openSSLStack where !message.contains(reason) && !details.contains(reason) { details.append(reason) }
-        return "\(message) [\(code), blame: \(blame); \(details.joined(separator: "; "))]"
+        return "\(message) [\(code), fault: \(fault); \(details.joined(separator: "; "))]"
     }
 
     /// The `description`, in English. `localizedDescription` returns it.
@@ -62,88 +62,90 @@ extension TLSError {
     public struct Code: Sendable, Hashable, CustomStringConvertible {
         /// The name of the constant.
         public let description: String
-        let blame: Blame
+        let fault: TLSError.Fault
 
-        init(_ name: String, blame: Blame) {
+        init(_ name: String, fault: TLSError.Fault) {
             description = name
-            self.blame = blame
+            self.fault = fault
         }
 
         /// The settings contradict each other or cannot be used.
-        public static let invalidSettings = Code("invalidSettings", blame: .caller)
+        public static let invalidSettings = Code("invalidSettings", fault: .caller)
         /// A certificate or certificate revocation list supplied by the program cannot be read or used.
-        public static let invalidCertificate = Code("invalidCertificate", blame: .caller)
+        public static let invalidCertificate = Code("invalidCertificate", fault: .caller)
         /// A private key supplied by the program cannot be read or used.
-        public static let invalidPrivateKey = Code("invalidPrivateKey", blame: .caller)
+        public static let invalidPrivateKey = Code("invalidPrivateKey", fault: .caller)
         /// A session to resume cannot be read.
-        public static let invalidSession = Code("invalidSession", blame: .caller)
+        public static let invalidSession = Code("invalidSession", fault: .caller)
         /// The connection has no such channel binding or keying material, because of its version, its
         /// certificate or the peer.
-        public static let bindingUnavailable = Code("bindingUnavailable", blame: .caller)
+        public static let bindingUnavailable = Code("bindingUnavailable", fault: .caller)
         /// A private key does not match its certificate.
-        public static let keyMismatch = Code("keyMismatch", blame: .caller)
+        public static let keyMismatch = Code("keyMismatch", fault: .caller)
         /// A certificate in the peer's chain has expired.
-        public static let certificateExpired = Code("certificateExpired", blame: .certificate)
+        public static let certificateExpired = Code("certificateExpired", fault: .certificate)
         /// A certificate in the peer's chain is not valid yet.
-        public static let certificateNotYetValid = Code("certificateNotYetValid", blame: .certificate)
+        public static let certificateNotYetValid = Code("certificateNotYetValid", fault: .certificate)
         /// The server's certificate is for a different host name or address.
-        public static let hostNameMismatch = Code("hostNameMismatch", blame: .certificate)
+        public static let hostNameMismatch = Code("hostNameMismatch", fault: .certificate)
         /// The peer's chain does not lead to a trusted root.
-        public static let unknownIssuer = Code("unknownIssuer", blame: .certificate)
+        public static let unknownIssuer = Code("unknownIssuer", fault: .certificate)
         /// A certificate in the peer's chain was revoked, according to its issuer's revocation list.
-        public static let certificateRevoked = Code("certificateRevoked", blame: .certificate)
+        public static let certificateRevoked = Code("certificateRevoked", fault: .certificate)
         /// OpenSSL rejected the peer's chain for another reason. See `verifyCode`.
-        public static let certificateRejected = Code("certificateRejected", blame: .certificate)
+        public static let certificateRejected = Code("certificateRejected", fault: .certificate)
         /// The peer's chain, or a key in it, is too large to verify. See
         /// `TLSSettings.maximumCertificateChainLength`.
-        public static let certificateTooLarge = Code("certificateTooLarge", blame: .certificate)
+        public static let certificateTooLarge = Code("certificateTooLarge", fault: .certificate)
         /// The trust callback rejected the peer.
-        public static let trustRejected = Code("trustRejected", blame: .certificate)
+        public static let trustRejected = Code("trustRejected", fault: .certificate)
         /// The trust callback did not decide in time.
-        public static let trustTimeout = Code("trustTimeout", blame: .caller)
+        public static let trustTimeout = Code("trustTimeout", fault: .caller)
         /// The server requires a client certificate, and the client sent no certificate.
-        public static let clientCertificateMissing = Code("clientCertificateMissing", blame: .peer)
+        public static let clientCertificateMissing = Code("clientCertificateMissing", fault: .peer)
         /// The peer closed the connection with a fatal alert. See `alert`.
-        public static let peerAlert = Code("peerAlert", blame: .peer)
+        public static let peerAlert = Code("peerAlert", fault: .peer)
         /// The peer does not speak TLS.
-        public static let notTLS = Code("notTLS", blame: .peer)
+        public static let notTLS = Code("notTLS", fault: .peer)
         /// The peer violated the TLS protocol, or its data was modified in transit.
-        public static let protocolViolation = Code("protocolViolation", blame: .peer)
+        public static let protocolViolation = Code("protocolViolation", fault: .peer)
         /// The two sides have no version, cipher suite or application protocol in common.
-        public static let noSharedParameters = Code("noSharedParameters", blame: .peer)
+        public static let noSharedParameters = Code("noSharedParameters", fault: .peer)
         /// The client requested a name that the server does not serve. See `TLSSettings.serverNames`.
-        public static let unrecognizedName = Code("unrecognizedName", blame: .peer)
+        public static let unrecognizedName = Code("unrecognizedName", fault: .peer)
         /// The transport closed without a close_notify alert. The received data may be incomplete.
-        public static let truncated = Code("truncated", blame: .peer)
+        public static let truncated = Code("truncated", fault: .peer)
         /// The transport closed before the handshake was complete.
-        public static let closedDuringHandshake = Code("closedDuringHandshake", blame: .peer)
+        public static let closedDuringHandshake = Code("closedDuringHandshake", fault: .peer)
         /// The peer sent more non-data messages (KeyUpdate, tickets, renegotiation requests, warnings) than a
         /// legitimate peer needs.
-        public static let tooManyKeyUpdates = Code("tooManyKeyUpdates", blame: .peer)
+        public static let tooManyKeyUpdates = Code("tooManyKeyUpdates", fault: .peer)
         /// OpenSSL, this machine or this library failed.
-        public static let internalError = Code("internalError", blame: .system)
+        public static let internalError = Code("internalError", fault: .system)
     }
 }
 
-/// The party that must change something before the same attempt can succeed.
-public enum Blame: Sendable, Hashable, CustomStringConvertible {
-    /// The program that uses this library: a setting, a file, or a trust callback that did not decide in
-    /// time.
-    case caller
-    /// The program at the other end, or an attacker on the network path.
-    case peer
-    /// The peer's certificate.
-    case certificate
-    /// This machine, OpenSSL, or this library.
-    case system
+extension TLSError {
+    /// The party that must change something before the same attempt can succeed.
+    public enum Fault: Sendable, Hashable, CustomStringConvertible {
+        /// The program that uses this library: a setting, a file, or a trust callback that did not decide in
+        /// time.
+        case caller
+        /// The program at the other end, or an attacker on the network path.
+        case peer
+        /// The peer's certificate.
+        case certificate
+        /// This machine, OpenSSL, or this library.
+        case system
 
-    /// The case's name in plain English.
-    public var description: String {
-        switch self {
-        case .caller: "caller"
-        case .peer: "peer"
-        case .certificate: "certificate"
-        case .system: "system"
+        /// The case's name in plain English.
+        public var description: String {
+            switch self {
+            case .caller: "caller"
+            case .peer: "peer"
+            case .certificate: "certificate"
+            case .system: "system"
+            }
         }
     }
 }

@@ -3,12 +3,12 @@ internal import COpenSSL
 /// A certificate, its chain and its private key, with which one side proves its identity.
 ///
 /// Every initializer with a passphrase accepts a string or a closure that returns a string. The closure is
-/// called once, and only if the key is encrypted (see `PrivateKey`).
+/// called once, and only if the key is encrypted (see `TLSPrivateKey`).
 public struct TLSIdentity: Sendable, Hashable {
     /// The side's own certificate, followed by the intermediates in order. The root may be omitted.
-    public let certificateChain: [Certificate]
+    public let certificateChain: [TLSCertificate]
     /// The private key of the first certificate.
-    public let privateKey: PrivateKey
+    public let privateKey: TLSPrivateKey
     /// The response set by `stapling(ocspResponse:issuer:)`.
     var stapledResponse: StapledResponse?
 
@@ -16,7 +16,7 @@ public struct TLSIdentity: Sendable, Hashable {
     ///
     /// Throws `invalidCertificate` if the chain is empty, and `keyMismatch` if the key does not match the
     /// first certificate.
-    public init(certificateChain: [Certificate], privateKey: PrivateKey) throws(TLSError) {
+    public init(certificateChain: [TLSCertificate], privateKey: TLSPrivateKey) throws(TLSError) {
         guard let leaf = certificateChain.first else {
             throw TLSError(.invalidCertificate, "the certificate chain is empty", operation: "TLSIdentity")
         }
@@ -36,47 +36,47 @@ extension TLSIdentity {
     /// first.
     public init(pem: String, passphrase: String? = nil) throws(TLSError) {
         try self.init(
-            certificateChain: Certificate.certificates(pem: pem), privateKey: PrivateKey(pem: pem, passphrase: passphrase))
+            certificateChain: TLSCertificate.certificates(pem: pem), privateKey: TLSPrivateKey(pem: pem, passphrase: passphrase))
     }
 
     /// Creates an identity from one PEM text, with a closure for the passphrase. See `init(pem:passphrase:)`.
     public init(pem: String, passphrase: () throws -> String) throws(TLSError) {
         try self.init(
-            certificateChain: Certificate.certificates(pem: pem), privateKey: PrivateKey(pem: pem, passphrase: passphrase))
+            certificateChain: TLSCertificate.certificates(pem: pem), privateKey: TLSPrivateKey(pem: pem, passphrase: passphrase))
     }
 
     /// Creates an identity from two files, each in PEM or DER form. Both may be the same PEM file.
     public init(certificateFile: String, privateKeyFile: String, passphrase: String? = nil) throws(TLSError) {
         try self.init(
-            certificateChain: Certificate.certificates(file: certificateFile),
-            privateKey: PrivateKey(file: privateKeyFile, passphrase: passphrase))
+            certificateChain: TLSCertificate.certificates(file: certificateFile),
+            privateKey: TLSPrivateKey(file: privateKeyFile, passphrase: passphrase))
     }
 
     /// Creates an identity from two files, with a closure for the passphrase. See
     /// `init(certificateFile:privateKeyFile:passphrase:)`.
     public init(certificateFile: String, privateKeyFile: String, passphrase: () throws -> String) throws(TLSError) {
         try self.init(
-            certificateChain: Certificate.certificates(file: certificateFile),
-            privateKey: PrivateKey(file: privateKeyFile, passphrase: passphrase))
+            certificateChain: TLSCertificate.certificates(file: certificateFile),
+            privateKey: TLSPrivateKey(file: privateKeyFile, passphrase: passphrase))
     }
 
     /// Creates an identity with a private key named by a URI, such as `pkcs11:object=mail;type=private`. See
-    /// `PrivateKey.init(uri:passphrase:)`.
+    /// `TLSPrivateKey.init(uri:passphrase:)`.
     ///
     /// The passphrase is the token's PIN. The key stays in the token, which creates the signatures.
     public init(
-        certificateChain: [Certificate], privateKeyURI: String, passphrase: String? = nil
+        certificateChain: [TLSCertificate], privateKeyURI: String, passphrase: String? = nil
     ) throws(TLSError) {
         try self.init(
-            certificateChain: certificateChain, privateKey: PrivateKey(uri: privateKeyURI, passphrase: passphrase))
+            certificateChain: certificateChain, privateKey: TLSPrivateKey(uri: privateKeyURI, passphrase: passphrase))
     }
 
     /// Creates an identity with a private key named by a URI, with a closure for the passphrase. See
     /// `init(certificateChain:privateKeyURI:passphrase:)`.
     public init(
-        certificateChain: [Certificate], privateKeyURI: String, passphrase: () throws -> String
+        certificateChain: [TLSCertificate], privateKeyURI: String, passphrase: () throws -> String
     ) throws(TLSError) {
         try self.init(
-            certificateChain: certificateChain, privateKey: PrivateKey(uri: privateKeyURI, passphrase: passphrase))
+            certificateChain: certificateChain, privateKey: TLSPrivateKey(uri: privateKeyURI, passphrase: passphrase))
     }
 }

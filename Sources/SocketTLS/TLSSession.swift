@@ -12,7 +12,7 @@ public struct TLSSession: Sendable, Hashable {
     /// The protocol selected by ALPN, or `nil` if no protocol was selected.
     public let applicationProtocol: String?
     /// The certificates as the peer sent them, own certificate first. Empty if the peer sent no certificates.
-    public let peerCertificates: [Certificate]
+    public let peerCertificates: [TLSCertificate]
     /// The server name (SNI) that the client sent, or `nil` if it sent no name.
     public let serverName: String?
     /// Whether the session was resumed from an earlier session. `peerCertificates` are then from the earlier
@@ -69,7 +69,7 @@ public struct TLSSession: Sendable, Hashable {
         cipherSuite: String = "TLS_AES_256_GCM_SHA384",
         group: String? = "x25519",
         applicationProtocol: String? = nil,
-        peerCertificates: [Certificate] = [],
+        peerCertificates: [TLSCertificate] = [],
         serverName: String? = nil,
         isResumed: Bool = false,
         matchesPins: Bool? = nil,
@@ -113,7 +113,7 @@ extension TLSSession {
         applicationProtocol = Self.applicationProtocol(of: ssl)
         // A session from a store does not include the peer's chain.
         peerCertificates =
-            judge.resumption?.offered?.peerCertificates ?? Certificate.certificates(ofPeerOn: ssl, isServer: judge.isServer)
+            judge.resumption?.offered?.peerCertificates ?? TLSCertificate.certificates(ofPeerOn: ssl, isServer: judge.isServer)
         serverName = Self.serverName(of: ssl)
         // OpenSSL also creates a session for an external pre-shared key.
         isResumed = SSL_session_reused(ssl) == 1 && preSharedKeyIdentity == nil

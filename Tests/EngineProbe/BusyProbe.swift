@@ -8,7 +8,7 @@ internal import SocketTestSupport
 /// Connections whose bytes come faster than they are handled, two on each loop, and what else the loops have
 /// to do: neighbours, a new connection, a deadline and a shutdown.
 enum BusyProbe {
-    private static let count = 2 * EventLoop.usableProcessors
+    private static let count = 2 * SocketEventLoop.usableProcessors
 
     /// - Parameter way: How the busy ones read or write.
     static func run(_ way: String) throws {

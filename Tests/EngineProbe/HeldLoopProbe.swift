@@ -7,10 +7,10 @@ internal import SocketTestSupport
 
 /// A task that blocks its loop for long, and the connections that are made meanwhile.
 enum HeldLoopProbe {
-    private static let count = 4 * EventLoop.usableProcessors
+    private static let count = 4 * SocketEventLoop.usableProcessors
 
     static func run() throws {
-        guard EventLoop.usableProcessors > 1 else { return print("there is one loop, and all wait for it") }
+        guard SocketEventLoop.usableProcessors > 1 else { return print("there is one loop, and all wait for it") }
         try waitForTask {
             try await connectBesideAHeldLoop()
         }
@@ -24,7 +24,7 @@ enum HeldLoopProbe {
         var established: [AsyncSocket] = []
         for _ in 0..<count { established.append(try await connect(to: listener.localPort)) }
 
-        let held = try EventLoop.next()
+        let held = try SocketEventLoop.next()
         let release = DispatchSemaphore(value: 0)
         let holder = Task(executorPreference: held) { block(release) }
         try await eventually("the loop is held up") { held.isHeldUp }

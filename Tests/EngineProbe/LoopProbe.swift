@@ -5,7 +5,7 @@ internal import SocketCore
 enum LoopProbe {
     static func run() throws {
         // By now the first loop of the process has all that it needs.
-        let first = try EventLoop()
+        let first = try SocketEventLoop()
         var limit = rlimit(rlim_cur: 64, rlim_max: 64)
         guard setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 else {
             throw ProbeFailure(description: "setrlimit")
@@ -21,13 +21,13 @@ enum LoopProbe {
             }
         }
         for descriptor in spare { close(descriptor) }
-        _ = try EventLoop()
+        _ = try SocketEventLoop()
         withExtendedLifetime(first) {}
     }
 
     private static func expectFailure() throws {
         do throws(SystemError) {
-            _ = try EventLoop()
+            _ = try SocketEventLoop()
         } catch {
             guard error.errno == EMFILE else { throw ProbeFailure(description: "\(error)") }
             return

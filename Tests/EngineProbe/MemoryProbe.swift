@@ -149,7 +149,7 @@ enum MemoryProbe {
 
     private static func keepBlocksOfALoop() throws {
         guard HeapTrimmer.shared.blockCount == 0 else { throw ProbeFailure(description: "a block is left after two trims") }
-        let loop = try EventLoop()
+        let loop = try SocketEventLoop()
         let registrations = (0..<128).map { _ in loop.register(Idler()) }
         loop.run {}
         let start = Deadline.now

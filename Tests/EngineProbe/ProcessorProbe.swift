@@ -11,6 +11,6 @@ enum ProcessorProbe {
         if let kernelSize, CSeccomp_refuse_below(CSeccomp_sched_getaffinity, 1, UInt32(kernelSize), EINVAL) != 0 {
             throw ProbeFailure(description: "seccomp: errno \(errno)")
         }
-        print(EventLoop.usableProcessors)
+        print(SocketEventLoop.usableProcessors)
     }
 }

@@ -67,7 +67,7 @@ import Testing
         // section 3.8).
         let refusal = try await say("EHLO client.example", over: socket, recorder)
         #expect(refusal.hasPrefix("421 ") && refusal.contains("certificate"))
-        #expect(try await recorder.disconnected()?.blame == .peer)
+        #expect(try await recorder.disconnected()?.fault == .peer)
     }
 
     @Test(arguments: TLSVersion.tested, [false, true])

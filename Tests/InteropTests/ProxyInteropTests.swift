@@ -17,7 +17,7 @@ import Testing
     private static let manyBytes = pattern(3_000_000)
 
     /// A socket that connects through `daemon`.
-    private func makeSocket(_ daemon: ProxyDaemon, _ credentials: Proxy.Credentials?) -> (AsyncSocket, Recorder) {
+    private func makeSocket(_ daemon: ProxyDaemon, _ credentials: SocketProxy.Credentials?) -> (AsyncSocket, Recorder) {
         let recorder = Recorder()
         let socket = AsyncSocket(inlineDelegate: recorder)
         socket.proxy = daemon.proxy(credentials)
@@ -77,13 +77,13 @@ import Testing
         try socket.connect(toHost: "localhost", onPort: echo.port, withTimeout: .patient)
         try socket.beginTLS(settings: TestCertificates.client(for: "localhost"))
         try await recorder.connected()
-        #expect(try await recorder.disconnected()?.blame == .certificate)
+        #expect(try await recorder.disconnected()?.fault == .certificate)
         withExtendedLifetime(socket) {}
     }
 
     // MARK: - Refusals
 
-    private func error(of daemon: ProxyDaemon, _ credentials: Proxy.Credentials?, host: String, port: UInt16) async throws
+    private func error(of daemon: ProxyDaemon, _ credentials: SocketProxy.Credentials?, host: String, port: UInt16) async throws
         -> AsyncSocketError
     {
         let (socket, recorder) = makeSocket(daemon, credentials)
@@ -95,15 +95,15 @@ import Testing
 
     @Test(arguments: [
         (ProxyDaemon.Kind.microsocks, nil), (.tinyproxy, nil),
-        (.microsocks, Proxy.Credentials(username: "tester", password: "wrong")),
-        (.tinyproxy, Proxy.Credentials(username: "tester", password: "wrong")),
+        (.microsocks, SocketProxy.Credentials(username: "tester", password: "wrong")),
+        (.tinyproxy, SocketProxy.Credentials(username: "tester", password: "wrong")),
     ])
-    func credentialsAreMissedOrRefused(_ kind: ProxyDaemon.Kind, _ credentials: Proxy.Credentials?) async throws {
+    func credentialsAreMissedOrRefused(_ kind: ProxyDaemon.Kind, _ credentials: SocketProxy.Credentials?) async throws {
         let echo = try EchoServer()
         let daemon = try await ProxyDaemon(kind, asksForCredentials: true, target: echo.port).started()
         defer { daemon.stop() }
         let error = try await error(of: daemon, credentials, host: "localhost", port: echo.port)
-        #expect(error.code == .proxyAuthenticationRequired && error.blame == .caller)
+        #expect(error.code == .proxyAuthenticationRequired && error.fault == .caller)
         #expect(echo.peers.isEmpty)
     }
 
@@ -117,7 +117,7 @@ import Testing
         let daemon = try await ProxyDaemon(kind, target: closed).started()
         defer { daemon.stop() }
         let error = try await error(of: daemon, nil, host: "127.0.0.1", port: closed)
-        #expect(error.code == .proxyRefused && error.blame == .peer)
+        #expect(error.code == .proxyRefused && error.fault == .peer)
         #expect(error.message.contains(words))
     }
 

@@ -84,7 +84,7 @@ final class CountService: Service, @unchecked Sendable {
     }
 
     private func readLine(from socket: AsyncSocket) {
-        socket.readData(to: newline, withTimeout: -1, maxLength: .unlimited, tag: 0)
+        socket.readData(to: newline, withTimeout: -1, maxLength: .max, tag: 0)
     }
 
     override func socket(_ socket: AsyncSocket, didRead line: Data, withTag tag: Int) {

@@ -65,7 +65,7 @@ func upgrade(port: UInt16, tls: TLSClientSettings) async throws {
     let error = await #expect(throws: AsyncSocketError.self) {
         try await upgrade(port: peer.port, tls: .client(serverName: "localhost"))
     }
-    #expect(error?.code == .bytesBufferedAtUpgrade)
+    #expect(error?.code == .earlyPlaintext)
     _ = try await peer.finish()
 }
 // Article: end

@@ -27,7 +27,7 @@ func explanation(of error: any Error) -> String {
     switch error.code {
     case .hostNotFound: return "There is no such host."
     case .connectFailed, .connectTimeout: return "The host does not answer."
-    case .tls where error.blame == .certificate: return "The host cannot prove who it is: \(error.message)"
+    case .tls where error.fault == .certificate: return "The host cannot prove who it is: \(error.message)"
     default: return error.description
     }
 }

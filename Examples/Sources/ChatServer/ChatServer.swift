@@ -73,7 +73,7 @@ final class ChatServer {
     }
 
     private func readLine(from socket: AsyncSocket) {
-        socket.readData(to: AsyncSocket.lf, withTimeout: limits.idleSeconds, maxLength: .bytes(limits.lineLength))
+        socket.readData(to: AsyncSocket.lf, withTimeout: limits.idleSeconds, maxLength: limits.lineLength)
     }
 }
 

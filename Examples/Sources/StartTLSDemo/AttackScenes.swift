@@ -22,7 +22,7 @@ struct ResponseInjectionScene {
         _ = try await recorder.recordings()
         var verdict = Verdict()
         verdict.check(
-            error?.code == .bytesBufferedAtUpgrade && error?.blame == .peer,
+            error?.code == .earlyPlaintext && error?.fault == .peer,
             "the client refused: \(error?.message ?? "it did not")", on: stage.screen)
         verdict.check(
             error?.message.contains("\(injected.utf8.count)") == true, "it counted the \(injected.utf8.count) injected bytes",
@@ -55,7 +55,7 @@ struct CommandInjectionScene {
         _ = try await recorder.recordings()
         var verdict = Verdict()
         verdict.check(
-            error?.tls?.code == .notTLS && error?.blame == .peer,
+            error?.tls?.code == .notTLS && error?.fault == .peer,
             "the server refused: \(error?.message ?? "it did not")", on: stage.screen)
         verdict.check(
             server.commands.withLock { commands in !commands.contains { $0.contains("evil") } },
@@ -85,7 +85,7 @@ struct WrongHostScene {
         _ = try await recorder.recordings()
         var verdict = Verdict()
         verdict.check(
-            error?.tls?.code == .hostNameMismatch && error?.blame == .certificate,
+            error?.tls?.code == .hostNameMismatch && error?.fault == .certificate,
             "the client refused: \(error?.message ?? "it did not")", on: stage.screen)
         verdict.check(
             serverError?.tls?.code == .peerAlert,

@@ -26,7 +26,7 @@ extension AsyncSocket {
     ///   `startTLS(settings:trust:)`. Throws `.badParameter` for server settings, and for `trust` without
     ///   `tls`.
     public nonisolated(nonsending) func connect(
-        to host: String, port: some BinaryInteger, via interface: String? = nil, proxy: Proxy? = nil,
+        to host: String, port: some BinaryInteger, interface: String? = nil, proxy: SocketProxy? = nil,
         tls: TLSClientSettings? = nil,
         trust: (@Sendable (PeerTrust) async throws -> Bool)? = nil, timeout: Duration? = .seconds(30)
     ) async throws {
@@ -34,15 +34,16 @@ extension AsyncSocket {
     }
 
     /// Connects to an address: IPv4, IPv6, a Unix-domain path or abstract name, or a port of a virtual
-    /// machine. See `connect(to:port:via:proxy:tls:trust:timeout:)`.
+    /// machine. See `connect(to:port:interface:proxy:tls:trust:timeout:)`.
     public nonisolated(nonsending) func connect(
-        to address: SocketAddress, via interface: String? = nil, proxy: Proxy? = nil, tls: TLSClientSettings? = nil,
+        to address: SocketAddress, interface: String? = nil, proxy: SocketProxy? = nil, tls: TLSClientSettings? = nil,
         trust: (@Sendable (PeerTrust) async throws -> Bool)? = nil, timeout: Duration? = .seconds(30)
     ) async throws {
         try await connect(proxy, tls, trust, timeout) { try destination(address, via: interface) }
     }
 
-    /// Connects to the Unix-domain socket at a path. See `connect(to:port:via:proxy:tls:trust:timeout:)`.
+    /// Connects to the Unix-domain socket at a path. See
+    /// `connect(to:port:interface:proxy:tls:trust:timeout:)`.
     public nonisolated(nonsending) func connect(
         toPath path: String, tls: TLSClientSettings? = nil,
         trust: (@Sendable (PeerTrust) async throws -> Bool)? = nil, timeout: Duration? = .seconds(30)
@@ -53,7 +54,7 @@ extension AsyncSocket {
     }
 
     private nonisolated(nonsending) func connect(
-        _ proxy: Proxy?, _ tls: TLSClientSettings?, _ trust: (@Sendable (PeerTrust) async throws -> Bool)?,
+        _ proxy: SocketProxy?, _ tls: TLSClientSettings?, _ trust: (@Sendable (PeerTrust) async throws -> Bool)?,
         _ timeout: Duration?, to makeDestination: () throws -> Destination
     ) async throws {
         let (connection, waiter) = try askToConnect(proxy, tls, hasTrust: trust != nil, timeout, to: makeDestination)
@@ -66,7 +67,7 @@ extension AsyncSocket {
 
     @inline(never)
     private func askToConnect(
-        _ proxy: Proxy?, _ tls: TLSClientSettings?, hasTrust: Bool, _ timeout: Duration?,
+        _ proxy: SocketProxy?, _ tls: TLSClientSettings?, hasTrust: Bool, _ timeout: Duration?,
         to makeDestination: () throws -> Destination
     ) throws -> (StreamConnection, DoneWaiter) {
         let limit = OperationLimit(nil)
@@ -116,9 +117,9 @@ extension AsyncSocket {
     ///   - configure: Prepares the socket before it connects, for example with options or a logger.
     ///   - body: Uses the connection.
     /// - Returns: The value that `body` returns.
-    /// - Throws: The errors of `connect(to:port:via:proxy:tls:trust:timeout:)`, `configure` and `body`.
+    /// - Throws: The errors of `connect(to:port:interface:proxy:tls:trust:timeout:)`, `configure` and `body`.
     public nonisolated(nonsending) static func withConnection<Result>(
-        to host: String, port: some BinaryInteger, via interface: String? = nil, proxy: Proxy? = nil,
+        to host: String, port: some BinaryInteger, interface: String? = nil, proxy: SocketProxy? = nil,
         tls: TLSClientSettings? = nil,
         trust: (@Sendable (PeerTrust) async throws -> Bool)? = nil, timeout: Duration? = .seconds(30),
         executor: ConnectionExecutor? = .eventLoop, configure: (AsyncSocket) throws -> Void = { _ in },
@@ -128,15 +129,15 @@ extension AsyncSocket {
         try configure(socket)
         return try await socket.run(on: executor) { () async throws -> Result in
             try await socket.connect(
-                to: host, port: port, via: interface, proxy: proxy, tls: tls, trust: trust, timeout: timeout)
+                to: host, port: port, interface: interface, proxy: proxy, tls: tls, trust: trust, timeout: timeout)
             return try await socket.closing(after: body)
         }
     }
 
     /// Connects to an address, calls `body` with the socket, and closes the connection however `body` exits.
-    /// See `withConnection(to:port:via:proxy:tls:trust:timeout:executor:configure:_:)`.
+    /// See `withConnection(to:port:interface:proxy:tls:trust:timeout:executor:configure:_:)`.
     public nonisolated(nonsending) static func withConnection<Result>(
-        to address: SocketAddress, via interface: String? = nil, proxy: Proxy? = nil, tls: TLSClientSettings? = nil,
+        to address: SocketAddress, interface: String? = nil, proxy: SocketProxy? = nil, tls: TLSClientSettings? = nil,
         trust: (@Sendable (PeerTrust) async throws -> Bool)? = nil, timeout: Duration? = .seconds(30),
         executor: ConnectionExecutor? = .eventLoop, configure: (AsyncSocket) throws -> Void = { _ in },
         _ body: nonisolated(nonsending) (AsyncSocket) async throws -> Result
@@ -144,14 +145,14 @@ extension AsyncSocket {
         let socket = AsyncSocket()
         try configure(socket)
         return try await socket.run(on: executor) { () async throws -> Result in
-            try await socket.connect(to: address, via: interface, proxy: proxy, tls: tls, trust: trust, timeout: timeout)
+            try await socket.connect(to: address, interface: interface, proxy: proxy, tls: tls, trust: trust, timeout: timeout)
             return try await socket.closing(after: body)
         }
     }
 
     /// Connects to the Unix-domain socket at a path, calls `body` with the socket, and closes the connection
     /// however `body` exits. See
-    /// `withConnection(to:port:via:proxy:tls:trust:timeout:executor:configure:_:)`.
+    /// `withConnection(to:port:interface:proxy:tls:trust:timeout:executor:configure:_:)`.
     public nonisolated(nonsending) static func withConnection<Result>(
         toPath path: String, tls: TLSClientSettings? = nil,
         trust: (@Sendable (PeerTrust) async throws -> Bool)? = nil, timeout: Duration? = .seconds(30),
@@ -202,7 +203,7 @@ extension AsyncSocket {
     ///     a separate task that the deadline cancels. If `nil`, one error of each kind is logged per second.
     /// - Returns: The connections, as an infinite asynchronous sequence.
     public static func reconnecting(
-        to host: String, port: some BinaryInteger & Sendable, via interface: String? = nil, proxy: Proxy? = nil,
+        to host: String, port: some BinaryInteger & Sendable, interface: String? = nil, proxy: SocketProxy? = nil,
         tls: TLSClientSettings? = nil, trust: (@Sendable (PeerTrust) async throws -> Bool)? = nil,
         timeout: Duration? = .seconds(30), backOff: BackOff = .standard,
         configure: @escaping @Sendable (AsyncSocket) throws -> Void = { _ in },
@@ -211,7 +212,8 @@ extension AsyncSocket {
         ReconnectingSockets(backOff: backOff, onFailure: onFailure) { socket in
             try ProgramError.mark { try configure(socket) }
             try await socket.connect(
-                to: host, port: port, via: interface, proxy: proxy, tls: tls, trust: ProgramError.mark(trust), timeout: timeout)
+                to: host, port: port, interface: interface, proxy: proxy, tls: tls, trust: ProgramError.mark(trust),
+                timeout: timeout)
         }
     }
 

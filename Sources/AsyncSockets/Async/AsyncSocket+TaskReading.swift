@@ -53,15 +53,15 @@ extension AsyncSocket {
     /// - Throws: The errors of `read(exactly:timeout:)`, and `.badParameter` if the delimiter is empty or
     ///   longer than `maxLength`.
     public nonisolated(nonsending) func read(
-        until delimiter: Data, maxLength: ByteLimit = AsyncSocket.defaultMaxLength, timeout: Duration? = nil
+        until delimiter: Data, maxLength: Int = AsyncSocket.defaultMaxLength, timeout: Duration? = nil
     ) async throws -> Data {
-        guard !delimiter.isEmpty, delimiter.count <= maxLength.count else {
+        guard !delimiter.isEmpty, delimiter.count <= maxLength else {
             throw AsyncSocketError.badParameter(
                 "read",
                 "the delimiter must have at least 1 byte and at most maxLength (\(maxLength)), but has \(delimiter.count) bytes"
             )
         }
-        return try await read(.delimiter(delimiter), maxLength.count, timeout)
+        return try await read(.delimiter(delimiter), maxLength, timeout)
     }
 
     /// Reads a line of text and removes the line feed and an optional preceding carriage return. Returns
@@ -76,11 +76,11 @@ extension AsyncSocket {
     ///   - timeout: See `read(atMost:timeout:)`.
     /// - Throws: The errors of `read(atMost:timeout:)`.
     public nonisolated(nonsending) func readLine(
-        maxLength: ByteLimit = 65536, timeout: Duration? = nil
+        maxLength: Int = 65536, timeout: Duration? = nil
     ) async throws -> String? {
-        try AsyncSocketError.checkMaxLength(maxLength.count)
+        try AsyncSocketError.checkMaxLength(maxLength)
         guard let operations else { throw Self.notInUse("read") }
-        return try await operations.readLine(LineReader(maxLength: maxLength.count), OperationLimit(timeout))
+        return try await operations.readLine(LineReader(maxLength: maxLength), OperationLimit(timeout))
     }
 
     /// Reads everything up to an orderly close.
@@ -92,13 +92,13 @@ extension AsyncSocket {
     /// - Throws: The errors of `read(atMost:timeout:)`. With TLS, a connection closed without a close_notify
     ///   is `.truncated`.
     public nonisolated(nonsending) func readToEnd(
-        maxLength: ByteLimit = AsyncSocket.defaultMaxLength, timeout: Duration? = nil
+        maxLength: Int = AsyncSocket.defaultMaxLength, timeout: Duration? = nil
     ) async throws -> Data {
-        guard maxLength.count >= 0 else {
-            throw AsyncSocketError.badParameter("read", "maxLength must be at least 0, but is \(maxLength.count)")
+        guard maxLength >= 0 else {
+            throw AsyncSocketError.badParameter("read", "maxLength must be at least 0, but is \(maxLength)")
         }
         do {
-            return try await read(.end, maxLength.count, timeout)
+            return try await read(.end, maxLength, timeout)
         } catch let error as AsyncSocketError where error.isOrderlyEnd {
             // The connection was closed before the read.
             return Data()
@@ -156,13 +156,13 @@ extension AsyncSocket {
     ///   close_notify is `.truncated`.
     @discardableResult
     public nonisolated(nonsending) func readToFile(
-        _ path: String, maxLength: ByteLimit, timeout: Duration? = nil, progress: ((TransferProgress) -> Void)? = nil
+        _ path: String, maxLength: Int, timeout: Duration? = nil, progress: ((TransferProgress) -> Void)? = nil
     ) async throws -> Int {
-        guard maxLength.count >= 0 else {
-            throw AsyncSocketError.badParameter("readToFile", "maxLength must be at least 0, but is \(maxLength.count)")
+        guard maxLength >= 0 else {
+            throw AsyncSocketError.badParameter("readToFile", "maxLength must be at least 0, but is \(maxLength)")
         }
         guard let operations else { throw Self.notInUse("readToFile") }
-        let length = FileReception.Length.toEnd(maxLength: maxLength.count)
+        let length = FileReception.Length.toEnd(maxLength: maxLength)
         return try await FileReception(operations, path, length, OperationLimit(timeout)).run(progress)
     }
 

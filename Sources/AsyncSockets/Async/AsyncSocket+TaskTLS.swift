@@ -20,7 +20,7 @@ extension AsyncSocket {
     /// - Returns: The negotiated session.
     /// - Throws: `CancellationError` if the task is cancelled, an error thrown by `trust`, the reason the
     ///   connection failed, or one of these `AsyncSocketError`s: `.tls`; `.handshakeTimeout`, also if no
-    ///   byte of the preceding writes was sent for that long; `.trustTimeout`; `.bytesBufferedAtUpgrade`;
+    ///   byte of the preceding writes was sent for that long; `.trustTimeout`; `.earlyPlaintext`;
     ///   `.badConfiguration`. The reasons for `.badConfiguration` are: the socket is not in use, it was
     ///   upgraded before, the settings leave the decision to the program but there is neither `trust` nor a
     ///   delegate, or another task is waiting in a read. In the last two cases the connection is closed.

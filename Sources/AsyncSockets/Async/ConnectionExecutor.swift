@@ -20,7 +20,7 @@ public struct ConnectionExecutor: Sendable {
         chosen ?? socket.executor
     }
 
-    func taskExecutor(for loop: EventLoop) -> any TaskExecutor {
+    func taskExecutor(for loop: SocketEventLoop) -> any TaskExecutor {
         chosen ?? loop
     }
 
@@ -34,7 +34,7 @@ public struct ConnectionExecutor: Sendable {
             _ = isolation
             // A preference takes effect at the next suspension point, and there may not have been a
             // suspension yet.
-            if (executor as? EventLoop)?.isCurrent != true { await Task.yield() }
+            if (executor as? SocketEventLoop)?.isCurrent != true { await Task.yield() }
             return try await body()
         }
     }
@@ -47,14 +47,14 @@ extension AsyncSocket {
     /// A socket never changes its loop. See `ConnectionExecutor.eventLoop` for the code that may run there.
     /// The value is `nil`, which means no preference, only if the process has no free descriptors for a
     /// loop.
-    public var executor: EventLoop? {
+    public var executor: SocketEventLoop? {
         try? chooseLoop("executor")
     }
 }
 
-extension EventLoop {
+extension SocketEventLoop {
     /// Returns `next()`, and converts its error to the error of `operation`.
-    static func next(for operation: String) throws(AsyncSocketError) -> EventLoop {
+    static func next(for operation: String) throws(AsyncSocketError) -> SocketEventLoop {
         do throws(SystemError) {
             return try next()
         } catch {

@@ -42,7 +42,7 @@ struct OperationLimit: Sendable {
     func error(of operation: OperationKind) -> AsyncSocketError {
         guard let timeout else {
             return AsyncSocketError(
-                .deadlineExceeded, blame: .peer, operation: operation.rawValue, message: "the deadline of withDeadline expired"
+                .deadlineExceeded, fault: .peer, operation: operation.rawValue, message: "the deadline of withDeadline expired"
             )
         }
         let code: AsyncSocketError.Code =

@@ -20,7 +20,7 @@ public struct SocketInput: Sendable {
     }
 
     /// Returns the lines of text. See `AsyncSocket.lines(maxLength:idleTimeout:)`.
-    public func lines(maxLength: ByteLimit = 65536, idleTimeout: Duration? = nil) -> AsyncSocket.Lines {
+    public func lines(maxLength: Int = 65536, idleTimeout: Duration? = nil) -> AsyncSocket.Lines {
         socket.lines(maxLength: maxLength, idleTimeout: idleTimeout)
     }
 
@@ -43,14 +43,14 @@ public struct SocketInput: Sendable {
 
     /// Reads up to and including a delimiter. See `AsyncSocket.read(until:maxLength:timeout:)`.
     public nonisolated(nonsending) func read(
-        until delimiter: Data, maxLength: ByteLimit = AsyncSocket.defaultMaxLength, timeout: Duration? = nil
+        until delimiter: Data, maxLength: Int = AsyncSocket.defaultMaxLength, timeout: Duration? = nil
     ) async throws -> Data {
         try await socket.read(until: delimiter, maxLength: maxLength, timeout: timeout)
     }
 
     /// Reads the next line. See `AsyncSocket.readLine(maxLength:timeout:)`.
     public nonisolated(nonsending) func readLine(
-        maxLength: ByteLimit = 65536, timeout: Duration? = nil
+        maxLength: Int = 65536, timeout: Duration? = nil
     ) async throws -> String? {
         try await socket.readLine(maxLength: maxLength, timeout: timeout)
     }
@@ -64,7 +64,7 @@ public struct SocketInput: Sendable {
 
     /// Reads until the peer closes the connection. See `AsyncSocket.readToEnd(maxLength:timeout:)`.
     public nonisolated(nonsending) func readToEnd(
-        maxLength: ByteLimit = AsyncSocket.defaultMaxLength, timeout: Duration? = nil
+        maxLength: Int = AsyncSocket.defaultMaxLength, timeout: Duration? = nil
     ) async throws -> Data {
         try await socket.readToEnd(maxLength: maxLength, timeout: timeout)
     }
@@ -80,7 +80,7 @@ public struct SocketInput: Sendable {
     /// `AsyncSocket.readToFile(_:maxLength:timeout:progress:)`.
     @discardableResult
     public nonisolated(nonsending) func readToFile(
-        _ path: String, maxLength: ByteLimit, timeout: Duration? = nil, progress: ((TransferProgress) -> Void)? = nil
+        _ path: String, maxLength: Int, timeout: Duration? = nil, progress: ((TransferProgress) -> Void)? = nil
     ) async throws -> Int {
         try await socket.readToFile(path, maxLength: maxLength, timeout: timeout, progress: progress)
     }

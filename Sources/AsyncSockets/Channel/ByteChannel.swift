@@ -360,7 +360,7 @@ final class ByteChannel {
     ///
     /// - Parameter cutsWrites: Whether queued bytes are dropped. A close_notify would then falsely signal
     ///   that the data is complete (RFC 8446, 6.1).
-    func close(_ parting: StreamEnding.Parting, cutsWrites: Bool = false, on loop: EventLoop) {
+    func close(_ parting: StreamEnding.Parting, cutsWrites: Bool = false, on loop: SocketEventLoop) {
         let engine: TLSEngine? = if case .tls(let engine) = layer { engine } else { nil }
         if case .lent(let work) = layer { work.cancel() }
         if parting != .reset, let engine, !cutsWrites || engine.owesCloseNotify {

@@ -185,11 +185,11 @@ class DatagramChannel {
         }
     }
 
-    func join(_ loop: EventLoop, _ registration: LoopRegistration) throws(SystemError) {
+    func join(_ loop: SocketEventLoop, _ registration: LoopRegistration) throws(SystemError) {
         try loop.watch(descriptor.socket, for: registration)
     }
 
-    func leave(_ loop: EventLoop) {
+    func leave(_ loop: SocketEventLoop) {
         loop.unwatch(descriptor.socket)
         receiver.discard()
         descriptor.socket.close()

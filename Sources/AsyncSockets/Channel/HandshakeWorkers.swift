@@ -83,7 +83,7 @@ final class HandshakeWorkers: Sendable {
         var idle: [DispatchQueue]
     }
 
-    static let shared = HandshakeWorkers(count: max(2, EventLoop.usableProcessors))
+    static let shared = HandshakeWorkers(count: max(2, SocketEventLoop.usableProcessors))
     /// How long clients usually allow for a handshake, in seconds.
     static let usualLimit = 30.0
 
@@ -173,6 +173,6 @@ final class HandshakeWorkers: Sendable {
 
 extension AsyncSocketError {
     static let tooManyHandshakes = AsyncSocketError(
-        .tooManyHandshakes, blame: .system, operation: "startTLS",
+        .tooManyHandshakes, fault: .system, operation: "startTLS",
         message: "earlier handshakes with the same private key would take more than \(Int(HandshakeWorkers.usualLimit)) seconds")
 }

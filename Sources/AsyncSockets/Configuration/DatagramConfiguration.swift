@@ -17,8 +17,8 @@ struct DatagramConfiguration: Sendable {
     var maximumReceiveSize = DatagramReceiver.largestSize
     var receivesTimestamps = false
     /// The maximum memory for datagrams that have not been delivered to the delegate.
-    var maximumPendingReceiveBytes = ByteLimit.mebibytes(1)
-    var maximumPendingSendBytes = ByteLimit.mebibytes(4)
+    var maximumPendingReceiveBytes = 1 << 20
+    var maximumPendingSendBytes = 4 << 20
     var sendHighWaterMark: Int?
     var rateLimit: DatagramRateLimit?
     /// The maximum size of a DTLS datagram, or `nil` to use the path MTU known to the kernel.

@@ -30,7 +30,7 @@ struct SocketConfiguration: Sendable {
     var isIPv4PreferredOverIPv6 = true
     var alternateAddressDelay: TimeInterval = 0.3
     var resolver = Resolver.system
-    var proxy: Proxy?
+    var proxy: SocketProxy?
     /// Whether no delegate was ever set and the user has not set `autoDisconnectOnClosedReadStream`.
     var isServingTasks = false
     /// The inverse of `kAllowHalfDuplexConnection`.
@@ -39,7 +39,7 @@ struct SocketConfiguration: Sendable {
     /// connection. Infinity means no limit.
     var failedWriteGrace: TimeInterval = 1
     var keepsConnectionOnReadTimeout = false
-    var maximumPendingWriteBytes = ByteLimit.mebibytes(64)
+    var maximumPendingWriteBytes = 64 << 20
     var writeHighWaterMark: Int?
     /// `nil` for the library's logger.
     var logger: Logger?

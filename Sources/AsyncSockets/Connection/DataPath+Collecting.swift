@@ -15,7 +15,7 @@ extension DataPath {
     /// The collection limit, but no more than the queue can hold without an event or an error.
     private var collectionLimit: Int {
         let mark = configuration.value.writeHighWaterMark ?? Self.collectionLimit
-        return min(Self.collectionLimit, mark, configuration.value.maximumPendingWriteBytes.count)
+        return min(Self.collectionLimit, mark, configuration.value.maximumPendingWriteBytes)
     }
 
     /// Serves reads from the buffered bytes if that may lead to more writes. Returns `false` if the

@@ -291,7 +291,7 @@ final class DataPath {
         guard writes.waitingMemoryByteCount > 0, packet.count > 0, !packet.isFile, packet.completion.isDelegates,
             !isClosing, !writes.isClosing
         else { return nil }
-        let limit = max(configuration.value.maximumPendingWriteBytes.count, 0)
+        let limit = max(configuration.value.maximumPendingWriteBytes, 0)
         return writes.wouldExceed(limit, with: packet.count) ? limit : nil
     }
 
@@ -372,7 +372,7 @@ final class DataPath {
 
     // MARK: - Closing
 
-    func closeChannel(_ error: AsyncSocketError?, isEstablished: Bool, isAbandoned: Bool, on loop: EventLoop) {
+    func closeChannel(_ error: AsyncSocketError?, isEstablished: Bool, isAbandoned: Bool, on loop: SocketEventLoop) {
         guard let channel = channel.take() else { return }
         guard isEstablished else { return channel.close(.atOnce, on: loop) }
         if channel.hasNews { channel.report(to: &ending) }

@@ -30,7 +30,7 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
     /// Whether the previous descriptor is still open. Set before other code knows this connection.
     @exclusivity(unchecked) var waitsForClosing = false
     private var registration: LoopRegistration?
-    let loop: EventLoop
+    let loop: SocketEventLoop
     let outlet: EventOutlet<AsyncSocket>
     let data: DataPath
     let record = Locked(ConnectionRecord())
@@ -48,7 +48,7 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
     @exclusivity(unchecked) private(set) var observation: ConnectionObservation?
     @exclusivity(unchecked) private var armedDeadline = Deadline.never
 
-    init(for socket: AsyncSocket, as role: ConnectionRole, loop: EventLoop) {
+    init(for socket: AsyncSocket, as role: ConnectionRole, loop: SocketEventLoop) {
         log = ConnectionLog(as: role)
         self.loop = loop
         outlet = EventOutlet(of: socket)

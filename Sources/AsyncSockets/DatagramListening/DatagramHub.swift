@@ -26,7 +26,7 @@ internal import Synchronization
 /// The descriptors of a `DatagramListener`, and the table of its peers.
 final class DatagramHub: EventHandler {
     struct Setup {
-        let loop: EventLoop
+        let loop: SocketEventLoop
         let logger: Logger
         let rateLimit: DatagramRateLimit?
         /// If `nil`, datagrams are plaintext.
@@ -47,7 +47,7 @@ final class DatagramHub: EventHandler {
         let rateLimited = Atomic(0)
     }
 
-    let loop: EventLoop
+    let loop: SocketEventLoop
     let localAddresses: [SocketAddress]
     let counts = Counts()
     let mailboxes: MailboxSpace
@@ -352,7 +352,7 @@ final class DatagramHub: EventHandler {
 extension AsyncSocketError {
     fileprivate static var gaveWay: AsyncSocketError {
         AsyncSocketError(
-            .tooManyHandshakes, blame: .peer, operation: "startDTLS",
+            .tooManyHandshakes, fault: .peer, operation: "startDTLS",
             message: "a new client replaced this handshake because the listener reached maximumHandshakes or maximumPeers")
     }
 }

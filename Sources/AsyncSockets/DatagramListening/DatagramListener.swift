@@ -180,9 +180,9 @@ public final class DatagramListener: Sendable {
     /// including the 256 bytes: 3,355 bytes by default. Datagrams that do not fit are dropped. They are
     /// counted in the `dropCount` of the peer's socket, or in `refusedCount` if a stranger sent them. For
     /// sockets with a delegate, the limit `maximumPendingReceiveBytes` of the socket applies in addition.
-    public var maximumPendingReceiveBytes: ByteLimit {
-        get { .bytes(hub.mailboxes.limit.load(ordering: .relaxed)) }
-        set { hub.mailboxes.limit.store(newValue.count, ordering: .relaxed) }
+    public var maximumPendingReceiveBytes: Int {
+        get { hub.mailboxes.limit.load(ordering: .relaxed) }
+        set { hub.mailboxes.limit.store(newValue, ordering: .relaxed) }
     }
 
     /// The number of datagrams from strangers that were dropped because of `maximumPeers`,

@@ -120,7 +120,7 @@ final class PeerChannel: DatagramChannel {
 
     // MARK: - Closing
 
-    override func leave(_ loop: EventLoop) {
+    override func leave(_ loop: SocketEventLoop) {
         mailbox.close()
         current = nil
         left()

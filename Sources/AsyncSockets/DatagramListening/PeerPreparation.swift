@@ -28,7 +28,7 @@ final class PeerPreparation: Sendable {
 
     /// Creates the socket of a new peer. Called on the loop.
     func makeSocket(
-        over channel: PeerChannel, to key: PeerKey, on loop: EventLoop
+        over channel: PeerChannel, to key: PeerKey, on loop: SocketEventLoop
     ) -> (socket: AsyncUDPSocket, connection: DatagramConnection) {
         let socket = AsyncUDPSocket()
         let connection = socket.serve(channel, to: key, like: model, on: loop)

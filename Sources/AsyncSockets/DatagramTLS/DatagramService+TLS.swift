@@ -73,7 +73,7 @@ extension DatagramService {
 extension AsyncSocketError {
     fileprivate static var replaced: AsyncSocketError {
         AsyncSocketError(
-            .closedByPeer, blame: .peer, operation: "receive", message: "the peer started a new connection from the same port")
+            .closedByPeer, fault: .peer, operation: "receive", message: "the peer started a new connection from the same port")
     }
 
     fileprivate static var receiveIsWaiting: AsyncSocketError {

@@ -216,7 +216,7 @@ extension DatagramUpgrade: UpgradeOwner {
 extension AsyncSocketError {
     fileprivate static func stuckBeforeDTLS(seconds: Double) -> AsyncSocketError {
         AsyncSocketError(
-            .handshakeTimeout, blame: .caller, operation: "startDTLS",
+            .handshakeTimeout, fault: .caller, operation: "startDTLS",
             message: "earlier operations (datagrams, receiveOnce(), filters) did not complete within \(text(ofSeconds: seconds))")
     }
 

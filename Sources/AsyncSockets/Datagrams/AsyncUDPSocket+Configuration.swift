@@ -43,7 +43,7 @@ extension AsyncUDPSocket {
 
     /// The maximum amount of memory for datagrams not yet delivered to the delegate; 1 MiB by default. Each
     /// datagram is charged its size plus 256 bytes, and each delivery failure report is charged 256 bytes.
-    public var maximumPendingReceiveBytes: ByteLimit {
+    public var maximumPendingReceiveBytes: Int {
         get { configuration.maximumPendingReceiveBytes }
         set { configure { $0.maximumPendingReceiveBytes = newValue } }
     }
@@ -51,7 +51,7 @@ extension AsyncUDPSocket {
     /// The maximum number of bytes queued for sending; 4 MiB by default. Each datagram is charged its size
     /// plus 64 bytes. A datagram that would exceed the limit fails with `.writeQueueFull`. An empty queue
     /// accepts any datagram.
-    public var maximumPendingSendBytes: ByteLimit {
+    public var maximumPendingSendBytes: Int {
         get { configuration.maximumPendingSendBytes }
         set { configure { $0.maximumPendingSendBytes = newValue } }
     }
@@ -145,7 +145,7 @@ extension AsyncUDPSocket {
     }
 
     /// Assigns a loop to a socket that was not used before. For tests that inspect the loop.
-    package func stay(on loop: EventLoop) {
+    package func stay(on loop: SocketEventLoop) {
         state.withLock { $0.loop = loop }
     }
 }

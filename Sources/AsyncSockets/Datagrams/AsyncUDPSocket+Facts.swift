@@ -64,7 +64,7 @@ extension AsyncUDPSocket {
 
     /// The socket's event loop, for tasks that use the socket:
     /// `Task(executorPreference: socket.executor) { … }`. See `AsyncSocket.executor`.
-    public var executor: EventLoop? {
+    public var executor: SocketEventLoop? {
         try? chooseLoop("executor")
     }
 

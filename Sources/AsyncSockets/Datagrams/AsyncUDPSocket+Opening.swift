@@ -64,7 +64,7 @@ extension AsyncUDPSocket {
         let isEnabled = state.withLock { $0.configuration.value.isEnabled(address.family) }
         guard isEnabled else {
             throw AsyncSocketError(
-                .noUsableAddress, blame: .caller, operation: operation,
+                .noUsableAddress, fault: .caller, operation: operation,
                 message: "the IP version of \"\(address)\" is disabled: enable it")
         }
     }
@@ -155,7 +155,7 @@ extension AsyncUDPSocket {
         } catch {
             guard let number = error.errno else { throw error }
             throw AsyncSocketError(
-                .badParameter, blame: .caller, operation: "adopt", message: error.message, errno: number)
+                .badParameter, fault: .caller, operation: "adopt", message: error.message, errno: number)
         }
     }
 
@@ -251,7 +251,7 @@ extension AsyncUDPSocket {
 extension AsyncSocketError {
     fileprivate init(notUDP error: SystemError) {
         self.init(
-            .badParameter, blame: .caller, operation: "adopt", message: "the descriptor is not a UDP socket: \(error)",
+            .badParameter, fault: .caller, operation: "adopt", message: "the descriptor is not a UDP socket: \(error)",
             errno: error.errno)
     }
 }

@@ -31,7 +31,7 @@ public final class AsyncUDPSocket: Sendable {
         var options = SocketOptionSet()
         var userData: (any Sendable)?
         /// Chosen on first use and then kept.
-        var loop: EventLoop?
+        var loop: SocketEventLoop?
         /// Created on first use and then kept.
         var connection: DatagramConnection?
     }
@@ -174,7 +174,7 @@ public final class AsyncUDPSocket: Sendable {
 
     /// Turns this socket into the socket of a listener's peer. Call it before the socket is shared.
     func serve(
-        _ channel: PeerChannel, to key: PeerKey, like model: AsyncUDPSocket, on loop: EventLoop
+        _ channel: PeerChannel, to key: PeerKey, like model: AsyncUDPSocket, on loop: SocketEventLoop
     ) -> DatagramConnection {
         let connection = DatagramConnection(for: self, as: .server, on: loop)
         connection.register()
@@ -191,9 +191,9 @@ public final class AsyncUDPSocket: Sendable {
     }
 
     /// Returns the socket's event loop, choosing one on first use.
-    func chooseLoop(_ operation: String) throws(AsyncSocketError) -> EventLoop {
+    func chooseLoop(_ operation: String) throws(AsyncSocketError) -> SocketEventLoop {
         if let loop = state.withLock({ $0.loop }) { return loop }
-        let loop = try EventLoop.next(for: operation)
+        let loop = try SocketEventLoop.next(for: operation)
         return state.withLock { state in
             let chosen = state.loop ?? loop
             state.loop = chosen

@@ -8,7 +8,7 @@ internal import SocketCore
 final class DatagramConnection: EventHandler, EventSource, OperationOwner, TurnOwner {
     typealias Message = DatagramMessage
 
-    let loop: EventLoop
+    let loop: SocketEventLoop
     let outlet: EventOutlet<AsyncUDPSocket>
     let record: Locked<DatagramRecord>
     let counts = DatagramCounts()
@@ -17,7 +17,7 @@ final class DatagramConnection: EventHandler, EventSource, OperationOwner, TurnO
     // Not `Sendable`: used only inside the turn. Its registration is set before the first message.
     nonisolated(unsafe) private let service: DatagramService
 
-    init(for socket: AsyncUDPSocket, as role: ConnectionRole, on loop: EventLoop) {
+    init(for socket: AsyncUDPSocket, as role: ConnectionRole, on loop: SocketEventLoop) {
         self.loop = loop
         outlet = EventOutlet(of: socket)
         turn = SocketTurn(queue: socket.socketQueue)

@@ -62,7 +62,7 @@ final class DatagramInput {
         self.outbox = outbox
         self.counts = counts
         self.post = post
-        credit = ReceiveCredit(limit: DatagramConfiguration().maximumPendingReceiveBytes.count, counts) { post(.roomIsBack) }
+        credit = ReceiveCredit(limit: DatagramConfiguration().maximumPendingReceiveBytes, counts) { post(.roomIsBack) }
     }
 
     // MARK: - Requests
@@ -80,7 +80,7 @@ final class DatagramInput {
     }
 
     func configure(_ old: DatagramConfiguration, _ new: DatagramConfiguration) {
-        credit.setLimit(max(new.maximumPendingReceiveBytes.count, 1))
+        credit.setLimit(max(new.maximumPendingReceiveBytes, 1))
         if old.rateLimit != new.rateLimit { limiter = new.rateLimit.map { DatagramRateLimiter($0) } }
     }
 

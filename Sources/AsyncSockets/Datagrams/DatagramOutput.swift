@@ -95,7 +95,7 @@ final class DatagramOutput {
 
     func enqueue(_ packet: consuming DatagramPacket, _ peer: DatagramPeer) {
         if let error = refusal(of: packet.data.count, to: packet.target, peer) { return answer(packet.completion, error) }
-        let limit = max(configuration.value.maximumPendingSendBytes.count, 0)
+        let limit = max(configuration.value.maximumPendingSendBytes, 0)
         guard !queue.wouldExceed(limit, with: packet.data.count) else {
             return answer(packet.completion, .sendQueueFull(limit))
         }
@@ -356,6 +356,6 @@ final class DatagramOutput {
     func expire(at now: Deadline) {
         while let waiter = queue.lateWaiter(at: now), cancel(waiter, waiter.lateError) {}
         guard let timeout = queue.packet(at: 0)?.pointee.timeout, queue.isFrontLate(at: now) else { return }
-        finishFront(.timeout(.writeTimeout, "send", blame: .system, seconds: timeout))
+        finishFront(.timeout(.writeTimeout, "send", fault: .system, seconds: timeout))
     }
 }

@@ -22,7 +22,7 @@ final class DatagramService {
         case closed(AsyncSocketError?)
     }
 
-    let loop: EventLoop
+    let loop: SocketEventLoop
     let record: Locked<DatagramRecord>
     let counts: DatagramCounts
     /// Set before the first message.
@@ -58,7 +58,8 @@ final class DatagramService {
     let journal: DatagramJournal
 
     init(
-        _ outbox: EventOutbox<DatagramEvent>, on loop: EventLoop, _ record: Locked<DatagramRecord>, _ counts: DatagramCounts,
+        _ outbox: EventOutbox<DatagramEvent>, on loop: SocketEventLoop, _ record: Locked<DatagramRecord>,
+        _ counts: DatagramCounts,
         _ log: ConnectionLog, post: @escaping @Sendable (DatagramMessage) -> Void
     ) {
         self.outbox = outbox

@@ -126,7 +126,7 @@ final class EventOutlet<Socket: EventSocket>: EventOutbox<Socket.Event>, @unchec
 
     /// Delivers the pending events of a source without a turn, on its loop. Requests from callbacks are not
     /// served immediately. If there is a socket queue, inline events are delivered on that queue.
-    func deliver(onLoop loop: EventLoop) {
+    func deliver(onLoop loop: SocketEventLoop) {
         if let socket { queue = socket.delegateQueue ?? socket.socketQueue }
         if queue != nil { return send(on: loop) }
         if let backlog, !backlog.isIdle(orElse: { loop.run { self.deliver(onLoop: loop) } }) { return }
@@ -200,7 +200,7 @@ final class EventOutlet<Socket: EventSocket>: EventOutbox<Socket.Event>, @unchec
 
     // MARK: - On a delegate queue
 
-    private func send(on loop: EventLoop?) {
+    private func send(on loop: SocketEventLoop?) {
         guard let queue else { return }
         // Set only once, because blocks on the queue read it.
         if backlog == nil { backlog = EventBacklog() }

@@ -21,7 +21,7 @@ extension SocketEvent {
 
 /// The source of events. While the delegate is called inline, its requests are passed to the source.
 protocol EventSource: AnyObject, Sendable {
-    var loop: EventLoop { get }
+    var loop: SocketEventLoop { get }
     /// Serves the requests that the delegate made in callbacks.
     func serveRequests()
     /// Called inside the turn after the callbacks of a delivery.

@@ -36,7 +36,7 @@ final class Establishing {
     private let seconds: Double
     private let end: Deadline?
 
-    init(to destination: Destination, timeout seconds: Double, on loop: EventLoop) {
+    init(to destination: Destination, timeout seconds: Double, on loop: SocketEventLoop) {
         self.seconds = seconds
         end = Deadline(after: seconds)
         opening = Opening(to: destination, on: loop)
@@ -68,7 +68,7 @@ final class Establishing {
 
     /// Adds the name of the unresponsive host or proxy to a timeout error.
     func naming(_ error: AsyncSocketError) -> AsyncSocketError {
-        guard error.code == .connectTimeout, error.blame == .peer else { return error }
+        guard error.code == .connectTimeout, error.fault == .peer else { return error }
         var named = error
         named.message += ": \(tunnel.map { "the \($0.proxy)" } ?? "\"\(opening.destination.name)\"") did not respond"
         return named

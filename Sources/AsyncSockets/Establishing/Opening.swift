@@ -22,10 +22,10 @@ struct Opening {
     }
 
     let destination: Destination
-    private let loop: EventLoop
+    private let loop: SocketEventLoop
     private var phase = Phase.waiting
 
-    init(to destination: Destination, on loop: EventLoop) {
+    init(to destination: Destination, on loop: SocketEventLoop) {
         self.destination = destination
         self.loop = loop
     }

@@ -14,14 +14,14 @@ internal import SocketCore
 
 /// A tunnel through a proxy, from the request until it is established.
 struct Tunnel: Sendable {
-    let proxy: Proxy
+    let proxy: SocketProxy
     /// The target host, exactly as specified by the caller.
     let host: String
     let port: UInt16
     var negotiation: ProxyNegotiation
 
     /// - Throws: `.badParameter` if the proxy or the target contains characters that cannot be sent.
-    init(through proxy: Proxy, toHost host: String, port: UInt16) throws(AsyncSocketError) {
+    init(through proxy: SocketProxy, toHost host: String, port: UInt16) throws(AsyncSocketError) {
         self.proxy = proxy
         self.host = host
         self.port = port
@@ -77,21 +77,21 @@ extension Tunnel {
 
 extension AsyncSocketError {
     /// Converts a failure of the proxy, or a request that cannot be sent to it.
-    fileprivate init(_ failure: ProxyFailure, of proxy: Proxy) {
-        let (code, blame): (Code, Blame) =
+    fileprivate init(_ failure: ProxyFailure, of proxy: SocketProxy) {
+        let (code, fault): (Code, TLSError.Fault) =
             switch failure.kind {
             case .invalid: (.badParameter, .caller)
             case .authenticationRequired: (.proxyAuthenticationRequired, .caller)
             case .refused: (.proxyRefused, .peer)
             case .misbehaved: (.proxyFailed, .peer)
             }
-        self.init(code, blame: blame, operation: "connect", message: "\(proxy): \(failure.message)")
+        self.init(code, fault: fault, operation: "connect", message: "\(proxy): \(failure.message)")
     }
 
     /// Converts the error of a connection that closed before the tunnel was established.
     fileprivate func before(_ tunnel: Tunnel) -> AsyncSocketError {
         AsyncSocketError(
-            .proxyFailed, blame: blame, operation: "connect",
+            .proxyFailed, fault: fault, operation: "connect",
             message: "\(tunnel.proxy): the connection closed before the tunnel was established (\(message))", errno: errno
         )
     }

@@ -1,7 +1,7 @@
 public import FoundationEssentials
 
 /// The order of the bytes of an integer.
-public enum ByteOrder: Sendable, Hashable {
+public enum FrameByteOrder: Sendable, Hashable {
     /// The most significant byte first: network byte order (RFC 1700).
     case bigEndian
     /// The least significant byte first.
@@ -24,7 +24,7 @@ extension RawSpan {
     ///     `type`.
     ///   - order: The byte order. Defaults to network byte order.
     public func integer<Integer: FixedWidthInteger>(
-        _ type: Integer.Type = Integer.self, at offset: Int, width: Int? = nil, order: ByteOrder = .bigEndian
+        _ type: Integer.Type = Integer.self, at offset: Int, width: Int? = nil, order: FrameByteOrder = .bigEndian
     ) -> Integer? {
         let width = Integer.checked(width)
         guard offset >= 0, byteCount - offset >= width else { return nil }
@@ -49,7 +49,7 @@ extension Data {
     ///   - order: The byte order. Defaults to network byte order.
     /// - Throws: `.badParameter` if `value` does not fit into `width` bytes.
     public mutating func append<Integer: FixedWidthInteger>(
-        integer value: Integer, width: Int? = nil, order: ByteOrder = .bigEndian
+        integer value: Integer, width: Int? = nil, order: FrameByteOrder = .bigEndian
     ) throws(AsyncSocketError) {
         let width = Integer.checked(width)
         let rest = Integer.bitWidth - width * 8

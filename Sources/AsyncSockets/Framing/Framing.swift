@@ -39,7 +39,7 @@ public struct LengthPrefixed<Length: FixedWidthInteger & UnsignedInteger & Bitwi
     /// The maximum length of a frame in bytes, without its prefix.
     public let maxLength: Int
     /// The byte order of the prefix.
-    public let order: ByteOrder
+    public let order: FrameByteOrder
 
     /// Creates a framing with a length prefix.
     ///
@@ -47,7 +47,7 @@ public struct LengthPrefixed<Length: FixedWidthInteger & UnsignedInteger & Bitwi
     ///   - maxLength: The maximum length of a frame in bytes, without its prefix. Defaults to 1 MiB. A frame
     ///     that announces a greater length closes the connection before it is received.
     ///   - order: The byte order of the prefix. Defaults to network byte order.
-    public init(maxLength: Int = 1 << 20, order: ByteOrder = .bigEndian) {
+    public init(maxLength: Int = 1 << 20, order: FrameByteOrder = .bigEndian) {
         self.order = order
         let most = Swift.min(Int(clamping: Length.max), .max - MemoryLayout<Length>.size)
         self.maxLength = Swift.min(Swift.max(maxLength, 0), most)
@@ -71,7 +71,7 @@ public struct LengthPrefixed<Length: FixedWidthInteger & UnsignedInteger & Bitwi
 
     /// Appends the length of `frame`, then `frame`.
     public func encode(_ frame: Data, into bytes: inout Data) throws(AsyncSocketError) {
-        guard frame.count <= maxLength else { throw .frameTooLong("\(frame.count)", maxLength, blame: .caller) }
+        guard frame.count <= maxLength else { throw .frameTooLong("\(frame.count)", maxLength, fault: .caller) }
         try bytes.append(integer: Length(frame.count), order: order)
         bytes.append(frame)
     }
@@ -119,7 +119,7 @@ public struct Delimited: Framing {
 
     /// Appends `frame`, then the delimiter.
     public func encode(_ frame: Data, into bytes: inout Data) throws(AsyncSocketError) {
-        guard frame.count <= maxLength else { throw .frameTooLong("\(frame.count)", maxLength, blame: .caller) }
+        guard frame.count <= maxLength else { throw .frameTooLong("\(frame.count)", maxLength, fault: .caller) }
         guard frame.firstRange(of: delimiter) == nil else { throw .badParameter("write", "the frame contains the delimiter") }
         bytes.append(frame)
         bytes.append(delimiter)
@@ -138,12 +138,12 @@ extension AsyncSocketError {
     ///
     /// - Parameter message: A one-sentence description of the problem.
     public static func malformedFrame(_ message: String) -> AsyncSocketError {
-        AsyncSocketError(.malformedFrame, blame: .peer, operation: "read", message: message)
+        AsyncSocketError(.malformedFrame, fault: .peer, operation: "read", message: message)
     }
 
-    fileprivate static func frameTooLong(_ count: String, _ limit: Int, blame: Blame = .peer) -> AsyncSocketError {
+    fileprivate static func frameTooLong(_ count: String, _ limit: Int, fault: TLSError.Fault = .peer) -> AsyncSocketError {
         AsyncSocketError(
-            blame == .peer ? .readMaxedOut : .badParameter, blame: blame, operation: blame == .peer ? "read" : "write",
+            fault == .peer ? .readMaxedOut : .badParameter, fault: fault, operation: fault == .peer ? "read" : "write",
             message: "a frame of \(count) bytes exceeds maxLength (\(limit) bytes): raise maxLength in the framing")
     }
 }

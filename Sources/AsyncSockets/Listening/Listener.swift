@@ -17,7 +17,7 @@ internal import SocketCore
 /// descriptor.
 final class Listener: Sendable {
     struct Setup: Sendable {
-        let loop: EventLoop
+        let loop: SocketEventLoop
         let options: SocketOptionSet
         let quota: AcceptQuota
         let logger: Logger

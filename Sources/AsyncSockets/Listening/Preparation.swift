@@ -21,7 +21,7 @@ final class Preparation: Sendable {
     var isEmpty: Bool { tls == nil && proxyProtocol == nil }
 
     /// Returns a connected socket. Called in the task that will serve the socket.
-    func open(_ accepted: AcceptedConnection, on loop: EventLoop) throws(AsyncSocketError) -> AsyncSocket {
+    func open(_ accepted: AcceptedConnection, on loop: SocketEventLoop) throws(AsyncSocketError) -> AsyncSocket {
         let socket = AsyncSocket(childOf: model, socketQueue: nil, loop: loop)
         try socket.prepare(accepted).begin(with: accepted.descriptor)
         return socket

@@ -58,7 +58,7 @@ extension SocketListener {
         }
 
         /// How connections from other sources are treated.
-        public enum Others: Sendable, Hashable {
+        public enum UnlistedSources: Sendable, Hashable {
             /// Connections from other sources are closed immediately.
             case refused
             /// Connections from other sources have no header and are served with their real address. If such
@@ -69,7 +69,7 @@ extension SocketListener {
         /// The peers that must always send a header.
         public let sources: Sources
         /// How connections from all other sources are treated.
-        public let others: Others
+        public let unlistedSources: UnlistedSources
         /// How long a header may take to arrive. The specification requires at least three seconds, so that a
         /// single lost segment does not break the connection.
         public let timeout: Duration
@@ -80,16 +80,16 @@ extension SocketListener {
         ///
         /// - Parameters:
         ///   - sources: Your proxies.
-        ///   - others: How connections from other sources are treated. They are refused by default.
+        ///   - unlistedSources: How connections from other sources are treated. They are refused by default.
         ///   - timeout: How long a header may take to arrive. The default is 3 seconds.
         ///   - maximumHeaderBytes: The maximum size of a version 2 header, in bytes. The default is 4 KiB. A
         ///     version 1 header has at most 107 bytes.
         public static func required(
-            from sources: Sources, others: Others = .refused, timeout: Duration = .seconds(3),
+            from sources: Sources, unlistedSources: UnlistedSources = .refused, timeout: Duration = .seconds(3),
             maximumHeaderBytes: Int = ProxyHeader.defaultMaximumCount
         ) -> ProxyProtocol {
             ProxyProtocol(
-                sources: sources, others: others, timeout: timeout, maximumHeaderBytes: maximumHeaderBytes)
+                sources: sources, unlistedSources: unlistedSources, timeout: timeout, maximumHeaderBytes: maximumHeaderBytes)
         }
     }
 }
@@ -112,8 +112,8 @@ extension SocketListener.ProxyProtocol {
     @inline(never)
     private func expectsHeader(on socket: AsyncSocket) throws -> Bool {
         if let peer = socket.connectedAddress, sources.contains(peer) { return true }
-        if others == .served { return false }
-        throw failure("the peer is not one of the proxies in sources: add its address or set others to .served")
+        if unlistedSources == .served { return false }
+        throw failure("the peer is not one of the proxies in sources: add its address or set unlistedSources to .served")
     }
 
     @inline(never)
@@ -129,7 +129,7 @@ extension SocketListener.ProxyProtocol {
     }
 
     private func failure(_ message: String) -> AsyncSocketError {
-        AsyncSocketError(.proxyFailed, blame: .peer, operation: "accept", message: message)
+        AsyncSocketError(.proxyFailed, fault: .peer, operation: "accept", message: message)
     }
 }
 

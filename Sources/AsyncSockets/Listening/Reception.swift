@@ -56,10 +56,10 @@ final class Reception<Arrival: Sendable>: Sendable {
     }
 
     private let state = Locked(State())
-    let loop: EventLoop
+    let loop: SocketEventLoop
     let quota: AcceptQuota
 
-    init(loop: EventLoop, quota: AcceptQuota) {
+    init(loop: SocketEventLoop, quota: AcceptQuota) {
         self.loop = loop
         self.quota = quota
     }

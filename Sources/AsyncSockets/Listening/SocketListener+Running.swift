@@ -73,7 +73,7 @@ private final class Service: Sendable {
         (self.preparation, self.idleTimeout, self.onError, self.body) = (preparation, idleTimeout, onError, body)
     }
 
-    func serve(_ accepted: AcceptedConnection, on loop: EventLoop) async {
+    func serve(_ accepted: AcceptedConnection, on loop: SocketEventLoop) async {
         guard let socket = await preparation.makeReady(accepted, on: loop, onError) else { return }
         if let idleTimeout { socket.operations?.endWhenIdle(idleTimeout) }
         do {
@@ -100,7 +100,7 @@ extension Reception {
     ///   - allOnOneLoop: Whether all connections are served on the loop that accepts.
     func serveArrivals(
         on executor: ConnectionExecutor?, after pause: @escaping @Sendable (Int) async -> Void = { _ in },
-        allOnOneLoop: Bool = false, _ body: @escaping @Sendable (Arrival, EventLoop) async -> Void
+        allOnOneLoop: Bool = false, _ body: @escaping @Sendable (Arrival, SocketEventLoop) async -> Void
     ) async {
         if let executor {
             await complete(
@@ -113,7 +113,7 @@ extension Reception {
 
     private func serve(
         on executor: ConnectionExecutor?, _ pause: (Int) async -> Void, _ allOnOneLoop: Bool,
-        _ body: @escaping @Sendable (Arrival, EventLoop) async -> Void
+        _ body: @escaping @Sendable (Arrival, SocketEventLoop) async -> Void
     ) async {
         let tasks = ServingTasks()
         // If no executor was chosen, the tasks inherit the caller's preference, as child tasks would.
@@ -121,7 +121,7 @@ extension Reception {
         await withTaskCancellationHandler {
             while let arrivals = await arrivals() {
                 for accepted in arrivals {
-                    let loop = allOnOneLoop ? self.loop : (try? EventLoop.next()) ?? self.loop
+                    let loop = allOnOneLoop ? self.loop : (try? SocketEventLoop.next()) ?? self.loop
                     tasks.start(on: executor?.taskExecutor(for: loop) ?? preference) {
                         if !Task.isCancelled {
                             await ServedTask.run(for: self) { await body(accepted, loop) }
@@ -143,7 +143,7 @@ extension Reception {
 extension Preparation {
     /// Returns a socket that is ready for `body`, or reports the error and returns `nil`.
     func makeReady(
-        _ accepted: AcceptedConnection, on loop: EventLoop, _ onError: (@Sendable (any Error, AsyncSocket) -> Void)?
+        _ accepted: AcceptedConnection, on loop: SocketEventLoop, _ onError: (@Sendable (any Error, AsyncSocket) -> Void)?
     ) async -> AsyncSocket? {
         var opened: AsyncSocket?
         do {

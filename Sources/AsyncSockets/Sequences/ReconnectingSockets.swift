@@ -1,7 +1,7 @@
 internal import SocketCore
 
 /// A sequence of consecutive connections to a host: see
-/// `AsyncSocket.reconnecting(to:port:via:proxy:tls:trust:timeout:backOff:configure:onFailure:)`.
+/// `AsyncSocket.reconnecting(to:port:interface:proxy:tls:trust:timeout:backOff:configure:onFailure:)`.
 public struct ReconnectingSockets: AsyncSequence, Sendable {
     /// An `AsyncSocketError` caused by the caller, an error thrown by `configure`, `trust` or `onFailure`, or
     /// a `CancellationError`.
@@ -127,6 +127,6 @@ extension OperationLimit {
 extension AsyncSocketError {
     /// Whether the same call would fail again. A name that is not found may be found later.
     fileprivate var isForGood: Bool {
-        blame == .caller && code != .hostNotFound && code != .noUsableAddress
+        fault == .caller && code != .hostNotFound && code != .noUsableAddress
     }
 }

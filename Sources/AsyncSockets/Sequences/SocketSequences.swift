@@ -42,8 +42,8 @@ extension AsyncSocket {
     /// - Parameters:
     ///   - maxLength: The maximum number of bytes in a line, including its terminator.
     ///   - idleTimeout: See `chunks(atMost:idleTimeout:)`.
-    public func lines(maxLength: ByteLimit = 65536, idleTimeout: Duration? = nil) -> Lines {
-        Lines(socket: self, maxLength: maxLength.count, idleTimeout: idleTimeout)
+    public func lines(maxLength: Int = 65536, idleTimeout: Duration? = nil) -> Lines {
+        Lines(socket: self, maxLength: maxLength, idleTimeout: idleTimeout)
     }
 
     /// The received bytes of a connection, in chunks.

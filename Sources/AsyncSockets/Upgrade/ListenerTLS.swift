@@ -41,7 +41,7 @@ final class ListenerTLS: Sendable {
         try AsyncSocketError.check(settings.values, over: transport)
         var settings = settings
         // No plaintext precedes the handshake: bytes that arrive early belong to it.
-        if transport == .stream { settings.bytesBufferedAtUpgrade = .feedToTLS }
+        if transport == .stream { settings.earlyPlaintext = .feedToTLS }
         return settings
     }
 }

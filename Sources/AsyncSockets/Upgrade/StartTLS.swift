@@ -49,7 +49,7 @@ extension TLSUpgrade {
             guard let seconds = taskTimeout, !writes.packets.isAtStartTLS else { return .waiting }
             return .waitsForWrites(seconds: seconds)
         }
-        if request.settings.bytesBufferedAtUpgrade == .reject {
+        if request.settings.earlyPlaintext == .reject {
             // Read from the kernel regardless of the last event: injected bytes may have arrived without an
             // event, and an alert may be only partially received.
             var count: Int
@@ -103,12 +103,12 @@ extension AsyncSocketError {
             return AsyncSocketError(
                 TLSError(TLSAlert(rawValue: bytes[6]), during: "the TLS handshake", operation: "startTLS"), operation: "startTLS")
         }
-        return bytesBufferedAtUpgrade(bytes.count)
+        return earlyPlaintext(bytes.count)
     }
 
-    private static func bytesBufferedAtUpgrade(_ count: Int) -> AsyncSocketError {
+    private static func earlyPlaintext(_ count: Int) -> AsyncSocketError {
         AsyncSocketError(
-            .bytesBufferedAtUpgrade, blame: .peer, operation: "startTLS",
+            .earlyPlaintext, fault: .peer, operation: "startTLS",
             message:
                 "\(count) bytes of plaintext were received before the handshake: an injection, or a message not read before startTLS"
         )

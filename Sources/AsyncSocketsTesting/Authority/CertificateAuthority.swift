@@ -78,7 +78,7 @@ public final class CertificateAuthority: Sendable {
 extension CertificateAuthority {
     /// Trust roots that contain only the root certificate.
     public var roots: TrustRoots {
-        get throws(TLSError) { .certificates([try Certificate(pem: rootPEM)]) }
+        get throws(TLSError) { .certificates([try TLSCertificate(pem: rootPEM)]) }
     }
 
     /// Returns settings for a client that expects `serverName` and trusts only this authority.

@@ -38,7 +38,8 @@ extension IssuedCertificate {
     /// Returns the chain and the key in the form that `TLSSettings` expects.
     public func identity() throws(TLSError) -> TLSIdentity {
         try TLSIdentity(
-            certificateChain: Certificate.certificates(pem: certificateChainPEM), privateKey: PrivateKey(pem: privateKeyPEM))
+            certificateChain: TLSCertificate.certificates(pem: certificateChainPEM), privateKey: TLSPrivateKey(pem: privateKeyPEM)
+        )
     }
 }
 

@@ -4,11 +4,11 @@
 internal import AsyncSockets
 public import Foundation
 
-/// A certificate with the Security framework's name. It wraps a `Certificate` from AsyncSockets.
+/// A certificate with the Security framework's name. It wraps a `TLSCertificate` from AsyncSockets.
 public final class SecCertificate: NSObject, Sendable {
-    let certificate: Certificate
+    let certificate: TLSCertificate
 
-    init(_ certificate: Certificate) {
+    init(_ certificate: TLSCertificate) {
         self.certificate = certificate
     }
 
@@ -48,7 +48,7 @@ public final class SecKey: NSObject, Sendable {
 /// Creates a certificate from its DER encoding. Returns `nil` for any other data.
 public func SecCertificateCreateWithData(_ allocator: CFAllocator?, _ data: CFData) -> SecCertificate? {
     do throws(TLSError) {
-        return SecCertificate(try Certificate(der: Array(Data(referencing: data))))
+        return SecCertificate(try TLSCertificate(der: Array(Data(referencing: data))))
     } catch {
         return nil
     }

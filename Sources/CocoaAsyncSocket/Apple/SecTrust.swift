@@ -15,7 +15,7 @@ internal import SocketTLS
 
 struct EvaluationSettings: Sendable {
     /// The trusted roots, or `nil` to use the system's roots.
-    var anchors: [Certificate]?
+    var anchors: [TLSCertificate]?
     var peer = PeerTrust.Peer.server
     /// The name that a server's certificate must match, or `nil` if the socket connected to an endpoint
     /// without a name.
@@ -24,11 +24,11 @@ struct EvaluationSettings: Sendable {
 
 /// A peer's certificates, together with the rules for their evaluation.
 public final class SecTrust: NSObject, Sendable {
-    let chain: [Certificate]
+    let chain: [TLSCertificate]
     private let evaluation: Locked<ChainEvaluation>
     private let lastVerdict = Locked<PeerTrust.Verdict?>(nil)
 
-    init(_ chain: [Certificate], _ settings: EvaluationSettings) {
+    init(_ chain: [TLSCertificate], _ settings: EvaluationSettings) {
         self.chain = chain
         evaluation = Locked(
             ChainEvaluation(
@@ -36,7 +36,7 @@ public final class SecTrust: NSObject, Sendable {
                 trustsSystemRoots: settings.anchors == nil))
     }
 
-    init(_ chain: [Certificate], _ policy: SecPolicy?) {
+    init(_ chain: [TLSCertificate], _ policy: SecPolicy?) {
         self.chain = chain
         evaluation = Locked(
             ChainEvaluation(

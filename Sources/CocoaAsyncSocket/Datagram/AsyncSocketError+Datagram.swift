@@ -9,7 +9,7 @@ extension AsyncSocketError {
         case .badParameter: errno.map { posix($0) } ?? known(.badParamError, message)
         case .writeTimeout: known(.sendTimeoutError, "Send operation timed out")
         case .closed: known(.closedError, "Socket closed")
-        case .hostNotFound: NSError.lookup(blame == .caller ? EAI_NONAME : EAI_AGAIN, message)
+        case .hostNotFound: NSError.lookup(fault == .caller ? EAI_NONAME : EAI_AGAIN, message)
         default: errno.map { posix($0) } ?? known(.otherError, message)
         }
     }

@@ -13,9 +13,9 @@ extension AsyncSocketError {
         case .writeTimeout: known(.writeTimeoutError, "Write operation timed out")
         case .readMaxedOut: known(.readMaxedOutError, "Read operation reached set maximum length")
         case .closedByPeer: known(.closedError, "Socket closed by remote peer")
-        case .hostNotFound: NSError.lookup(blame == .caller ? EAI_NONAME : EAI_AGAIN, message)
+        case .hostNotFound: NSError.lookup(fault == .caller ? EAI_NONAME : EAI_AGAIN, message)
         case .truncated: secureTransport(errSSLClosedNoNotify)
-        case .bytesBufferedAtUpgrade: secureTransport(errSSLProtocol)
+        case .earlyPlaintext: secureTransport(errSSLProtocol)
         case .tls: tls.map { secureTransport($0.status) } ?? known(.otherError, message)
         default: errno.map { posix($0) } ?? known(.otherError, message)
         }

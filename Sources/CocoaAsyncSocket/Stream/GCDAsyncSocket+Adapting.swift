@@ -7,7 +7,7 @@ internal import SocketBuffers
 extension GCDAsyncSocket {
     /// Enough for a program that queues a large file in one call, but a limit for a program that never stops
     /// writing (D13).
-    static var pendingWriteLimit: ByteLimit { .mebibytes(1024) }
+    static var pendingWriteLimit: Int { 1024 << 20 }
 
     /// Creates a core that calls `events` on the delegate queue. Without a queue, the core makes no
     /// callbacks.
@@ -157,8 +157,8 @@ extension GCDAsyncSocket {
     }
 
     /// Converts a limit of CocoaAsyncSocket's interface, where 0 means unlimited.
-    static func limit(_ length: UInt) -> ByteLimit {
-        length == 0 ? .unlimited : .bytes(Int(clamping: length))
+    static func limit(_ length: UInt) -> Int {
+        length == 0 ? .max : Int(clamping: length)
     }
 
     static func report(

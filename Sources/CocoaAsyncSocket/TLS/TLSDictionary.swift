@@ -60,7 +60,7 @@ struct TLSDictionary {
     /// - Parameter name: The expected name. If it is `nil`, the core rejects the settings, unless the
     ///   delegate decides.
     private func client(
-        expecting name: String?, isManual: Bool, _ anchors: [Certificate]?
+        expecting name: String?, isManual: Bool, _ anchors: [TLSCertificate]?
     ) throws(Refusal) -> TLSClientSettings {
         var settings = name.map { TLSClientSettings.client(serverName: $0) } ?? .client
         if name == nil, isManual {
@@ -75,7 +75,7 @@ struct TLSDictionary {
         return settings
     }
 
-    private func server(isManual: Bool, _ anchors: [Certificate]?) throws(Refusal) -> TLSServerSettings {
+    private func server(isManual: Bool, _ anchors: [TLSCertificate]?) throws(Refusal) -> TLSServerSettings {
         _ = try values.string(GCDAsyncSocketSSLPeerName)
         _ = try values.data(GCDAsyncSocketSSLPeerID)
         guard let identity = try identity() else {
@@ -92,7 +92,7 @@ struct TLSDictionary {
     }
 
     private func complete<Side>(
-        _ settings: inout TLSSettings<Side>, isManual: Bool, _ anchors: [Certificate]?
+        _ settings: inout TLSSettings<Side>, isManual: Bool, _ anchors: [TLSCertificate]?
     ) throws(Refusal) {
         settings.identity = try identity()
         settings.policy = policy
@@ -106,7 +106,7 @@ struct TLSDictionary {
     }
 
     /// Accepts partial chains if anchors are set, because an anchor need not be self-signed.
-    private func rules(_ anchors: [Certificate]?) -> TLSCertificateRules {
+    private func rules(_ anchors: [TLSCertificate]?) -> TLSCertificateRules {
         TLSCertificateRules(acceptsPartialChains: anchors != nil)
     }
 
@@ -133,7 +133,7 @@ struct TLSDictionary {
         guard let identity = (first as? SecIdentity)?.identity else {
             throw .init(message: "Invalid value for \(key). The first item of the array must be of type SecIdentity.")
         }
-        var chain: [Certificate] = []
+        var chain: [TLSCertificate] = []
         for item in items.dropFirst() {
             guard let certificate = (item as? SecCertificate)?.certificate else {
                 throw .init(

@@ -30,14 +30,14 @@ package final class AcceptQuota: Sendable {
     }
 
     private let state: Locked<State>
-    private let loop: EventLoop
+    private let loop: SocketEventLoop
 
     /// - Parameters:
     ///   - limit: The maximum number of open connections, or `nil` for no limit.
     ///   - aheadLimit: The maximum number of connections that may be queued before they are taken. With
     ///     `nil` there is no limit, and `noteTaken(_:)` is not called.
     ///   - loop: The loop of the listeners.
-    package init(limit: Int? = nil, aheadLimit: Int? = nil, loop: EventLoop) {
+    package init(limit: Int? = nil, aheadLimit: Int? = nil, loop: SocketEventLoop) {
         state = Locked(State(limit: limit, aheadLimit: aheadLimit))
         self.loop = loop
     }

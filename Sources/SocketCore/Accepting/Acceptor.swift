@@ -77,7 +77,7 @@ package final class Acceptor: EventHandler, Sendable {
     /// The address of the listener, with the port that the kernel chose if port 0 was requested.
     package let localAddress: SocketAddress
 
-    private let loop: EventLoop
+    private let loop: SocketEventLoop
     private let receiver: Receiver
     private let quota: AcceptQuota
     private let descriptor: SocketDescriptor
@@ -95,7 +95,7 @@ package final class Acceptor: EventHandler, Sendable {
     ///   - options: Set before the descriptor is bound.
     ///   - quota: Limits the open connections; `nil` means no limit.
     package convenience init(
-        on address: SocketAddress, options: SocketOptionSet = SocketOptionSet(), quota: AcceptQuota? = nil, loop: EventLoop,
+        on address: SocketAddress, options: SocketOptionSet = SocketOptionSet(), quota: AcceptQuota? = nil, loop: SocketEventLoop,
         receiver: Receiver
     ) throws(SystemError) {
         let descriptor = try SocketDescriptor(streamOf: address.family, options: options)
@@ -118,7 +118,7 @@ package final class Acceptor: EventHandler, Sendable {
     ///     processes that share the socket.
     package convenience init(
         adopting descriptor: SocketDescriptor, options: SocketOptionSet = SocketOptionSet(), quota: AcceptQuota? = nil,
-        loop: EventLoop, receiver: Receiver
+        loop: SocketEventLoop, receiver: Receiver
     ) throws(SystemError) {
         try SocketDescriptor.checkListening(descriptor.rawValue)
         try options.apply(toBound: descriptor)
@@ -126,7 +126,7 @@ package final class Acceptor: EventHandler, Sendable {
     }
 
     private init(
-        listening descriptor: SocketDescriptor, _ file: UnixSocketFile?, _ quota: AcceptQuota?, _ loop: EventLoop,
+        listening descriptor: SocketDescriptor, _ file: UnixSocketFile?, _ quota: AcceptQuota?, _ loop: SocketEventLoop,
         _ receiver: Receiver
     ) throws(SystemError) {
         self.file = file

@@ -34,7 +34,7 @@ package final class Connector {
     private let routes: [Route]
     private let delay: Double
     private let options: SocketOptionSet
-    private let loop: EventLoop
+    private let loop: SocketEventLoop
     private let deliver: @Sendable (Int, LoopEvents) -> Void
     private var race: HappyEyeballs
     private var attempts: [Int: Attempt] = [:]
@@ -46,7 +46,7 @@ package final class Connector {
     ///   - options: Set before each descriptor is bound or connected.
     ///   - deliver: Called on the loop with the arguments for `handle(_:of:)`.
     package init(
-        routes: [Route], delay: Double, options: SocketOptionSet = SocketOptionSet(), loop: EventLoop,
+        routes: [Route], delay: Double, options: SocketOptionSet = SocketOptionSet(), loop: SocketEventLoop,
         deliver: @escaping @Sendable (_ number: Int, _ events: LoopEvents) -> Void
     ) {
         self.routes = routes

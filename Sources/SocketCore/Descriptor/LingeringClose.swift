@@ -12,7 +12,7 @@ internal import SocketBuffers
 package final class LingeringClose: EventHandler, @unchecked Sendable {
     // Unchecked: after `begin`, this object is used only on the loop.
     private let descriptor: SocketDescriptor
-    private let loop: EventLoop
+    private let loop: SocketEventLoop
     private let output = PreBuffer()
     private var registration: LoopRegistration?
     private var bytesLeft = LingeringClose.byteLimit
@@ -23,7 +23,9 @@ package final class LingeringClose: EventHandler, @unchecked Sendable {
     private static let gracePeriod = (discarding: 1.0, sending: 5.0)
 
     /// Takes over a descriptor that was removed from the loop, and the bytes that remain to be sent.
-    package static func begin(with descriptor: SocketDescriptor, sending output: UnsafeRawBufferPointer?, on loop: EventLoop) {
+    package static func begin(
+        with descriptor: SocketDescriptor, sending output: UnsafeRawBufferPointer?, on loop: SocketEventLoop
+    ) {
         let closing = LingeringClose(descriptor, loop)
         if let output { closing.output.append(output) }
         let registration = loop.register(closing)
@@ -37,7 +39,7 @@ package final class LingeringClose: EventHandler, @unchecked Sendable {
         }
     }
 
-    private init(_ descriptor: SocketDescriptor, _ loop: EventLoop) {
+    private init(_ descriptor: SocketDescriptor, _ loop: SocketEventLoop) {
         self.descriptor = descriptor
         self.loop = loop
     }

@@ -56,7 +56,7 @@ package protocol EventHandler: AnyObject, Sendable {
     /// Called on the loop, without any lock held. Calls must be short: a handler with more work requests
     /// another turn with `resume(_:)`.
     func handle(_ events: LoopEvents)
-    /// Called on the loop, once for each `EventLoop.whenCodeReturns(_:)`.
+    /// Called on the loop, once for each `SocketEventLoop.whenCodeReturns(_:)`.
     func codeHasReturned()
     /// Identifies the handler in the log. May be read on any thread.
     var logMetadata: Logger.Metadata { get }

@@ -25,7 +25,7 @@ package struct HTTPConnectNegotiation: Sendable {
     private var expected = Expected.statusLine
     private var byteCount = 0
 
-    init(target: ProxyTarget, credentials: Proxy.Credentials?) throws(ProxyFailure) {
+    init(target: ProxyTarget, credentials: SocketProxy.Credentials?) throws(ProxyFailure) {
         let authority = Self.authority(of: target)
         var head = "CONNECT \(authority) HTTP/1.1\r\nHost: \(authority)\r\n"
         if let credentials { head += "Proxy-Authorization: Basic \(try Self.basic(credentials))\r\n" }
@@ -59,7 +59,7 @@ package struct HTTPConnectNegotiation: Sendable {
     }
 
     /// The credentials for the "Basic" scheme (RFC 7617, section 2).
-    private static func basic(_ credentials: Proxy.Credentials) throws(ProxyFailure) -> String {
+    private static func basic(_ credentials: SocketProxy.Credentials) throws(ProxyFailure) -> String {
         let isControl: (UInt8) -> Bool = { $0 < 0x20 || $0 == 0x7f }
         guard !credentials.username.utf8.contains(where: isControl), !credentials.password.utf8.contains(where: isControl) else {
             throw ProxyFailure(.invalid, "the proxy user name or password contains a control character")

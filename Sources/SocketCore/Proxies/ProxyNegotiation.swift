@@ -28,7 +28,7 @@ package enum ProxyNegotiation: Sendable {
     ///
     /// - Throws: `.invalid` if a value cannot be represented in the protocol. All text in a request is
     ///   checked.
-    package init(through proxy: Proxy, to target: ProxyTarget) throws(ProxyFailure) {
+    package init(through proxy: SocketProxy, to target: ProxyTarget) throws(ProxyFailure) {
         _ = try HostText(ofProxy: proxy.host, port: proxy.port)
         guard proxy.port > 0 else { throw ProxyFailure(.invalid, "the proxy port must be from 1 to 65535, but is 0") }
         switch proxy.kind {

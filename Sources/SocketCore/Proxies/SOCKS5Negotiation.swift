@@ -33,7 +33,7 @@ package struct SOCKS5Negotiation: Sendable {
     private let request: [UInt8]
     private let authentication: [UInt8]?
 
-    init(target: ProxyTarget, credentials: Proxy.Credentials?) throws(ProxyFailure) {
+    init(target: ProxyTarget, credentials: SocketProxy.Credentials?) throws(ProxyFailure) {
         request = Self.request(for: target)
         authentication = try Self.authentication(with: credentials)
         let methods = authentication == nil ? [Method.noAuthentication] : [Method.noAuthentication, Method.password]
@@ -72,7 +72,7 @@ package struct SOCKS5Negotiation: Sendable {
         return [version, connect, 0, type.rawValue] + address + [UInt8(port >> 8), UInt8(port & 0xff)]
     }
 
-    private static func authentication(with credentials: Proxy.Credentials?) throws(ProxyFailure) -> [UInt8]? {
+    private static func authentication(with credentials: SocketProxy.Credentials?) throws(ProxyFailure) -> [UInt8]? {
         guard let credentials else { return nil }
         let (name, password) = (Array(credentials.username.utf8), Array(credentials.password.utf8))
         guard (1...255).contains(name.count), (1...255).contains(password.count) else {

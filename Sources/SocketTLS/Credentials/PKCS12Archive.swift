@@ -15,7 +15,7 @@ internal import COpenSSL
 package struct PKCS12Contents: Sendable {
     package let identity: TLSIdentity
     /// The root of the identity's chain, which is not sent in a handshake.
-    package let root: Certificate?
+    package let root: TLSCertificate?
 }
 
 final class PKCS12Archive {
@@ -87,7 +87,7 @@ final class PKCS12Archive {
             throw TLSError(
                 .invalidCertificate, "\(source) contains no certificate for its private key", operation: "PKCS12_parse")
         }
-        let (chain, root) = try Self.chain(from: leaf, Certificate.certificates(sharing: others))
+        let (chain, root) = try Self.chain(from: leaf, TLSCertificate.certificates(sharing: others))
         return PKCS12Contents(
             identity: try TLSIdentity(certificateChain: chain, privateKey: Self.copy(key)), root: root)
     }
@@ -120,20 +120,20 @@ final class PKCS12Archive {
 
     /// Builds the chain from the key's certificate upwards, without the root.
     private static func chain(
-        from leaf: OpaquePointer, _ others: [Certificate]
-    ) throws(TLSError) -> ([Certificate], root: Certificate?) {
-        var chain = [try Certificate(der: Certificate(sharing: leaf).derBytes)]
+        from leaf: OpaquePointer, _ others: [TLSCertificate]
+    ) throws(TLSError) -> ([TLSCertificate], root: TLSCertificate?) {
+        var chain = [try TLSCertificate(der: TLSCertificate(sharing: leaf).derBytes)]
         var rest = others
         while let last = chain.last, !last.isSelfIssued, let next = rest.firstIndex(where: { $0.hasIssued(last) }) {
             let issuer = rest.remove(at: next)
-            let copy = try Certificate(der: issuer.derBytes)
+            let copy = try TLSCertificate(der: issuer.derBytes)
             if issuer.isSelfIssued { return (chain, copy) }
             chain.append(copy)
         }
         return (chain, nil)
     }
 
-    private static func copy(_ key: OpaquePointer) throws(TLSError) -> PrivateKey {
+    private static func copy(_ key: OpaquePointer) throws(TLSError) -> TLSPrivateKey {
         let complaint = "the private key of the PKCS#12 file cannot be used"
         let info = try OpenSSLCall.require("EVP_PKEY2PKCS8", or: .invalidPrivateKey, complaint) { EVP_PKEY2PKCS8(key) }
         defer { PKCS8_PRIV_KEY_INFO_free(info) }
@@ -142,7 +142,7 @@ final class PKCS12Archive {
             var cursor = room.baseAddress?.assumingMemoryBound(to: UInt8.self)
             _ = i2d_PKCS8_PRIV_KEY_INFO(info, &cursor)
         }
-        return try PrivateKey(der: encoding, PassphraseSource(nil), source: "the PKCS#12 file")
+        return try TLSPrivateKey(der: encoding, PassphraseSource(nil), source: "the PKCS#12 file")
     }
 }
 
@@ -165,11 +165,11 @@ extension SecretBytes {
     fileprivate var text: UnsafePointer<CChar>? { keptBytes.baseAddress?.assumingMemoryBound(to: CChar.self) }
 }
 
-extension Certificate {
+extension TLSCertificate {
     fileprivate var isSelfIssued: Bool { hasIssued(self) }
 
     /// Compares names and key identifiers, but does not verify the signature.
-    fileprivate func hasIssued(_ other: Certificate) -> Bool {
+    fileprivate func hasIssued(_ other: TLSCertificate) -> Bool {
         X509_check_issued(handle.x509, other.handle.x509) == X509_V_OK
     }
 }

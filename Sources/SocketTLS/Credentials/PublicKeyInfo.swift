@@ -25,7 +25,7 @@ enum PublicKeyInfo {
     static func sha256(of der: [UInt8]) -> [UInt8] { DigestFields.digest(of: der) }
 }
 
-extension Certificate {
+extension TLSCertificate {
     /// The public key and its algorithm, as a SubjectPublicKeyInfo in DER (RFC 5280, section 4.1), for use
     /// with `TLSRawPublicKeys`.
     public var publicKey: [UInt8] {
@@ -37,7 +37,7 @@ extension Certificate {
     }
 }
 
-extension PrivateKey {
+extension TLSPrivateKey {
     /// The public half and its algorithm, as a SubjectPublicKeyInfo in DER (RFC 5280, section 4.1), for use
     /// with `TLSRawPublicKeys`.
     ///

@@ -107,7 +107,7 @@ extension Set: Digestible where Element == [UInt8] {
     func append(to fields: inout DigestFields) { fields.append(sorted { $0.lexicographicallyPrecedes($1) }) }
 }
 
-extension Certificate: Digestible {
+extension TLSCertificate: Digestible {
     func append(to fields: inout DigestFields) { fields.append(derBytes) }
 }
 

@@ -4,7 +4,7 @@ enum TrustedRoots: Hashable, Sendable {
     case system([FileStamp])
     case file(path: String, FileStamp)
     case folder(path: String, [FileStamp])
-    case certificates([Certificate])
+    case certificates([TLSCertificate])
 
     init(_ roots: TrustRoots) {
         switch roots {
@@ -26,10 +26,10 @@ enum TrustedRoots: Hashable, Sendable {
     }
 
     /// The roots whose names a server sends to its clients.
-    func listedCertificates() throws(TLSError) -> [Certificate] {
+    func listedCertificates() throws(TLSError) -> [TLSCertificate] {
         switch self {
         case .unused, .system: []
-        case .file(let path, _): try Certificate.certificates(file: path)
+        case .file(let path, _): try TLSCertificate.certificates(file: path)
         case .folder(let path, _): try CertificateFolder(path: path).certificates()
         case .certificates(let certificates): certificates
         }

@@ -116,7 +116,7 @@ struct EngineFailure {
         if has(SSL_R_EXCESSIVE_MESSAGE_SIZE), HandshakeState.peerCertificates.contains(state) {
             return error(
                 .certificateTooLarge,
-                "the peer's certificates are too large: raise maximumCertificateChainBytes to accept them"
+                "the peer's certificates have too many bytes: raise maximumCertificateChainBytes to accept them"
             )
         }
         if isOurs { return error(.internalError, "OpenSSL failed: \(words)") }

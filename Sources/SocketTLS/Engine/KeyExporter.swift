@@ -112,7 +112,7 @@ package struct KeyExporter: Sendable {
             let isShown = TLSProof.showsCertificate(ssl)
             let x509 = !isShown ? nil : SSL_is_server(ssl) == 1 ? SSL_get_certificate(ssl) : SSL_get0_peer_certificate(ssl)
             guard let x509 else { throw Self.unavailable("the server has no certificate", "SSL_get_certificate") }
-            return Certificate(sharing: x509)
+            return TLSCertificate(sharing: x509)
         }
         guard let digest = certificate.serverEndPointDigest else {
             throw Self.unavailable(
@@ -152,7 +152,7 @@ package struct KeyExporter: Sendable {
     }
 }
 
-extension Certificate {
+extension TLSCertificate {
     /// The digest for `tls-server-end-point`, or `nil` if the signature does not use a single digest.
     fileprivate var serverEndPointDigest: [UInt8]? {
         var kind: Int32 = NID_undef

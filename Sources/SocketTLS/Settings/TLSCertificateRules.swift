@@ -10,9 +10,9 @@ public import FoundationEssentials
 /// settings.proof = .certificates(TLSCertificateRules(pins: [digest]))
 /// ```
 public struct TLSCertificateRules: Sendable, Hashable {
-    /// SHA-256 digests of public keys (`Certificate.publicKeySHA256`). The peer's verified chain, including
-    /// the root, must contain at least one of these keys (RFC 7469, section 2.6). If empty, any key is
-    /// accepted.
+    /// SHA-256 digests of public keys (`TLSCertificate.publicKeySHA256`). The peer's verified chain,
+    /// including the root, must contain at least one of these keys (RFC 7469, section 2.6). If empty, any key
+    /// is accepted.
     ///
     /// Include a backup pin for a key that you store elsewhere: without a backup, losing the key locks out
     /// every client. Pins are an additional check: a chain that is not trusted stays untrusted. A chain
@@ -97,5 +97,5 @@ public enum TrustRoots: Sendable, Hashable {
     /// new connection checks the modification time of each file, so keep the folder small.
     case folder(path: String)
     /// Exactly these certificates.
-    case certificates([Certificate])
+    case certificates([TLSCertificate])
 }

@@ -21,7 +21,7 @@ public enum TLSTrustEvaluation: Sendable, Hashable {
 }
 
 /// How to treat bytes that arrived before the upgrade to TLS started.
-public enum TLSBytesBufferedAtUpgrade: Sendable, Hashable {
+public enum TLSEarlyPlaintext: Sendable, Hashable {
     /// The connection is closed. In TLS the server never sends first, so an honest server cannot have sent
     /// such bytes.
     case reject

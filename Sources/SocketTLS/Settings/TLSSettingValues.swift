@@ -29,12 +29,12 @@ package struct TLSSettingValues: Sendable, Hashable {
     package var handshakeTimeout: Duration
     package var trustTimeout: Duration
     package var keyLogFile: String?
-    package var bytesBufferedAtUpgrade: TLSBytesBufferedAtUpgrade
+    package var earlyPlaintext: TLSEarlyPlaintext
 }
 
 extension TLSSettingValues {
     /// Creates the settings of a side, with the default values for all other settings.
-    init(role: TLSRole, identity: TLSIdentity?, bytesBufferedAtUpgrade: TLSBytesBufferedAtUpgrade) {
+    init(role: TLSRole, identity: TLSIdentity?, earlyPlaintext: TLSEarlyPlaintext) {
         self.init(
             role: role,
             identity: identity,
@@ -62,7 +62,7 @@ extension TLSSettingValues {
             handshakeTimeout: .seconds(30),
             trustTimeout: .seconds(30),
             keyLogFile: nil,
-            bytesBufferedAtUpgrade: bytesBufferedAtUpgrade)
+            earlyPlaintext: earlyPlaintext)
     }
 
     /// Returns a copy that expects `host` as the server's name, unless a name was given.

@@ -4,7 +4,7 @@ extension TLSSettings where Side == TLSClient {
     /// The client verifies the server's certificate for this name, and sends the name with SNI unless it is
     /// an address. Non-ASCII names must be given as A-labels ("xn--…"). One trailing dot is ignored.
     public static func client(serverName: String) -> TLSClientSettings {
-        TLSClientSettings(TLSSettingValues(role: .client(serverName: serverName), identity: nil, bytesBufferedAtUpgrade: .reject))
+        TLSClientSettings(TLSSettingValues(role: .client(serverName: serverName), identity: nil, earlyPlaintext: .reject))
     }
 
     /// Settings for a client that expects the host that the program connected to, as if its name or address
@@ -14,7 +14,7 @@ extension TLSSettings where Side == TLSClient {
     /// host, such as an accepted connection or a connection to a path, needs a name: otherwise `startTLS`
     /// throws `invalidSettings`.
     public static var client: TLSClientSettings {
-        TLSClientSettings(TLSSettingValues(role: .client(serverName: nil), identity: nil, bytesBufferedAtUpgrade: .reject))
+        TLSClientSettings(TLSSettingValues(role: .client(serverName: nil), identity: nil, earlyPlaintext: .reject))
     }
 
     /// How the server proves its identity: with certificates (the default), with public keys without

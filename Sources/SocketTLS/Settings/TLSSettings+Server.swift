@@ -1,7 +1,7 @@
 extension TLSSettings where Side == TLSServer {
     /// Returns settings for a server that presents `identity`.
     public static func server(identity: TLSIdentity) -> TLSServerSettings {
-        TLSServerSettings(TLSSettingValues(role: .server, identity: identity, bytesBufferedAtUpgrade: .feedToTLS))
+        TLSServerSettings(TLSSettingValues(role: .server, identity: identity, earlyPlaintext: .feedToTLS))
     }
 
     /// Identities in addition to `identity`, each with a different kind of key, for example RSA in addition

@@ -106,9 +106,9 @@ public struct TLSSettings<Side: TLSSide>: Sendable, Hashable {
         set { values.keyLogFile = newValue }
     }
     /// How to treat unread bytes that arrived before the upgrade to TLS started.
-    public var bytesBufferedAtUpgrade: TLSBytesBufferedAtUpgrade {
-        get { values.bytesBufferedAtUpgrade }
-        set { values.bytesBufferedAtUpgrade = newValue }
+    public var earlyPlaintext: TLSEarlyPlaintext {
+        get { values.earlyPlaintext }
+        set { values.earlyPlaintext = newValue }
     }
 }
 

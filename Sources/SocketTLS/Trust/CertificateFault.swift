@@ -5,17 +5,17 @@ internal import FoundationEssentials
 struct CertificateFault {
     private let code: Int32
     private let depth: Int
-    private let certificate: Certificate?
-    private let leaf: Certificate?
+    private let certificate: TLSCertificate?
+    private let leaf: TLSCertificate?
     private let expectedName: String?
     /// Why the roots are missing, if the environment is the cause.
     private let missingRoots: String?
 
-    init(in store: OpaquePointer, leaf: Certificate?, _ expectedName: String?) {
+    init(in store: OpaquePointer, leaf: TLSCertificate?, _ expectedName: String?) {
         let code = X509_STORE_CTX_get_error(store)
         self.code = code == X509_V_OK ? X509_V_ERR_UNSPECIFIED : code
         depth = Int(X509_STORE_CTX_get_error_depth(store))
-        certificate = X509_STORE_CTX_get_current_cert(store).map { Certificate(sharing: $0) }
+        certificate = X509_STORE_CTX_get_current_cert(store).map { TLSCertificate(sharing: $0) }
         self.leaf = leaf
         self.expectedName = expectedName
         missingRoots = X509_STORE_CTX_get0_store(store).flatMap { SystemTrustStore.reasonForNoRoots(in: $0) }
@@ -67,7 +67,7 @@ struct CertificateFault {
 
 extension CertificateFault {
     /// Returns a verdict if the chain is too expensive to verify, otherwise `nil`.
-    static func excess(in chain: [Certificate]) -> PeerTrust.Verdict? {
+    static func excess(in chain: [TLSCertificate]) -> PeerTrust.Verdict? {
         for (depth, certificate) in chain.enumerated() {
             guard let complaint = PeerKeyBounds.complaint(about: certificate.handle.x509) else { continue }
             return .untrusted(

@@ -24,12 +24,12 @@ struct CertificateFolder {
     /// Returns every certificate once. A hashed folder contains two names for each file.
     ///
     /// Throws `invalidCertificate` if the folder contains no certificate, or if a file cannot be read.
-    func certificates() throws(TLSError) -> [Certificate] {
-        var known: Set<Certificate> = []
-        var certificates: [Certificate] = []
+    func certificates() throws(TLSError) -> [TLSCertificate] {
+        var known: Set<TLSCertificate> = []
+        var certificates: [TLSCertificate] = []
         for file in try readableFiles() {
             let contents = try SecretBytes.contents(ofFile: file, or: .invalidCertificate)
-            let found = contents.isDER ? [try Certificate(der: contents.copy)] : try Self.read(contents, of: file)
+            let found = contents.isDER ? [try TLSCertificate(der: contents.copy)] : try Self.read(contents, of: file)
             for certificate in found where known.insert(certificate).inserted { certificates.append(certificate) }
         }
         guard !certificates.isEmpty else {
@@ -45,9 +45,9 @@ struct CertificateFolder {
         throw TLSError(.invalidCertificate, "the folder \"\(path.printable)\" cannot be read", operation: "opendir")
     }
 
-    private static func read(_ contents: SecretBytes, of file: String) throws(TLSError) -> [Certificate] {
+    private static func read(_ contents: SecretBytes, of file: String) throws(TLSError) -> [TLSCertificate] {
         do {
-            return try Certificate.read(contents)
+            return try TLSCertificate.read(contents)
         } catch {
             var error = error
             error.message = "the file \"\(file.printable)\" contains a certificate that cannot be decoded"

@@ -4,16 +4,17 @@ internal import COpenSSL
 /// roots when the delegate evaluates a peer.
 package struct ChainEvaluation: Sendable {
     /// The certificates as the peer sent them, own certificate first.
-    package var chain: [Certificate]
+    package var chain: [TLSCertificate]
     package var peer: PeerTrust.Peer
     /// The name or address that a server's certificate must match, or `nil` to accept any name.
     package var serverName: String?
     /// Certificates that are each trusted as a root, even if their issuer is not trusted.
-    package var anchors: [Certificate]
+    package var anchors: [TLSCertificate]
     package var trustsSystemRoots: Bool
 
     package init(
-        _ chain: [Certificate], of peer: PeerTrust.Peer, serverName: String?, anchors: [Certificate], trustsSystemRoots: Bool
+        _ chain: [TLSCertificate], of peer: PeerTrust.Peer, serverName: String?, anchors: [TLSCertificate],
+        trustsSystemRoots: Bool
     ) {
         self.chain = chain
         self.peer = peer
@@ -66,7 +67,7 @@ package struct ChainEvaluation: Sendable {
         try name?.require(on: parameters)
     }
 
-    private func verify(_ context: OpaquePointer, _ leaf: Certificate, _ name: ServerName?) -> PeerTrust.Verdict {
+    private func verify(_ context: OpaquePointer, _ leaf: TLSCertificate, _ name: ServerName?) -> PeerTrust.Verdict {
         let isVerified = OpenSSLCall.attempt { X509_verify_cert(context) == 1 ? true : nil }.value != nil
         guard isVerified else { return CertificateFault(in: context, leaf: leaf, name?.text).verdict }
         return TrustRules.none.faults(in: VerifiedChain(of: context)).first ?? .trusted

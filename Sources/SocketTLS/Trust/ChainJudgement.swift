@@ -10,7 +10,7 @@ internal import COpenSSL
 
 extension Judge {
     func judgeChain(in store: OpaquePointer) -> TrustGate.Ruling {
-        let chain = Certificate.certificates(sharing: X509_STORE_CTX_get0_untrusted(store))
+        let chain = TLSCertificate.certificates(sharing: X509_STORE_CTX_get0_untrusted(store))
         if let excess = CertificateFault.excess(in: chain) { return refuse(chain, excess) }
         var faults = verify(store, chain)
         guard faults.isEmpty || gate.evaluation == .manual else { return judge(chain, faults) }
@@ -28,7 +28,7 @@ extension Judge {
     }
 
     /// Returns OpenSSL's faults in the order found: all of them in `.manual` mode, otherwise only the first.
-    private func verify(_ store: OpaquePointer, _ chain: [Certificate]) -> [PeerTrust.Verdict] {
+    private func verify(_ store: OpaquePointer, _ chain: [TLSCertificate]) -> [PeerTrust.Verdict] {
         foundFaults = []
         if gate.evaluation == .manual { X509_STORE_CTX_set_verify_cb(store) { Judge.note($0, $1) } }
         let isVerified = X509_verify_cert(store) == 1
@@ -42,7 +42,7 @@ extension Judge {
         guard isGood != 1, let store else { return isGood }
         let data = X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx())
         guard let data, let judge = EngineCallbacks.facts(of: OpaquePointer(data))?.judge else { return 0 }
-        let leaf = X509_STORE_CTX_get0_cert(store).map { Certificate(sharing: $0) }
+        let leaf = X509_STORE_CTX_get0_cert(store).map { TLSCertificate(sharing: $0) }
         let fault = CertificateFault(in: store, leaf: leaf, judge.expectedName).verdict
         guard judge.foundFaults.count < faultLimit else { return 0 }
         if !judge.foundFaults.contains(fault) { judge.foundFaults.append(fault) }

@@ -56,7 +56,7 @@ final class Judge {
 
     /// Passes the faults of a chain to the gate. A revocation is passed as the main fault, because it is the
     /// most serious.
-    func judge(_ chain: [Certificate], _ faults: [PeerTrust.Verdict]) -> TrustGate.Ruling {
+    func judge(_ chain: [TLSCertificate], _ faults: [PeerTrust.Verdict]) -> TrustGate.Ruling {
         let first = faults.firstIndex(where: \.isRevocation) ?? 0
         let verdict = faults.isEmpty ? .trusted : faults[first]
         let others = faults.indices.filter { $0 != first }.map { faults[$0] }
@@ -64,14 +64,14 @@ final class Judge {
         return gate.judge(trust(chain, verdict, otherFaults: others))
     }
 
-    func refuseForPins(_ chain: [Certificate], _ fault: PeerTrust.Verdict) -> TrustGate.Ruling {
+    func refuseForPins(_ chain: [TLSCertificate], _ fault: PeerTrust.Verdict) -> TrustGate.Ruling {
         gate.overrule(trust(chain, fault))
         return .refuse
     }
 
     /// Rejects a chain that OpenSSL does not verify or even decode.
     @discardableResult
-    func refuse(_ chain: [Certificate], _ verdict: PeerTrust.Verdict) -> TrustGate.Ruling {
+    func refuse(_ chain: [TLSCertificate], _ verdict: PeerTrust.Verdict) -> TrustGate.Ruling {
         gate.refuse(trust(chain, verdict))
     }
 
@@ -82,7 +82,7 @@ final class Judge {
     }
 
     func trust(
-        _ chain: [Certificate], _ verdict: PeerTrust.Verdict, otherFaults: [PeerTrust.Verdict] = [], publicKey: [UInt8]? = nil
+        _ chain: [TLSCertificate], _ verdict: PeerTrust.Verdict, otherFaults: [PeerTrust.Verdict] = [], publicKey: [UInt8]? = nil
     ) -> PeerTrust {
         PeerTrust(
             peer: isServer ? .client : .server, chain: chain, verdict: verdict, otherFaults: otherFaults,
@@ -121,7 +121,7 @@ final class Judge {
         } else if isServer, SSL_get_verify_mode(ssl) != SSL_VERIFY_NONE, let leaf = SSL_get0_peer_certificate(ssl) {
             // This server's own ticket, which is issued only after a positive verdict (SessionTickets, rule
             // 7).
-            _ = gate.judge(trust([Certificate(sharing: leaf)], .trusted))
+            _ = gate.judge(trust([TLSCertificate(sharing: leaf)], .trusted))
         }
     }
 

@@ -32,7 +32,7 @@ extension VerifiedChain {
     }
 
     private var wildcards: [Wildcard] {
-        certificates.first.map { Certificate(sharing: $0).dnsNames.compactMap(Wildcard.init) } ?? []
+        certificates.first.map { TLSCertificate(sharing: $0).dnsNames.compactMap(Wildcard.init) } ?? []
     }
 
     private struct Wildcard {

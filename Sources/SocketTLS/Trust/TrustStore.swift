@@ -64,13 +64,13 @@ final class TrustStore: @unchecked Sendable {
 
     deinit { X509_STORE_free(store) }
 
-    convenience init(_ certificates: [Certificate]) throws(TLSError) {
+    convenience init(_ certificates: [TLSCertificate]) throws(TLSError) {
         try self.init()
         try add(certificates)
     }
 
     /// Creates a store with these roots, and optionally the system's roots.
-    convenience init(_ certificates: [Certificate], besideSystemRoots: Bool) throws(TLSError) {
+    convenience init(_ certificates: [TLSCertificate], besideSystemRoots: Bool) throws(TLSError) {
         try self.init()
         if besideSystemRoots { try addSystemRoots() }
         try add(certificates)
@@ -80,7 +80,7 @@ final class TrustStore: @unchecked Sendable {
         try OpenSSLCall.requireSuccess("X509_STORE_CTX_init") { X509_STORE_CTX_init(verification, store, leaf, others) }
     }
 
-    private func add(_ certificates: [Certificate]) throws(TLSError) {
+    private func add(_ certificates: [TLSCertificate]) throws(TLSError) {
         for certificate in certificates {
             try OpenSSLCall.requireSuccess(
                 "X509_STORE_add_cert", or: .invalidCertificate, "the trusted root \"\(certificate.displayName)\" cannot be used"

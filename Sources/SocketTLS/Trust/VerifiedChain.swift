@@ -17,7 +17,7 @@ struct VerifiedChain {
     }
 
     /// The earliest expiry of all certificates including the root, in seconds since 1970.
-    var end: Int? { certificates.map { Int(Certificate(sharing: $0).notAfter.timeIntervalSince1970) }.min() }
+    var end: Int? { certificates.map { Int(TLSCertificate(sharing: $0).notAfter.timeIntervalSince1970) }.min() }
 
     var leaf: VerifiedChain { VerifiedChain(Array(certificates.prefix(1))) }
 
@@ -42,6 +42,6 @@ struct VerifiedChain {
     }
 
     func name(_ certificate: OpaquePointer) -> String {
-        Certificate(sharing: certificate).displayName
+        TLSCertificate(sharing: certificate).displayName
     }
 }

@@ -61,7 +61,7 @@ import Testing
     /// begins.
     @Test func aSocketThatIsReleasedBeforeItBeginsIsLostAndHasAnEndToo() async throws {
         let observer = ObservationRecorder()
-        let loop = try EventLoop()
+        let loop = try SocketEventLoop()
         let arrived = Locked<AcceptedConnection?>(nil)
         let setup = Listener.Setup(
             loop: loop, options: SocketOptionSet(), quota: AcceptQuota(loop: loop), logger: AsyncSocket().logger,

@@ -173,7 +173,7 @@ import Testing
             let error = failure { () throws(AsyncSocketError) in
                 try socket.exportKeyingMaterial(label: label, context: nil, length: length)
             }
-            #expect(error?.code == .badParameter && error?.blame == .caller)
+            #expect(error?.code == .badParameter && error?.fault == .caller)
         }
         let error = failure { () throws(AsyncSocketError) in try socket.channelBinding(.tlsUnique) }
         #expect(error?.code == .tls && error?.tls?.code == .bindingUnavailable)

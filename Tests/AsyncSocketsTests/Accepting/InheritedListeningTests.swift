@@ -16,7 +16,7 @@ import Testing
         case ended
     }
 
-    private static func setup(_ loop: EventLoop) -> (Listener.Setup, AsyncStream<Event>.Iterator) {
+    private static func setup(_ loop: SocketEventLoop) -> (Listener.Setup, AsyncStream<Event>.Iterator) {
         let (events, continuation) = AsyncStream<Event>.makeStream()
         let setup = Listener.Setup(
             loop: loop, options: SocketOptionSet(), quota: AcceptQuota(loop: loop), logger: Logger(label: "test"),
@@ -35,7 +35,7 @@ import Testing
             try RawSocket.listening(), try .listening("::1"),
             try .listening(on: try #require(SocketAddress(unixPath: folder.path("s")))),
         ]
-        let loop = try EventLoop()
+        let loop = try SocketEventLoop()
         var (setup, events) = Self.setup(loop)
         let listener = try Listener.listen(onInherited: sockets.map(Self.inherit), setup)
         #expect(try listener.localAddress == sockets[0].localAddress)
@@ -56,7 +56,7 @@ import Testing
     }
 
     @Test func oneWrongDescriptorLeavesNothingBehind() throws {
-        let loop = try EventLoop()
+        let loop = try SocketEventLoop()
         let (setup, _) = Self.setup(loop)
         let good = Self.inherit(try RawSocket.listening())
         let wrong = Self.inherit(try RawSocket.refusing())

@@ -16,7 +16,7 @@ import Testing
     ) throws -> SocketListener {
         var settings = try TestCertificates.server()
         // A listener's connections have no plaintext: a hello that comes with the header is the handshake.
-        settings.bytesBufferedAtUpgrade = .reject
+        settings.earlyPlaintext = .reject
         return try SocketListener(
             port: 0, interface: "127.0.0.1", tls: isSecure ? settings : nil, proxyProtocol: proxyProtocol)
     }
@@ -132,7 +132,7 @@ import Testing
     /// What comes instead of a header, and a word of the error.
     private static let faults: [(bytes: [UInt8], word: String)] = [
         (Array("GET / HTTP/1.1\r\n\r\n".utf8), "valid"), ([0x16, 0x03, 0x01], "valid"),
-        (Array("PROXY TCP4 192.0.2.7 nowhere 1 2\r\n".utf8), "valid"), ([], "ended"), (Array("PROXY TCP4 192".utf8), "ended"),
+        (Array("PROXY TCP4 192.0.2.7 nowhere 1 2\r\n".utf8), "valid"), ([], "closed"), (Array("PROXY TCP4 192".utf8), "closed"),
     ]
 
     @Test(arguments: 0..<5)
@@ -154,7 +154,7 @@ import Testing
             try await eventually("the error is known") { !errors.all.isEmpty }
         }
         let error = try #require(errors.all.first ?? nil)
-        #expect(error.code == .proxyFailed && error.blame == .peer)
+        #expect(error.code == .proxyFailed && error.fault == .peer)
         #expect(error.message.contains(word), "\(error.message)")
         #expect(bodies.all.isEmpty && ends.all == [true])
     }
@@ -214,7 +214,8 @@ import Testing
     }
 
     @Test func othersMayBeServedWithoutAHeader() async throws {
-        let listener = try Self.listener(.required(from: try .addresses(["192.0.2.0/24"]), others: .served, timeout: .patient))
+        let listener = try Self.listener(
+            .required(from: try .addresses(["192.0.2.0/24"]), unlistedSources: .served, timeout: .patient))
         try await serving(listener, Self.serve) { _ in
             let client = try RawSocket.connected(to: try #require(listener.localAddress))
             // It is data from someone who may not choose an address.

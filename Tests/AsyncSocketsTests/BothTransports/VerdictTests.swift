@@ -45,7 +45,7 @@ import Testing
         let (asked, other) = link.ends(asking: isClient)
         let answer = try await asked.asked()
         let error = try #require(try await asked.ended())
-        #expect(error.code == .trustTimeout && error.blame == .caller)
+        #expect(error.code == .trustTimeout && error.fault == .caller)
         // This verdict is too late.
         answer(true)
         #expect(try await other.ended()?.tls?.code == .peerAlert)
@@ -117,7 +117,7 @@ import Testing
         values.handshakeTimeout = .seconds(0.1)
         try end.begin(TLSClientSettings(values))
         let error = try #require(try await end.ended())
-        #expect(error.code == .handshakeTimeout && error.blame == .peer)
+        #expect(error.code == .handshakeTimeout && error.fault == .peer)
         #expect(error.message.hasSuffix("handshake did not complete within 0.1 seconds"))
         #expect(!end.isSecure)
         withExtendedLifetime(other) {}

@@ -83,7 +83,7 @@ import Testing
         // A ServerHello without a byte in it.
         try peer.send([22, 3, 3, 0, 4, 2, 0, 0, 0])
         let error = try #require(try answer(at: end).error?.tls)
-        #expect(error.blame == .peer && error.sentAlert == .decodeError)
+        #expect(error.fault == .peer && error.sentAlert == .decodeError)
         #expect(try peer.receive() == [21, 3, 3, 0, 2, 2, TLSAlert.decodeError.rawValue])
     }
 
@@ -105,7 +105,7 @@ import Testing
     @Test func anAbandonedHandshakeIsToldToThePeer() throws {
         let (end, peer) = try client()
         end.channel.abandonHandshake()
-        end.channel.close(.lingering, on: try EventLoop())
+        end.channel.close(.lingering, on: try SocketEventLoop())
         // user_canceled, then close_notify (RFC 8446, 6.1).
         #expect(try peer.receive() == [21, 3, 3, 0, 2, 1, 90, 21, 3, 3, 0, 2, 1, 0])
         #expect(try peer.receive().isEmpty)

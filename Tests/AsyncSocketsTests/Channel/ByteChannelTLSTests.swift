@@ -157,7 +157,7 @@ import Testing
 
     @Test(arguments: [StreamEnding.Parting.atOnce, .lingering, .reset], TLSVersion.tested)
     func thePeerSeesHowAChannelIsClosed(_ parting: StreamEnding.Parting, _ version: TLSVersion) throws {
-        let loop = try EventLoop()
+        let loop = try SocketEventLoop()
         let (ours, peers) = try connected(version)
         if parting != .atOnce {
             peers.write(Data("unread"))
@@ -178,7 +178,7 @@ import Testing
 
     @Test(arguments: TLSVersion.tested)
     func whatIsEncryptedStillLeavesAfterTheClose(_ version: TLSVersion) throws {
-        let loop = try EventLoop()
+        let loop = try SocketEventLoop()
         let (ours, peers) = try connected(version)
         let sent = pattern(16 << 20)
         ours.write(sent)
@@ -196,7 +196,7 @@ import Testing
         let (ours, peers) = try connected(version)
         repeat { ours.write(pattern(4096)) } while ours.submit().isAll
         #expect(ours.channel.hasUnsentBytes && ours.writes.waitingByteCount == 0)
-        peers.channel.close(.reset, on: try EventLoop())
+        peers.channel.close(.reset, on: try SocketEventLoop())
         try ours.wait(for: Int16(POLLHUP))
         ours.channel.note([.readable, .writable, .readHangup, .hangup])
         #expect(!ours.submit().isMore)

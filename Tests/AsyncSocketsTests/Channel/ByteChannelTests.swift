@@ -245,7 +245,7 @@ import Testing
     /// How a channel is closed, with or without bytes that no one has read.
     @Test(arguments: [StreamEnding.Parting.atOnce, .lingering, .reset], [false, true])
     func thePeerSeesHowAChannelIsClosed(_ parting: StreamEnding.Parting, hasUnread: Bool) throws {
-        let loop = try EventLoop()
+        let loop = try SocketEventLoop()
         let (end, peer) = try ChannelEnd.tcp()
         if hasUnread {
             try peer.send("unread")

@@ -26,7 +26,9 @@ import Testing
         #expect(await outcome { try await socket.connect(toPath: "") } == .failed(.badParameter))
         #expect(await outcome { try await socket.connect(toPath: String(repeating: "x", count: 200)) } == .failed(.badParameter))
         #expect(await outcome { try await socket.connect(to: "127.0.0.1", port: 0) } == .failed(.badParameter))
-        #expect(await outcome { try await socket.connect(to: "127.0.0.1", port: 1, via: "no-such-if") } == .failed(.badParameter))
+        #expect(
+            await outcome { try await socket.connect(to: "127.0.0.1", port: 1, interface: "no-such-if") }
+                == .failed(.badParameter))
         var settings = try TestCertificates.client()
         (settings.minimumVersion, settings.maximumVersion) = (.tls13, .tls12)
         let peer = try ScriptedPeer.listening([.send("hello")])

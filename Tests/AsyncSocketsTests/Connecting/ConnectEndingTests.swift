@@ -118,7 +118,7 @@ import Testing
 
     @Test func theTimeoutEndsTheResolvingToo() async throws {
         let gate = DispatchSemaphore(value: 0)
-        let loop = try EventLoop()
+        let loop = try SocketEventLoop()
         let recorder = Recorder()
         let client = AsyncSocket(inlineDelegate: recorder)
         client.stay(on: loop)
@@ -135,7 +135,7 @@ import Testing
     }
 
     @Test func aSocketThatNoOneKeepsStopsConnecting() async throws {
-        let loop = try EventLoop()
+        let loop = try SocketEventLoop()
         let silent = try [FullBacklog(), FullBacklog()]
         let recorder = Recorder(recordsSteps: true)
         var client: AsyncSocket? = .client(of: silent.map(\.address), delay: 0.01, delegate: recorder, loop: loop)

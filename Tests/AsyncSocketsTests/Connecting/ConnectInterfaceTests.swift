@@ -59,7 +59,7 @@ import Testing
         let client = AsyncSocket(inlineDelegate: recorder)
         try client.connect(toHost: "::1", onPort: 1, viaInterface: "127.0.0.1", withTimeout: .patient)
         let error = try #require(try await recorder.disconnected())
-        #expect(error.code == .noUsableAddress && error.blame == .caller)
+        #expect(error.code == .noUsableAddress && error.fault == .caller)
         #expect(error.message.contains("127.0.0.1") && error.message.contains("IPv6"))
         withExtendedLifetime(client) {}
     }
@@ -69,7 +69,7 @@ import Testing
         let client = AsyncSocket(inlineDelegate: recorder)
         try client.connect(toHost: "127.0.0.1", onPort: 1, viaInterface: "198.51.100.1", withTimeout: .patient)
         let error = try #require(try await recorder.disconnected())
-        #expect(error.code == .connectFailed && error.errno == EADDRNOTAVAIL && error.blame == .system)
+        #expect(error.code == .connectFailed && error.errno == EADDRNOTAVAIL && error.fault == .system)
         withExtendedLifetime(client) {}
     }
 

@@ -62,7 +62,7 @@ import Testing
         let client = AsyncSocket.client(of: try refusing.map { try $0.localAddress }, delegate: recorder)
         try client.connectToHost()
         let error = try #require(try await recorder.disconnected())
-        #expect(error.code == .connectFailed && error.errno == ECONNREFUSED && error.blame == .peer)
+        #expect(error.code == .connectFailed && error.errno == ECONNREFUSED && error.fault == .peer)
         for refusing in refusing { #expect(error.message.contains("\(try refusing.localAddress): connect")) }
         #expect(error.message.contains("host.test"))
         withExtendedLifetime(client) {}
@@ -82,7 +82,7 @@ import Testing
     }
 
     @Test func theWinnerLeavesNothingOfTheOthers() async throws {
-        let loop = try EventLoop()
+        let loop = try SocketEventLoop()
         let silent = try [FullBacklog(), FullBacklog(), FullBacklog()]
         let listener = try RawSocket.listening()
         let recorder = Recorder()
@@ -98,7 +98,7 @@ import Testing
     }
 
     @Test func theTimeoutEndsEveryAttempt() async throws {
-        let loop = try EventLoop()
+        let loop = try SocketEventLoop()
         let silent = try [FullBacklog(), FullBacklog(), FullBacklog()]
         let recorder = Recorder()
         let client = AsyncSocket.client(of: silent.map(\.address), delay: 0.01, delegate: recorder, loop: loop)
@@ -145,7 +145,7 @@ import Testing
         client.isIPv6Enabled = false
         try client.connect(toHost: host, onPort: 1, withTimeout: .patient)
         let error = try #require(try await recorder.disconnected())
-        #expect(error.code == .noUsableAddress && error.blame == .caller)
+        #expect(error.code == .noUsableAddress && error.fault == .caller)
         #expect(error.message.contains("IPv6"))
         withExtendedLifetime(client) {}
     }

@@ -20,8 +20,8 @@ import Testing
         let host = Self.hostile[index]
         let socket = AsyncSocket()
         var error = #expect(throws: AsyncSocketError.self) { try socket.connect(toHost: host, onPort: 1) }
-        #expect(error?.code == .badParameter && error?.blame == .caller)
-        for proxy in [Proxy.socks5(host: host, port: 1), .http(host: host, port: 1)] {
+        #expect(error?.code == .badParameter && error?.fault == .caller)
+        for proxy in [SocketProxy.socks5(host: host, port: 1), .http(host: host, port: 1)] {
             socket.proxy = proxy
             error = #expect(throws: AsyncSocketError.self) { try socket.connect(toHost: "example.org", onPort: 1) }
             #expect(error?.code == .badParameter)
@@ -47,9 +47,9 @@ import Testing
         let socket = AsyncSocket(inlineDelegate: recorder)
         for text in ["127.0.0.1\0.example.org", "lo\0", "127.1"] {
             var error = #expect(throws: AsyncSocketError.self) { try socket.accept(onInterface: text, port: 0) }
-            #expect(error?.code == .badParameter && error?.blame == .caller)
+            #expect(error?.code == .badParameter && error?.fault == .caller)
             error = #expect(throws: AsyncSocketError.self) { try socket.connect(toHost: "::1", onPort: 1, viaInterface: text) }
-            #expect(error?.code == .badParameter && error?.blame == .caller)
+            #expect(error?.code == .badParameter && error?.fault == .caller)
         }
         #expect(socket.isDisconnected)
     }
@@ -58,7 +58,7 @@ import Testing
 
     /// Codes of getaddrinfo(3), and whose fault each is; glibc has no names here for the numbers -5 (no data)
     /// and -9 (no such family).
-    private static let answers: [(code: CInt, errno: CInt?, blame: Blame)] = [
+    private static let answers: [(code: CInt, errno: CInt?, fault: TLSError.Fault)] = [
         (EAI_NONAME, nil, .caller), (-5, nil, .caller), (-9, nil, .caller), (EAI_AGAIN, nil, .system), (EAI_FAIL, nil, .system),
         (EAI_MEMORY, nil, .system), (EAI_SYSTEM, EMFILE, .system), (EAI_SYSTEM, ECONNREFUSED, .system),
     ]
@@ -78,7 +78,7 @@ import Testing
             try await SocketAddress.lookUp(host: "some.example", port: 1, asking: resolver)
         }
         for error in [try #require(told), try #require(thrown)] {
-            #expect((error.code, error.blame, error.errno) == (.hostNotFound, answer.blame, answer.errno))
+            #expect((error.code, error.fault, error.errno) == (.hostNotFound, answer.fault, answer.errno))
             #expect(error.message.contains("some.example"))
             if let number = answer.errno { #expect(error.message.contains(String(cString: strerror(number)))) }
         }

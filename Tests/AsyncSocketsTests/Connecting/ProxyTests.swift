@@ -47,7 +47,7 @@ import Testing
     }
 
     @Test func credentialsAreGivenToTheProxy() async throws {
-        let credentials = Proxy.Credentials(username: "user", password: "secret")
+        let credentials = SocketProxy.Credentials(username: "user", password: "secret")
         let socksPeer = try ScriptedPeer.listening([
             .expect([5, 2, 0, 2]), .send([5, 2]), .expect([1, 4] + Array("user".utf8) + [6] + Array("secret".utf8)),
             .send([1, 0]),
@@ -132,25 +132,25 @@ import Testing
 
     @Test func aRefusalIsToldInTheProxysWords() async throws {
         let socks = try await error(of: .socks5, ProxyScript.socks5.untilRequest + [.send([5, 5, 0, 1, 0, 0, 0, 0, 0, 0])])
-        #expect(socks.code == .proxyRefused && socks.blame == .peer && socks.operation == "connect")
+        #expect(socks.code == .proxyRefused && socks.fault == .peer && socks.operation == "connect")
         #expect(socks.message.contains("Connection refused") && socks.message.contains("127.0.0.1"))
         let http = try await error(of: .http, ProxyScript.http.untilRequest + [.send("HTTP/1.1 403 Filtered\r\n\r\nno")])
-        #expect(http.code == .proxyRefused && http.blame == .peer)
+        #expect(http.code == .proxyRefused && http.fault == .peer)
         #expect(http.message.contains("HTTP/1.1 403 Filtered"))
     }
 
     @Test func aProxyThatWantsToKnowWhoWeAreIsTold() async throws {
         let socks = try await error(of: .socks5, [.expect([5, 1, 0]), .send([5, 255])])
-        #expect(socks.code == .proxyAuthenticationRequired && socks.blame == .caller)
+        #expect(socks.code == .proxyAuthenticationRequired && socks.fault == .caller)
         let http = try await error(of: .http, ProxyScript.http.untilRequest + [.send("HTTP/1.1 407 Who are you\r\n\r\n")])
-        #expect(http.code == .proxyAuthenticationRequired && http.blame == .caller)
+        #expect(http.code == .proxyAuthenticationRequired && http.fault == .caller)
         #expect(http.message.contains("407 Who are you"))
     }
 
     @Test(arguments: ProxyScript.allCases, ["220 mail.example ESMTP\r\n", "\u{16}\u{3}\u{1}"])
     func aServerThatIsNoProxyIsTold(_ kind: ProxyScript, _ bytes: String) async throws {
         let error = try await error(of: kind, [.send(bytes)])
-        #expect(error.code == .proxyFailed && error.blame == .peer)
+        #expect(error.code == .proxyFailed && error.fault == .peer)
     }
 
     @Test func aPeerThatSpeaksTheOtherProtocolIsTold() async throws {
@@ -180,7 +180,7 @@ import Testing
     func aProxyThatEndsInTheMiddleIsTold(_ index: Int, _ end: ScriptedPeer.Step) async throws {
         let (kind, steps) = Self.beginnings[index]
         let error = try await error(of: kind, steps + [end])
-        #expect(error.code == .proxyFailed && error.blame == .peer)
+        #expect(error.code == .proxyFailed && error.fault == .peer)
         #expect(error.message.contains("before the tunnel was established"))
     }
 
@@ -226,15 +226,17 @@ import Testing
 
     @Test(arguments: [
         (ProxyScript.http, "a\r\nX: y", nil), (.http, "a b", nil), (.socks5, String(repeating: "a", count: 256), nil),
-        (.socks5, "a\r\n", nil), (.http, "fe80::1%lo", nil), (.http, "a", Proxy.Credentials(username: "a\r\nX: y", password: "")),
-        (.http, "a", Proxy.Credentials(username: "a:b", password: "c")),
-        (.socks5, "a", Proxy.Credentials(username: "", password: "c")),
+        (.socks5, "a\r\n", nil), (.http, "fe80::1%lo", nil),
+        (.http, "a", SocketProxy.Credentials(username: "a\r\nX: y", password: "")),
+        (.http, "a", SocketProxy.Credentials(username: "a:b", password: "c")),
+        (.socks5, "a", SocketProxy.Credentials(username: "", password: "c")),
     ])
-    func whatCannotBeSentIsRefusedBeforeItIs(_ kind: ProxyScript, _ host: String, _ credentials: Proxy.Credentials?) throws {
+    func whatCannotBeSentIsRefusedBeforeItIs(_ kind: ProxyScript, _ host: String, _ credentials: SocketProxy.Credentials?) throws
+    {
         let socket = AsyncSocket()
         socket.proxy = kind.proxy(on: 1, credentials: credentials)
         let error = #expect(throws: AsyncSocketError.self) { try socket.connect(toHost: host, onPort: 80, withTimeout: .patient) }
-        #expect(error?.code == .badParameter && error?.blame == .caller)
+        #expect(error?.code == .badParameter && error?.fault == .caller)
         #expect(socket.isDisconnected)
     }
 

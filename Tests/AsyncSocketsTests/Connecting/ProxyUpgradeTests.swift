@@ -62,7 +62,7 @@ import Testing
         try socket.beginTLS(settings: TestCertificates.client(for: ProxyScript.host))
         try await recorder.connected()
         let error = try #require(try await recorder.disconnected())
-        #expect(error.blame == .certificate)
+        #expect(error.fault == .certificate)
         #expect(!socket.isSecure)
     }
 
@@ -76,13 +76,13 @@ import Testing
         socket.readData(withTimeout: .patient, tag: 0)
         try await recorder.connected()
         let error = try #require(try await recorder.disconnected())
-        #expect(error.blame == .peer)
+        #expect(error.fault == .peer)
         // In pieces, the first of them may come when the handshake has begun already.
         if pieces == nil {
-            #expect(error.code == .bytesBufferedAtUpgrade)
+            #expect(error.code == .earlyPlaintext)
             #expect(error.namesEarlyBytes(upTo: Self.injected.utf8.count))
         } else {
-            #expect(error.code == .bytesBufferedAtUpgrade || error.tls?.code == .notTLS)
+            #expect(error.code == .earlyPlaintext || error.tls?.code == .notTLS)
         }
     }
 

@@ -79,7 +79,7 @@ import Testing
         let address = try folder.address("full")
         let listener = try RawSocket.listening(on: address, backlog: 0)
         let first = try RawSocket.connected(to: address)
-        let loop = try EventLoop()
+        let loop = try SocketEventLoop()
         let atLate = Recorder()
         let late = AsyncSocket(inlineDelegate: atLate)
         late.stay(on: loop)

@@ -44,7 +44,7 @@ import Testing
         settings.trustRoots = try TestCertificates.stranger.roots
         async let other = Result.of { try await server.startDTLS(TestCertificates.server()) }
         let error = await #expect(throws: AsyncSocketError.self) { try await client.startDTLS(settings) }
-        #expect(error?.tls?.code == .unknownIssuer && error?.blame == .certificate)
+        #expect(error?.tls?.code == .unknownIssuer && error?.fault == .certificate)
         let otherEnd = await other
         #expect(throws: AsyncSocketError.self) { try otherEnd.get() }
         #expect(client.socket.isClosed && !client.socket.isSecure)
@@ -220,7 +220,7 @@ import Testing
             let error = await #expect(throws: AsyncSocketError.self) {
                 try await client.send(String(repeating: "x", count: size))
             }
-            #expect(error?.code == .badParameter && error?.blame == .caller)
+            #expect(error?.code == .badParameter && error?.fault == .caller)
         }
         try await client.send(String(repeating: "x", count: limit))
         #expect(try await server.receive().count == limit)
@@ -233,7 +233,7 @@ import Testing
         let error = await #expect(throws: AsyncSocketError.self) {
             try await client.startDTLS(try TestCertificates.client().only(.tls13))
         }
-        #expect(error?.tls?.code == .invalidSettings && error?.blame == .caller)
+        #expect(error?.tls?.code == .invalidSettings && error?.fault == .caller)
         #expect(error?.message.contains("minimumVersion") == true)
         try await eventually("it is closed") { client.socket.isClosed }
         client.socket.send(Data("plain".utf8), withTimeout: -1, tag: 0)

@@ -20,7 +20,7 @@ import Testing
         let (address, error) = try await recorder.first {
             if case .failedToReach(let address, let error) = $0 { (address, error) } else { nil }
         }
-        #expect(address == refusing && error.errno == ECONNREFUSED && error.blame == .peer)
+        #expect(address == refusing && error.errno == ECONNREFUSED && error.fault == .peer)
         #expect(error.message == "\(refusing): connection refused")
         socket.send(Data([2]), toAddress: try other.address, withTimeout: -1, tag: 2)
         let datagram = try await other.receive()
@@ -115,7 +115,7 @@ import Testing
         let target = try SocketAddress.loopback("::1", port: RawSocket.freePort())
         socket.send(Data(count: 65_500), toAddress: target, withTimeout: -1, tag: 1)
         let (tag, error) = try await recorder.notSent()
-        #expect(tag == 1 && error.errno == EMSGSIZE && error.blame == .caller)
+        #expect(tag == 1 && error.errno == EMSGSIZE && error.fault == .caller)
         socket.send(Data([1]), toAddress: target, withTimeout: -1, tag: 2)
         let reported = try await recorder.first { if case .failedToReach(_, let error) = $0 { error.errno } else { nil } }
         #expect(reported == ECONNREFUSED)

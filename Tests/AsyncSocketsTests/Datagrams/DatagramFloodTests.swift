@@ -99,7 +99,7 @@ import Testing
 
     /// Two sockets on one loop: the flooded one does not keep the other from its datagram.
     @Test func aFloodedSocketLeavesTurnsToOthers() async throws {
-        let loop = try EventLoop(label: "flooded")
+        let loop = try SocketEventLoop(label: "flooded")
         let received = Locked(0)
         let recorder = DatagramRecorder { _, told in
             if case .received = told { received.withLock { $0 += 1 } }

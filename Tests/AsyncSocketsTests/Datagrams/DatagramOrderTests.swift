@@ -174,7 +174,7 @@ import Testing
 
     /// Sends that fail at once, again and again, leave the loop to others.
     @Test func aTaskWhoseSendsFailLetsOthersGoFirst() async throws {
-        let loop = try EventLoop(label: "busy")
+        let loop = try SocketEventLoop(label: "busy")
         let socket = AsyncUDPSocket()
         socket.stay(on: loop)
         try socket.bind(toAddress: .loopback())

@@ -25,7 +25,7 @@ import Testing
                 try await socket.send(Data([1]), to: refusing)
             }
             let failure = try #require(await failures.next())
-            #expect(failure.address == refusing && failure.error.errno == ECONNREFUSED && failure.error.blame == .peer)
+            #expect(failure.address == refusing && failure.error.errno == ECONNREFUSED && failure.error.fault == .peer)
             #expect(failure.error.message == "\(refusing): connection refused")
         }
         #expect(socket.isOpen)

@@ -11,7 +11,7 @@ import Testing
 /// What a delegate queue may rely on.
 @Suite(.timeLimit(.patient)) struct DelegateQueueTests {
     /// Makes a connection on `loop` and waits for it: by then the loop has handled the events before it.
-    private func pass(_ loop: EventLoop, to peer: ScriptedPeer) async throws {
+    private func pass(_ loop: SocketEventLoop, to peer: ScriptedPeer) async throws {
         let recorder = Recorder()
         let socket = AsyncSocket(inlineDelegate: recorder)
         socket.stay(on: loop)
@@ -24,7 +24,7 @@ import Testing
         let go = try TestSignal()
         let peer = try ScriptedPeer.listening([.send("a"), .wait(for: go), .send("b")])
         let other = try ScriptedPeer.listening([.wait(for: TestSignal())])
-        let loop = try EventLoop()
+        let loop = try SocketEventLoop()
         let queue = DispatchQueue(label: "delegate")
         let order = Locked<[String]>([])
         let recorder = Recorder { _, told in
@@ -193,7 +193,7 @@ import Testing
     /// queue.
     @Test func theEndIsToldOnTheQueueThatTheSocketHasByThen() async throws {
         let peers = try (0..<3).map { _ in try ScriptedPeer.listening([.wait(for: TestSignal())]) }
-        let loop = try EventLoop()
+        let loop = try SocketEventLoop()
         let (isBusy, mayGoOn) = (try TestSignal(), DispatchSemaphore(value: 0))
         let blocker = Recorder { _, told in
             guard case .connected = told else { return }
@@ -246,7 +246,7 @@ import Testing
     /// and in order.
     @Test func connectionsThatShareAQueueKeepTheirOrder() async throws {
         let queue = DispatchQueue(label: "delegate")
-        let loop = try EventLoop()
+        let loop = try SocketEventLoop()
         let text = String(repeating: "0123456789", count: 20)
         let atServer = Recorder { socket, told in
             switch told {

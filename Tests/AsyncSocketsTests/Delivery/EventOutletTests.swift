@@ -19,7 +19,7 @@ import Testing
     init() throws {
         audience = Audience()
         socket = CountingSocket(audience)
-        source = CountingSource(try EventLoop())
+        source = CountingSource(try SocketEventLoop())
         outlet = EventOutlet(of: socket)
     }
 
@@ -269,13 +269,13 @@ private final class CountingSource: EventSource, @unchecked Sendable {
         var published = 0
     }
 
-    let loop: EventLoop
+    let loop: SocketEventLoop
     private let state = Locked(Counts())
     /// The events of each service.
     let atService = Locked<[[CountedEvent]]>([])
     var append: ((CountedEvent) -> Void)?
 
-    init(_ loop: EventLoop) { self.loop = loop }
+    init(_ loop: SocketEventLoop) { self.loop = loop }
 
     var counts: Counts { state.withLock { $0 } }
     var isCurrent: Bool { true }

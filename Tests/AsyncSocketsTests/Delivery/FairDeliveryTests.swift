@@ -34,7 +34,7 @@ import Testing
     }
 
     @Test func aDelegateThatAlwaysAsksForMoreLeavesTheOthersATurn() async throws {
-        let loop = try EventLoop()
+        let loop = try SocketEventLoop()
         let hasBegun = try TestSignal()
         let peers = [
             try ScriptedPeer.listening([.wait(for: try TestSignal())]),

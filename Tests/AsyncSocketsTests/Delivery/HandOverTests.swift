@@ -20,7 +20,7 @@ import Testing
     ///
     /// - Returns: The number of turns that the loop was woken for.
     private func turns(
-        on loop: EventLoop, after isDelivered: DispatchSemaphore, whenFree waitForTurn: @escaping @Sendable () -> Void,
+        on loop: SocketEventLoop, after isDelivered: DispatchSemaphore, whenFree waitForTurn: @escaping @Sendable () -> Void,
         _ write: @escaping @Sendable (Int) -> Void
     ) async -> Int {
         await withCheckedContinuation { continuation in
@@ -49,7 +49,7 @@ import Testing
         let isDelivered = DispatchSemaphore(value: 0)
         let recorder = Recorder { _, told in if case .wrote = told { isDelivered.signal() } }
         let socket = AsyncSocket(inlineDelegate: recorder)
-        let loop = try EventLoop()
+        let loop = try SocketEventLoop()
         socket.stay(on: loop)
         let listener = try RawSocket.listening(waitLimit: .patient)
         try socket.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: .patient)
@@ -69,7 +69,7 @@ import Testing
         let isDelivered = DispatchSemaphore(value: 0)
         let recorder = DatagramRecorder { _, told in if case .sent = told { isDelivered.signal() } }
         let socket = AsyncUDPSocket(inlineDelegate: recorder)
-        let loop = try EventLoop()
+        let loop = try SocketEventLoop()
         socket.stay(on: loop)
         let peer = try AsyncUDPSocket.bound()
         try socket.connect(toAddress: try peer.address)
@@ -100,7 +100,7 @@ extension DatagramConnection {
     fileprivate func waitForTurn() { waitForTurn(turn) }
 }
 
-extension EventLoop {
+extension SocketEventLoop {
     /// Calls `body` on the loop, and waits for its result.
     fileprivate func call<Value: Sendable>(_ body: @escaping @Sendable () -> Value) -> Value {
         let (result, hasReturned) = (Locked<Value?>(nil), DispatchSemaphore(value: 0))

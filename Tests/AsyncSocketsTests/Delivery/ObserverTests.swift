@@ -48,7 +48,7 @@ import Testing
         if version != nil { try link.server.beginTLS(settings: TestCertificates.server()) }
         link.client.write(Data(count: count), withTimeout: .patient, tag: 1)
         link.client.disconnectAfterWriting()
-        link.server.readDataToEnd(withTimeout: .patient, maxLength: .bytes(count + 1), tag: 1)
+        link.server.readDataToEnd(withTimeout: .patient, maxLength: count + 1, tag: 1)
         let told = await observer.untilEnds(2)
         #expect(told.end(.client)?.totals.bytesSent == count + 10)
         #expect(told.end(.client)?.totals.bytesReceived == 0)
@@ -189,7 +189,7 @@ import Testing
             Issue.record("\(about)")
             return
         }
-        #expect(error?.code == .bytesBufferedAtUpgrade && times == HandshakeTimes(seconds: 0))
+        #expect(error?.code == .earlyPlaintext && times == HandshakeTimes(seconds: 0))
     }
 
     // MARK: - Who observes what

@@ -63,14 +63,14 @@ private final class DatagramSocket: EventSocket {
 private final class DatagramSource: EventHandler, EventSource, TurnOwner, @unchecked Sendable {
     // Unchecked: `registration` is set before the first message, `wantsTurn` is confined to the turn, and the
     // rest is for any thread.
-    let loop: EventLoop
+    let loop: SocketEventLoop
     let outlet: EventOutlet<DatagramSocket>
     let turn = SocketTurn<DatagramEvent>(queue: nil)
     private let arrivals = Locked<[DatagramEvent]>([])
     private var registration: LoopRegistration?
     private var wantsTurn = false
 
-    init(of socket: DatagramSocket, on loop: EventLoop) {
+    init(of socket: DatagramSocket, on loop: SocketEventLoop) {
         self.loop = loop
         outlet = EventOutlet(of: socket)
         outlet.changeQueue()
@@ -140,7 +140,7 @@ extension [DatagramEvent] {
     }
 
     @Test(arguments: [false, true]) func itsEventsReachItsDelegateInOrder(onQueue: Bool) async throws {
-        let loop = try EventLoop()
+        let loop = try SocketEventLoop()
         let queue = DispatchQueue(label: "datagrams")
         let mark = DispatchSpecificKey<Bool>()
         queue.setSpecific(key: mark, value: true)

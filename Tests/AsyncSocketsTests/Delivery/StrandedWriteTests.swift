@@ -21,7 +21,7 @@ import Testing
     private func connectAlone() async throws -> (AsyncSocket, peer: RawSocket) {
         let listener = try RawSocket.listening(waitLimit: .patient)
         let socket = AsyncSocket()
-        let loop = try EventLoop()
+        let loop = try SocketEventLoop()
         socket.stay(on: loop)
         try await socket.connect(to: "127.0.0.1", port: listener.localPort)
         let peer = try listener.accepted()

@@ -105,7 +105,7 @@ import Testing
             case .reset: .connectionReset
             case .silence: .handshakeTimeout
             case .noVerdict: .trustTimeout
-            case .earlyBytes: .bytesBufferedAtUpgrade
+            case .earlyBytes: .earlyPlaintext
             case .disconnect, .cancellation: .closed
             }
         }

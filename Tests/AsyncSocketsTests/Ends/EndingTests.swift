@@ -37,7 +37,7 @@ import Testing
         socket.readData(withTimeout: .patient, tag: 0)
         let error = try #require(try await recorder.disconnected())
         #expect(error.code == .connectionReset)
-        #expect(error.blame == .peer)
+        #expect(error.fault == .peer)
         #expect(error.errno != nil)
     }
 
@@ -50,7 +50,7 @@ import Testing
     /// The loop is blocked while the peer answers and leaves: one event then says that the connection is
     /// established, that there are bytes, and that no more will come.
     @Test func aPeerGoneBeforeTheLoopSeesTheConnectionIsServedToItsEnd() async throws {
-        let loop = try EventLoop()
+        let loop = try SocketEventLoop()
         let gate = DispatchSemaphore(value: 0)
         let holder = Recorder { _, told in
             if case .connected = told { gate.wait() }
@@ -115,7 +115,7 @@ import Testing
             socket.readData(withTimeout: .patient, tag: 0)
             let error = try #require(try await recorder.disconnected())
             #expect(error.code == ending.code, "\(ending)")
-            #expect(error.blame == .peer)
+            #expect(error.fault == .peer)
         }
     }
 
@@ -211,7 +211,7 @@ import Testing
                         let ending: ScriptedPeer.HandshakeCut.Ending = length / 8 % 2 == 0 ? .finish : .reset
                         let error = try await body(ScriptedPeer.HandshakeCut(after: length, ending))
                         let found = try #require(error, "no error after \(length) bytes")
-                        #expect(found.blame == .peer, "after \(length) bytes: \(found)")
+                        #expect(found.fault == .peer, "after \(length) bytes: \(found)")
                         // A peer that closes at once may be gone before the upgrade begins.
                         let isEarly = length == 0 && found.code == .closedByPeer
                         #expect(

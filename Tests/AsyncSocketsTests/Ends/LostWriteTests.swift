@@ -56,7 +56,7 @@ import Testing
 
     /// The kernel has unread bytes of ours, so that this is a reset for a socket pair too.
     private func reset(_ peer: ChannelEnd) throws {
-        peer.channel.close(.reset, on: try EventLoop())
+        peer.channel.close(.reset, on: try SocketEventLoop())
     }
 
     @Test(arguments: TLSVersion.tested, [false, true])

@@ -69,7 +69,7 @@ import Testing
             let error = await #expect(throws: AsyncSocketError.self) {
                 try await socket.startTLS(settings: TestCertificates.client())
             }
-            #expect(error?.code == .bytesBufferedAtUpgrade)
+            #expect(error?.code == .earlyPlaintext)
             _ = try await peer.finish()
         }
     }
@@ -79,7 +79,7 @@ import Testing
         for number in [ETIMEDOUT, EHOSTUNREACH, ENETUNREACH] {
             for operation in ["read", "write"] {
                 let error = AsyncSocketError(SystemError("recv", errno: number), operation: operation)
-                #expect((error.code, error.blame, error.errno) == (.connectionTimedOut, .peer, number))
+                #expect((error.code, error.fault, error.errno) == (.connectionTimedOut, .peer, number))
             }
             #expect(AsyncSocketError(SystemError("bind", errno: number), operation: "accept").code == .system)
         }

@@ -209,7 +209,7 @@ import Testing
         place.peer?.stop()
         guard case .late(let number) = fate else { return #expect(end == nil && late.isEmpty, text) }
         let guilty = [first, second, other][number - 1]
-        #expect(end?.code == guilty.code && end?.operation == guilty.name && end?.blame == .peer, text)
+        #expect(end?.code == guilty.code && end?.operation == guilty.name && end?.fault == .peer, text)
         let seconds = guilty == .request ? place.requestLimit : limits[number - 1]
         #expect(end?.message.contains("within \(AsyncSocketError.text(ofSeconds: seconds))") == true, text)
         #expect(late == (["read", "write"].contains(guilty.name) ? [number] : []), text)

@@ -110,7 +110,7 @@ import Testing
         _ step: ScriptedPeer.Step, _ object: String, timeout: Duration = .patient
     ) async throws -> ([String], AsyncSocketError) {
         let peer = try ScriptedPeer.listening([.expect(through: "\r\n\r\n"), step])
-        let proxy = Proxy.http(host: "127.0.0.1", port: peer.port)
+        let proxy = SocketProxy.http(host: "127.0.0.1", port: peer.port)
         let failure = try await error {
             try await AsyncSocket().connect(to: "mail.test", port: 25, proxy: proxy, timeout: timeout)
         }
@@ -192,7 +192,7 @@ import Testing
         },
         // It takes 30 seconds of signatures.
         Way(.tooManyHandshakes) { (["30", "private key"], AsyncSocketError.tooManyHandshakes) },
-        Way(.bytesBufferedAtUpgrade) {
+        Way(.earlyPlaintext) {
             let (socket, peer) = try await connectedSocket([.send("hello")])
             _ = try await peer.finish()
             try await socket.hasBuffered(5)
@@ -254,7 +254,7 @@ import Testing
         Way(.system) {
             let pair = try await SocketPair()
             let failure = try await error { try await pair.client.write(contentsOfFile: "/nowhere/file") }
-            return (["/nowhere/file: no such file or directory"], failure)
+            return (["\"/nowhere/file\": no such file or directory"], failure)
         },
         Way(.system) {
             let taken = try RawSocket.listening()

@@ -33,7 +33,7 @@ import Testing
 
     @Test func aCallbackThatHoldsItsLoopIsNamed() async throws {
         LogRecorder.install()
-        let loop = try EventLoop(label: "held")
+        let loop = try SocketEventLoop(label: "held")
         let handler = Handler("a callback")
         let registration = loop.register(handler)
         loop.resume(registration)
@@ -50,7 +50,7 @@ import Testing
         let pair = try await SocketPair()
         let peer = try #require(pair.client.connectedAddress)
         let release = DispatchSemaphore(value: 0)
-        let loop = try EventLoop(label: "held")
+        let loop = try SocketEventLoop(label: "held")
         try await pair.server.write("x")
         let task = Task(executorPreference: loop) {
             _ = try await pair.client.read()
@@ -64,7 +64,7 @@ import Testing
 
     @Test func aLoopThatIsHeldIsReportedOnceForEachTime() async throws {
         LogRecorder.install()
-        let loop = try EventLoop(label: "held")
+        let loop = try SocketEventLoop(label: "held")
         let (first, second) = (Handler("once"), Handler("afterwards"))
         let registrations = (loop.register(first), loop.register(second))
         loop.resume(registrations.0)
@@ -82,9 +82,9 @@ import Testing
     @Test func aLoopThatIsHeldOnIsReportedOnce() async throws {
         LogRecorder.install()
         let handlers = ["held on", "held later", "held last"].map { Handler($0) }
-        var loops: [(EventLoop, LoopRegistration)] = []
+        var loops: [(SocketEventLoop, LoopRegistration)] = []
         for handler in handlers {
-            let loop = try EventLoop(label: "held")
+            let loop = try SocketEventLoop(label: "held")
             let registration = loop.register(handler)
             loops.append((loop, registration))
             loop.resume(registration)
@@ -101,7 +101,7 @@ import Testing
     @Test func aLoopThatIsHeldUpGetsNoNewConnection() async throws {
         LogRecorder.install()
         let handlers = ["passed over", "passed over later"].map { Handler($0) }
-        let loops = try handlers.map { _ in try EventLoop(label: "held") }
+        let loops = try handlers.map { _ in try SocketEventLoop(label: "held") }
         let registrations = zip(loops, handlers).map { $0.register($1) }
         var rotation = LoopRotation(loops)
         #expect((0..<4).map { _ in rotation.next() === loops[0] } == [false, true, false, true])

@@ -11,7 +11,7 @@ import Testing
 
 /// The end of a listener that has several addresses.
 @Suite(.timeLimit(.patient)) struct ListenerEndTests {
-    private func setup(_ loop: EventLoop, _ ended: @escaping @Sendable (Listener) -> Void) -> Listener.Setup {
+    private func setup(_ loop: SocketEventLoop, _ ended: @escaping @Sendable (Listener) -> Void) -> Listener.Setup {
         Listener.Setup(
             loop: loop, options: SocketOptionSet(), quota: AcceptQuota(loop: loop), logger: AsyncSocket().logger, observer: nil,
             accepted: { _, _, _ in }, ended: ended)
@@ -19,7 +19,7 @@ import Testing
 
     /// It keeps itself until its end, and no longer.
     @Test(arguments: 1...4) func aListenerEndsOnceAndIsGone(count: Int) async throws {
-        let loop = try EventLoop()
+        let loop = try SocketEventLoop()
         let ends = Locked(0)
         weak var kept: Listener?
         do {

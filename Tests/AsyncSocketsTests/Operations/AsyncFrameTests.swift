@@ -84,11 +84,11 @@ import Testing
         try await pair.client.write(Data([0, 0, 0, 101]))
         let error = await #expect(throws: AsyncSocketError.self) { try await pair.server.readFrame(framing) }
         #expect(error?.code == .readMaxedOut)
-        #expect(error?.blame == .peer)
+        #expect(error?.fault == .peer)
         let own = await #expect(throws: AsyncSocketError.self) {
             try await pair.client.write(Data(count: 101), as: framing)
         }
-        #expect(own?.blame == .caller)
+        #expect(own?.fault == .caller)
         let delimited = Delimited(by: Data("\n"), maxLength: 10)
         let other = try await SocketPair()
         try await other.client.write(Data(repeating: 65, count: 12))
@@ -134,7 +134,7 @@ import Testing
         for (text, isRefused) in [("||", true), ("a||", true), ("a||b", true), ("a|b|", false)] {
             var bytes = Data()
             let error = thrownError { () throws(AsyncSocketError) in try framing.encode(Data(text.utf8), into: &bytes) }
-            #expect(error?.blame == (isRefused ? .caller : nil) && bytes.isEmpty == isRefused, "\(text)")
+            #expect(error?.fault == (isRefused ? .caller : nil) && bytes.isEmpty == isRefused, "\(text)")
         }
     }
 
@@ -161,7 +161,7 @@ import Testing
         let pair = try await SocketPair()
         try await pair.client.write("abc")
         let error = await #expect(throws: AsyncSocketError.self) { try await pair.server.readFrame(Greedy()) }
-        #expect(error?.blame == .caller)
+        #expect(error?.fault == .caller)
         // Nothing was taken.
         #expect(try await pair.server.read() == Data("abc"))
     }
@@ -201,7 +201,7 @@ import Testing
         try await pair.client.write("1")
         let error = await #expect(throws: AsyncSocketError.self) {
             try await pair.server.withNextBytes { _ in
-                throw AsyncSocketError(.closedByPeer, blame: .peer, operation: "another", message: "another connection ended")
+                throw AsyncSocketError(.closedByPeer, fault: .peer, operation: "another", message: "another connection ended")
             }
         }
         #expect(error?.operation == "another")

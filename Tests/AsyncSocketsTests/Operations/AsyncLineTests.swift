@@ -186,7 +186,7 @@ import Testing
         try await pair.client.write("one\n")
         let chunks = await #expect(throws: AsyncSocketError.self) { for try await _ in pair.server.chunks(atMost: length) {} }
         let lines = await #expect(throws: AsyncSocketError.self) {
-            for try await _ in pair.server.lines(maxLength: .bytes(length)) {}
+            for try await _ in pair.server.lines(maxLength: length) {}
         }
         let read = await #expect(throws: AsyncSocketError.self) { _ = try await pair.server.read(atMost: length) }
         for error in [chunks, lines, read] {

@@ -17,7 +17,7 @@ import Testing
         let data = pattern(count)
         let folder = try TemporaryFolder()
         try data.write(to: folder.url("file"))
-        let received = Task { try await pair.server.readToEnd(maxLength: .unlimited) }
+        let received = Task { try await pair.server.readToEnd(maxLength: .max) }
         try await pair.client.write(data)
         try await pair.client.write(Array(data))
         try await pair.client.write(data[data.startIndex..<data.endIndex])
@@ -207,7 +207,7 @@ import Testing
         #expect(await outcome { try await client.write("late") } == .failed(.closed))
         #expect(await outcome { try await client.read() } == .failed(.closed))
         #expect(client.isConnected)
-        #expect(try await pair.server.readToEnd(maxLength: .unlimited) == Self.more + Data("end"))
+        #expect(try await pair.server.readToEnd(maxLength: .max) == Self.more + Data("end"))
         try await closing.value
         #expect(!client.isConnected)
         for write in writes { #expect(await write.outcome == .served) }

@@ -128,7 +128,7 @@ import Testing
         link.client.cancel(second)
         #expect(try await second.outcome() == .cancelled)
         link.client.disconnectAfterWriting()
-        link.server.readDataToEnd(withTimeout: .patient, maxLength: .unlimited)
+        link.server.readDataToEnd(withTimeout: .patient, maxLength: .max)
         #expect(try await link.atServer.readData() == Self.more + Data("kept"))
         #expect(try await link.atClient.disconnected() == nil)
         #expect(first.outcomes == [.served] && second.outcomes == [.cancelled] && third.outcomes == [.served])
@@ -146,7 +146,7 @@ import Testing
         // Its answer was given: it cannot be cancelled again.
         link.client.cancel(first)
         link.client.disconnectAfterWriting()
-        link.server.readDataToEnd(withTimeout: .patient, maxLength: .unlimited)
+        link.server.readDataToEnd(withTimeout: .patient, maxLength: .max)
         #expect(try await link.atServer.readData() == Self.more + Data("behind"))
         #expect(try await link.atClient.disconnected() == nil)
         #expect(first.outcomes == [.cancelled] && second.outcomes == [.served])

@@ -44,7 +44,7 @@ import Testing
     /// The FIN comes in one event with the proxy's reply and more bytes than one recv takes. No other event
     /// announces it.
     @Test func aFINThatIsAnnouncedWhileAProxyIsAskedIsNotForgotten() async throws {
-        let loop = try EventLoop()
+        let loop = try SocketEventLoop()
         let gate = DispatchSemaphore(value: 0)
         let isHeld = AsyncStream<Void>.makeStream()
         let holder = Recorder { _, told in

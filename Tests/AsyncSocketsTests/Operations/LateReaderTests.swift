@@ -51,7 +51,7 @@ import Testing
     private static let hangup: Int16 = 0x2000
 
     /// Waits until the kernel knows of the end, and then until the loop has handled all earlier events.
-    private func waitForEnd(of socket: AsyncSocket, on loop: EventLoop) async throws {
+    private func waitForEnd(of socket: AsyncSocket, on loop: SocketEventLoop) async throws {
         let hasEnded = Locked(false)
         try await eventually("the end has arrived") {
             socket.perform { descriptor in
@@ -65,7 +65,7 @@ import Testing
     }
 
     /// Makes a connection on the loop: by then the loop has handled the events before it.
-    private func passEvents(of loop: EventLoop) async throws {
+    private func passEvents(of loop: SocketEventLoop) async throws {
         let other = try ScriptedPeer.listening([.wait(for: TestSignal())])
         let recorder = Recorder()
         let passer = AsyncSocket(inlineDelegate: recorder)
@@ -77,7 +77,7 @@ import Testing
 
     /// A connection whose peer performs `steps` once both sides know that it is there.
     private func established(
-        _ side: Side, _ steps: [ScriptedPeer.Step], on loop: EventLoop
+        _ side: Side, _ steps: [ScriptedPeer.Step], on loop: SocketEventLoop
     ) async throws -> (AsyncSocket, Recorder, keep: [AsyncSocket]) {
         let isThere = try TestSignal()
         defer { isThere.fire() }
@@ -108,7 +108,7 @@ import Testing
     @Test(arguments: Side.allCases, Ending.allCases)
     func whatCameBeforeTheEndCanBeReadLate(_ side: Side, _ ending: Ending) async throws {
         if side == .plain, ending == .closeNotify { return }
-        let loop = try EventLoop()
+        let loop = try SocketEventLoop()
         let sent = [UInt8]("last words".utf8)
         let (socket, recorder, keep) = try await established(side, [.send(sent)] + ending.steps, on: loop)
         try await waitForEnd(of: socket, on: loop)
@@ -126,7 +126,7 @@ import Testing
     /// As much as the socket reads ahead, and more, which stays in the kernel.
     @Test(arguments: Side.allCases)
     func moreThanIsReadAheadCanBeReadLate(_ side: Side) async throws {
-        let loop = try EventLoop()
+        let loop = try SocketEventLoop()
         let sent = [UInt8](pattern(150_000))
         let (socket, recorder, keep) = try await established(side, [.send(sent), .close], on: loop)
         for _ in 0..<10 { try await passEvents(of: loop) }
@@ -139,7 +139,7 @@ import Testing
     }
 
     @Test func moreThanIsReadAheadStaysWhenThePeerResets() async throws {
-        let loop = try EventLoop()
+        let loop = try SocketEventLoop()
         let sent = [UInt8](pattern(100_000))
         let mayReset = try TestSignal()
         let (socket, recorder, _) = try await established(.plain, [.send(sent), .wait(for: mayReset), .reset], on: loop)
@@ -169,7 +169,7 @@ import Testing
         let sent = [UInt8](pattern(200_000))
         let mayEnd = try TestSignal()
         let (socket, recorder, keep) = try await established(
-            side, [.send(sent), .wait(for: mayEnd)] + ending.steps, on: try EventLoop())
+            side, [.send(sent), .wait(for: mayEnd)] + ending.steps, on: try SocketEventLoop())
         socket.readDataToEnd(withTimeout: .patient, tag: 4)
         // A reset would destroy what is still on its way.
         try await eventually("all of it has arrived") { socket.readProgress?.bytesDone == sent.count }
@@ -187,29 +187,30 @@ import Testing
 
     @Test(arguments: [(9, false), (10, true), (11, true)])
     func aReadToTheEndIsBounded(limit: Int, fits: Bool) async throws {
-        let (socket, recorder, _) = try await established(.plain, [.send("last words"), .finish], on: try EventLoop())
-        socket.readDataToEnd(withTimeout: .patient, maxLength: .bytes(limit))
+        let (socket, recorder, _) = try await established(.plain, [.send("last words"), .finish], on: try SocketEventLoop())
+        socket.readDataToEnd(withTimeout: .patient, maxLength: limit)
         if fits { #expect(try await recorder.readText() == "last words") }
         #expect(try await recorder.disconnected()?.code == (fits ? .closedByPeer : .readMaxedOut))
     }
 
     @Test func withoutASettingAReadToTheEndIsBounded() async throws {
         let sent = [UInt8](repeating: 1, count: 1 << 20 + 1)
-        let (socket, recorder, _) = try await established(.plain, [.send(sent), .finish], on: try EventLoop())
+        let (socket, recorder, _) = try await established(.plain, [.send(sent), .finish], on: try SocketEventLoop())
         socket.readDataToEnd(withTimeout: .patient)
         #expect(try await recorder.disconnected()?.code == .readMaxedOut)
     }
 
     @Test func withoutASettingALineIsBounded() async throws {
         let sent = [UInt8](repeating: 1, count: 1 << 20)
-        let (socket, recorder, _) = try await established(.plain, [.send(sent), .wait(for: TestSignal())], on: try EventLoop())
+        let (socket, recorder, _) = try await established(
+            .plain, [.send(sent), .wait(for: TestSignal())], on: try SocketEventLoop())
         socket.readData(to: .lineEnd)
         #expect(try await recorder.disconnected()?.code == .readMaxedOut)
     }
 
     @Test func whenWritingGoesOnAReadToTheEndIsCompleteToo() async throws {
         let (socket, recorder, _) = try await established(
-            .plain, [.send("all"), .finish, .expect("answer")], on: try EventLoop())
+            .plain, [.send("all"), .finish, .expect("answer")], on: try SocketEventLoop())
         socket.autoDisconnectOnClosedReadStream = false
         socket.readDataToEnd(withTimeout: .patient)
         #expect(try await recorder.readText() == "all")

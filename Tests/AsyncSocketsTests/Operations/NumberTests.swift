@@ -25,19 +25,19 @@ import Testing
     }
 
     /// Files do not count towards the limit, but the sum of all bytes must fit into an `Int`.
-    @Test(arguments: [ByteLimit.unlimited, .bytes(1 << 40), .bytes(.max)])
-    func moreBytesThanCanBeCountedFillTheWriteQueue(limit: ByteLimit) async throws {
+    @Test(arguments: [1 << 40, Int.max])
+    func moreBytesThanCanBeCountedFillTheWriteQueue(limit: Int) async throws {
         let file = try EndlessFile()
         let link = try await Link.make()
         link.client.maximumPendingWriteBytes = limit
         for tag in 0..<3 { try link.client.write(contentsOfFile: file.url.path, withTimeout: .patient, tag: tag) }
         let error = try #require(try await link.atClient.disconnected())
-        #expect((error.code, error.blame) == (.writeQueueFull, .caller))
+        #expect((error.code, error.fault) == (.writeQueueFull, .caller))
         #expect(error.message.contains("\(Int.max)"))
     }
 
-    @Test(arguments: [ByteLimit.unlimited, 0])
-    func theGreatestFileWaitsAndIsCounted(limit: ByteLimit) async throws {
+    @Test(arguments: [Int.max, 0])
+    func theGreatestFileWaitsAndIsCounted(limit: Int) async throws {
         let file = try EndlessFile()
         let link = try await Link.make()
         link.client.maximumPendingWriteBytes = limit
@@ -100,10 +100,10 @@ import Testing
 
     @Test func readsOfTheGreatestLengthTakeWhatComes() async throws {
         let link = try await Link.make(atClient: Recorder(recordsProgress: true))
-        link.client.readData(withTimeout: .patient, buffer: ReadBuffer(), maxLength: .bytes(.max), tag: 0)
+        link.client.readData(withTimeout: .patient, buffer: ReadBuffer(), maxLength: .max, tag: 0)
         link.server.write(Data("a"), withTimeout: .patient, tag: 0)
         #expect(try await link.atClient.readText() == "a")
-        link.client.readData(to: .lineEnd, withTimeout: .patient, maxLength: .bytes(.max), tag: 1)
+        link.client.readData(to: .lineEnd, withTimeout: .patient, maxLength: .max, tag: 1)
         link.server.write(Data("b\r\n"), withTimeout: .patient, tag: 0)
         var told = await link.atClient.next()
         while case .readPartial = told { told = await link.atClient.next() }
@@ -169,7 +169,7 @@ import Testing
     @Test(arguments: [Int.min, -1, 0])
     func aLimitBelowOneTakesOneWriteAtATime(limit: Int) async throws {
         let link = try await Link.make()
-        link.client.maximumPendingWriteBytes = .bytes(limit)
+        link.client.maximumPendingWriteBytes = limit
         link.client.writeHighWaterMark = limit
         link.client.write(Data(count: 64 << 20), withTimeout: .patient, tag: 0)
         link.client.write(Data("a"), withTimeout: .patient, tag: 0)

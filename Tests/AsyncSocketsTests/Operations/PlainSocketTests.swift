@@ -73,7 +73,7 @@ import Testing
         try client.connect(toHost: "127.0.0.78", onPort: port, withTimeout: .patient)
         let error = try #require(try await recorder.disconnected())
         #expect(error.code == .connectFailed)
-        #expect(error.blame == .peer)
+        #expect(error.fault == .peer)
         #expect(error.errno == ECONNREFUSED)
         #expect(error.message.contains("127.0.0.78:\(port)"))
         #expect(client.isDisconnected)
@@ -142,7 +142,7 @@ import Testing
             try link.client.connect(toHost: "127.0.0.1", onPort: link.listener.localPort)
         }
         #expect(error?.code == .badConfiguration)
-        #expect(error?.blame == .caller)
+        #expect(error?.fault == .caller)
     }
 
     @Test func aSocketCanBeUsedAgainAfterItsDisconnect() async throws {
@@ -209,7 +209,7 @@ import Testing
         link.server.write(Data("123456789"), withTimeout: .patient, tag: 0)
         let error = try #require(try await link.atClient.disconnected())
         #expect(error.code == .readMaxedOut)
-        #expect(error.blame == .peer)
+        #expect(error.fault == .peer)
     }
 
     @Test func badReadsEndTheConnectionWithATypedError() async throws {

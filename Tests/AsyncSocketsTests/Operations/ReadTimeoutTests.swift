@@ -135,7 +135,7 @@ import Testing
         let peer = try await atListener.accepted()
         // Each is more than the kernels of both sides take.
         let count = 64 << 20
-        socket.maximumPendingWriteBytes = .unlimited
+        socket.maximumPendingWriteBytes = .max
         socket.write(Data(count: count), withTimeout: 0.01, tag: 1)
         socket.write(Data(count: count), withTimeout: -1, tag: 2)
         for await _ in delegate.asked.stream { break }

@@ -62,7 +62,7 @@ import Testing
     /// The error names the garbage, and not what it led to.
     private func expectBadRecord(_ error: AsyncSocketError) {
         #expect(error.code == .tls, "\(error) \(String(describing: error.tls))")
-        #expect(error.blame == .peer)
+        #expect(error.fault == .peer)
         #expect(error.tls?.sentAlert == .badRecordMAC)
         #expect(error.errno == nil)
     }
@@ -122,7 +122,7 @@ import Testing
         if version != nil { try socket.beginTLS(settings: TestCertificates.client()) }
         try await recorder.connected()
         if version != nil { try await recorder.secured() }
-        socket.readData(to: .lineEnd, withTimeout: .patient, maxLength: .mebibytes(2), tag: 0)
+        socket.readData(to: .lineEnd, withTimeout: .patient, maxLength: 2 << 20, tag: 0)
         #expect(try await recorder.readText() == text)
     }
 

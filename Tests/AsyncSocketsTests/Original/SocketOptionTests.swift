@@ -181,7 +181,7 @@ import Testing
             for socket in [link.client, link.listener, AsyncSocket()] {
                 let error = #expect(throws: AsyncSocketError.self) { try refused(socket) }
                 #expect(error?.code == .badParameter)
-                #expect(error?.blame == .caller)
+                #expect(error?.fault == .caller)
                 #expect(error?.errno == EINVAL)
             }
         }

@@ -20,8 +20,8 @@ import Testing
         try attacker.send("220 go\n250 injected\n")
         #expect(try await client.readLine() == "220 go")
         let refusal = try await StyledSocket.refusal { try await client.startTLS(TestCertificates.client()) }
-        #expect(refusal?.code == .bytesBufferedAtUpgrade)
-        #expect(refusal?.blame == .peer)
+        #expect(refusal?.code == .earlyPlaintext)
+        #expect(refusal?.fault == .peer)
         let isOver = await client.isOver
         #expect(isOver)
     }
@@ -32,7 +32,7 @@ import Testing
         #expect(try await server.readLine() == "STARTTLS")
         let refusal = try await StyledSocket.refusal { try await server.startTLS(TestCertificates.server()) }
         #expect(refusal?.tls?.code == .notTLS)
-        #expect(refusal?.blame == .peer)
+        #expect(refusal?.fault == .peer)
         let isOver = await server.isOver
         #expect(isOver)
     }
@@ -71,7 +71,7 @@ import Testing
         let (client, server) = try await StyledSocket.pair(style, through: listener)
         let refused = Task { try await StyledSocket.refusal { try await server.startTLS(fault.settings()) } }
         let refusal = try await StyledSocket.refusal { try await client.startTLS(TestCertificates.client()) }
-        #expect(refusal?.blame == .certificate, "\(String(describing: refusal))")
+        #expect(refusal?.fault == .certificate, "\(String(describing: refusal))")
         #expect(refusal?.tls?.sentAlert != nil)
         let isOver = await client.isOver
         #expect(isOver)
@@ -149,7 +149,7 @@ import Testing
     @Test(arguments: ["a\r\nX: y", "a\nb", "a\0b"], Style.allCases)
     func nothingEndsALineOfARequest(name: String, style: Style) async throws {
         let socket = AsyncSocket()
-        let credentials = Proxy.Credentials(username: name, password: "")
+        let credentials = SocketProxy.Credentials(username: name, password: "")
         socket.proxy = .http(host: "127.0.0.1", port: try listener.localPort, credentials: credentials)
         let refusal = try await StyledSocket.refusal {
             switch style {

@@ -73,7 +73,7 @@ final class Operations {
 
     @discardableResult
     func read(
-        _ goal: ReadPacket.Goal, on socket: AsyncSocket, maxLength: ByteLimit = .mebibytes(1), timeout: Double = -1
+        _ goal: ReadPacket.Goal, on socket: AsyncSocket, maxLength: Int = 1 << 20, timeout: Double = -1
     ) -> CountingWaiter<Data> {
         let waiter: CountingWaiter<Data> = add("read \(outcomes.count): \(goal)", timeout: timeout)
         socket.read(goal, maxLength: maxLength, for: waiter)
@@ -118,10 +118,9 @@ extension CountingWaiter<HandshakeNews> {
 
 /// The operations of tasks, with a waiter that the test looks at.
 extension AsyncSocket {
-    func read(_ goal: ReadPacket.Goal, maxLength: ByteLimit = AsyncSocket.defaultMaxLength, for waiter: any OperationWaiter<Data>)
-    {
+    func read(_ goal: ReadPacket.Goal, maxLength: Int = AsyncSocket.defaultMaxLength, for waiter: any OperationWaiter<Data>) {
         guard let connection else { return waiter.complete(.failure(Self.notInUse("read"))) }
-        connection.read(ReadPacket.make(goal, maxLength: maxLength.count, timeout: -1, completion: .waiter(waiter)))
+        connection.read(ReadPacket.make(goal, maxLength: maxLength, timeout: -1, completion: .waiter(waiter)))
     }
 
     func write(_ data: Data, for waiter: any OperationWaiter<Void>) {

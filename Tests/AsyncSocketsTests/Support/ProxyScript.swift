@@ -10,7 +10,7 @@ enum ProxyScript: CaseIterable, Sendable {
     static let host = "peer.example"
     static let port: UInt16 = 4242
 
-    func proxy(on port: UInt16, credentials: Proxy.Credentials? = nil) -> Proxy {
+    func proxy(on port: UInt16, credentials: SocketProxy.Credentials? = nil) -> SocketProxy {
         switch self {
         case .socks5: .socks5(host: "127.0.0.1", port: port, credentials: credentials)
         case .http: .http(host: "127.0.0.1", port: port, credentials: credentials)

@@ -13,7 +13,7 @@ extension Resolver {
 extension AsyncSocket {
     /// A socket whose resolver has these addresses for every name.
     static func client(
-        of addresses: [SocketAddress], delay: Double = 3_600, delegate: Recorder, loop: EventLoop? = nil
+        of addresses: [SocketAddress], delay: Double = 3_600, delegate: Recorder, loop: SocketEventLoop? = nil
     ) -> AsyncSocket {
         let client = AsyncSocket(inlineDelegate: delegate)
         client.resolver = .answering(addresses)

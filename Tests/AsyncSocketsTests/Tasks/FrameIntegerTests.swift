@@ -6,7 +6,7 @@ import Testing
 /// Integers in frames.
 @Suite struct FrameIntegerTests {
     private func integer<Integer: FixedWidthInteger>(
-        _ bytes: [UInt8], _ type: Integer.Type, at offset: Int = 0, width: Int? = nil, order: ByteOrder = .bigEndian
+        _ bytes: [UInt8], _ type: Integer.Type, at offset: Int = 0, width: Int? = nil, order: FrameByteOrder = .bigEndian
     ) -> Integer? {
         bytes.span.bytes.integer(type, at: offset, width: width, order: order)
     }
@@ -34,8 +34,8 @@ import Testing
         #expect(integer([], UInt8.self) == nil)
     }
 
-    @Test(arguments: [ByteOrder.bigEndian, .littleEndian])
-    func whatIsAppendedIsReadAgain(_ order: ByteOrder) throws {
+    @Test(arguments: [FrameByteOrder.bigEndian, .littleEndian])
+    func whatIsAppendedIsReadAgain(_ order: FrameByteOrder) throws {
         try expectSame([UInt8](0...255), order)
         try expectSame([Int8.min, -1, 0, 1, .max], order)
         try expectSame([UInt16.min, 0x1234, .max], order)
@@ -44,7 +44,7 @@ import Testing
         try expectSame([Int128.min, -1, 0, .max], order)
     }
 
-    private func expectSame<Integer: FixedWidthInteger>(_ values: [Integer], _ order: ByteOrder) throws {
+    private func expectSame<Integer: FixedWidthInteger>(_ values: [Integer], _ order: FrameByteOrder) throws {
         for value in values {
             for width in 1...Integer.bitWidth / 8 {
                 var data = Data([0xAA])

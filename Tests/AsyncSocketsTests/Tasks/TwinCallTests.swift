@@ -22,6 +22,6 @@ import Testing
         #expect(scoped == connect.map { $0 + ["executor", "configure", "_"] })
         // A path has neither an interface nor a proxy.
         #expect(connect[0].filter { $0 != "port" } == connect[1])
-        #expect(connect[0].filter { !["to", "port", "via", "proxy"].contains($0) } == Array(connect[2].dropFirst()))
+        #expect(connect[0].filter { !["to", "port", "interface", "proxy"].contains($0) } == Array(connect[2].dropFirst()))
     }
 }

@@ -79,7 +79,7 @@ import Testing
                 }
             }
         case .fullQueue:
-            client.maximumPendingWriteBytes = .bytes(Self.bytes.count)
+            client.maximumPendingWriteBytes = Self.bytes.count
             let atClient = Recorder()
             client.changeDelegate(to: atClient)
             client.write(Self.bytes, tag: 1)
@@ -130,7 +130,7 @@ import Testing
             _ = try await client.read(exactly: 1)
             try await client.write("!")
             for await _ in hasEnded.stream {}
-            let rest = try await client.readToEnd(maxLength: .bytes(Self.bytes.count))
+            let rest = try await client.readToEnd(maxLength: Self.bytes.count)
             #expect(rest.count < Self.bytes.count - 1)
         }
     }

@@ -42,7 +42,7 @@ import Testing
         #expect(try content == data)
         #expect(try await pair.server.read(exactly: 7) == Data("between".utf8))
         // The file that is there is replaced.
-        #expect(try await pair.server.input.readToFile(path, maxLength: .bytes(count)) == count)
+        #expect(try await pair.server.input.readToFile(path, maxLength: count) == count)
         #expect(try content == data)
         try await sending.value
         #expect(try folder.names.sorted() == ["received", "source"])
@@ -89,7 +89,7 @@ import Testing
     @Test func aTruncatedStreamLeavesNothing() async throws {
         let (socket, peer) = try await connectedSocket([.send("hello"), .finish], isSecure: true)
         let error = await #expect(throws: AsyncSocketError.self) {
-            try await socket.readToFile(path, maxLength: .unlimited)
+            try await socket.readToFile(path, maxLength: .max)
         }
         #expect(error?.code == .truncated)
         #expect(error?.description.contains("(after 5 bytes of \"\(path)\")") == true)
@@ -101,7 +101,7 @@ import Testing
         let pair = try await SocketPair()
         try await pair.client.write("hello!")
         let error = await #expect(throws: AsyncSocketError.self) {
-            try await pair.server.readToFile(path, maxLength: .bytes(maxLength))
+            try await pair.server.readToFile(path, maxLength: maxLength)
         }
         #expect(error?.code == .readMaxedOut)
         #expect(error?.message.contains("\(maxLength) bytes") == true)
@@ -114,7 +114,7 @@ import Testing
         let pair = try await SocketPair(isSecure: isSecure)
         let (server, path) = (pair.server, path)
         let receiving = Task {
-            try await server.readToFile(path, maxLength: .unlimited, progress: hasReports ? { _ in } : nil)
+            try await server.readToFile(path, maxLength: .max, progress: hasReports ? { _ in } : nil)
         }
         try await pair.client.write("hello")
         try await eventually("the file begins") { try isPartOf(5) }
@@ -160,8 +160,8 @@ import Testing
         let pair = try await SocketPair()
         try await pair.client.write("hello")
         let error = try #require(
-            await #expect(throws: AsyncSocketError.self) { try await pair.server.readToFile(path, maxLength: .unlimited) })
-        #expect(error.code == .system && error.blame == .system)
+            await #expect(throws: AsyncSocketError.self) { try await pair.server.readToFile(path, maxLength: .max) })
+        #expect(error.code == .system && error.fault == .system)
         #expect(numbers.contains(try #require(error.errno)))
         #expect(error.message.contains("\"\(path)\": "))
         #expect(try await pair.server.read(exactly: 5) == Data("hello".utf8))

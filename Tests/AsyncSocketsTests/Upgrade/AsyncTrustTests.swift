@@ -39,7 +39,7 @@ import Testing
         let issued = try TestCertificates.authority.issue(.server(names: ["localhost"])).identity()
         var bytes = try #require(issued.certificateChain.first?.derBytes)
         bytes[bytes.count - 1] ^= 1
-        let chain = [try Certificate(der: bytes)] + issued.certificateChain.dropFirst()
+        let chain = [try TLSCertificate(der: bytes)] + issued.certificateChain.dropFirst()
         let damaged = try TLSIdentity(certificateChain: chain, privateKey: issued.privateKey)
         let server = TLSSettings.server(identity: damaged).only(version)
         let (socket, _) = try await connectedSocket([.startTLS(server), .send("hello")])
@@ -111,7 +111,7 @@ import Testing
             switch self {
             case .notTLS, .fin: .tls
             case .reset: .connectionReset
-            case .earlyBytes: .bytesBufferedAtUpgrade
+            case .earlyBytes: .earlyPlaintext
             }
         }
     }

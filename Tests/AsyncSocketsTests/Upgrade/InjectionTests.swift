@@ -53,11 +53,11 @@ import Testing
             link.server.write(Self.injected, withTimeout: .patient, tag: 1)
         }
         let error = try #require(try await link.atClient.disconnected())
-        #expect(error.blame == .peer)
+        #expect(error.fault == .peer)
         #expect(!link.client.isSecure)
         switch moment {
         case .sameSegment, .nextSegment:
-            #expect(error.code == .bytesBufferedAtUpgrade)
+            #expect(error.code == .earlyPlaintext)
             #expect(error.namesEarlyBytes(upTo: Self.injected.count))
         case .late:
             #expect(error.tls?.code == .notTLS)
@@ -86,7 +86,7 @@ import Testing
         try accepted.send("220 go\r\n")
         #expect(try await recorder.readText() == "220 go\r\n")
         let error = try #require(try await recorder.disconnected())
-        #expect(error.code == .bytesBufferedAtUpgrade)
+        #expect(error.code == .earlyPlaintext)
         #expect(error.namesEarlyBytes(upTo: Self.injected.count))
     }
 
@@ -106,7 +106,7 @@ import Testing
         try peer.send("250 injected\r\n")
         _ = try await Task.detached { try peer.receive(atLeast: count) }.value
         let error = try #require(try await recorder.disconnected())
-        #expect(error.code == .bytesBufferedAtUpgrade)
+        #expect(error.code == .earlyPlaintext)
         #expect(error.namesEarlyBytes(upTo: Self.injected.count))
     }
 
@@ -116,12 +116,12 @@ import Testing
         link.server.write(Data("220 go\r\n") + Self.injected, withTimeout: .patient, tag: 0)
         #expect(try await link.atClient.readText() == "220 go\r\n")
         var settings = try TestCertificates.client()
-        settings.bytesBufferedAtUpgrade = .feedToTLS
+        settings.earlyPlaintext = .feedToTLS
         try link.client.beginTLS(settings: settings)
         link.client.readData(withTimeout: .patient, tag: 2)
         let error = try #require(try await link.atClient.disconnected())
         #expect(error.tls?.code == .notTLS)
-        #expect(error.blame == .peer)
+        #expect(error.fault == .peer)
     }
 
     @Test(arguments: Moment.allCases, Link.Delivery.allCases)
@@ -141,7 +141,7 @@ import Testing
         if moment == .late { link.client.write(evil, withTimeout: .patient, tag: 1) }
         let error = try #require(try await link.atServer.disconnected())
         #expect(error.tls?.code == .notTLS)
-        #expect(error.blame == .peer)
+        #expect(error.fault == .peer)
     }
 
     /// The attacker sends a command and lets the victim's own handshake follow it.
@@ -156,6 +156,6 @@ import Testing
         link.server.readData(to: .lineEnd, withTimeout: .patient, tag: 1)
         #expect(try await link.atServer.disconnected()?.tls?.code == .notTLS)
         let atClient = try #require(try await link.atClient.disconnected())
-        #expect(atClient.blame == .peer)
+        #expect(atClient.fault == .peer)
     }
 }

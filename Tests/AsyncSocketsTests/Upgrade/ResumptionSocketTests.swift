@@ -126,7 +126,7 @@ import Testing
             settings.serverNames =
                 byFunction
                 ? TLSServerNames { hello in ["one.test": one, "two.test": two][hello.serverName ?? ""] }
-                : try TLSServerNames(["one.test": one, "two.test": two], otherwise: .refuse)
+                : try TLSServerNames(["one.test": one, "two.test": two], unknownName: .refuse)
         }
         try await serving(listener, { try await $0.echo() }) { _ in
             for name in ["one.test", "two.test"] {

@@ -125,7 +125,7 @@ import Testing
         try await link.secure(client: TestCertificates.client(), server: TestCertificates.server())
         let error = #expect(throws: AsyncSocketError.self) { try link.client.beginTLS(settings: TestCertificates.client()) }
         #expect(error?.code == .badConfiguration)
-        #expect(error?.blame == .caller)
+        #expect(error?.fault == .caller)
         link.client.write(Data("still secure"), withTimeout: .patient, tag: 0)
         link.server.readData(toLength: 12, withTimeout: .patient, tag: 0)
         #expect(try await link.atServer.readText() == "still secure")
@@ -157,7 +157,7 @@ import Testing
             }
         }
         #expect(thrown?.code == .tls)
-        #expect(thrown?.blame == .caller)
+        #expect(thrown?.fault == .caller)
         link.client.write(Data("secret"), withTimeout: .patient, tag: 1)
         link.server.readDataToEnd(withTimeout: .patient)
         #expect(try await link.atServer.readText() == "before\r\n")
@@ -176,7 +176,7 @@ import Testing
         try listener.accept(onInterface: "127.0.0.1", port: 0)
         let peer = try ScriptedPeer.connecting(toPort: listener.localPort, [.expectEnd])
         _ = try await atListener.accepted()
-        #expect(try await atListener.disconnected()?.tls?.blame == .caller)
+        #expect(try await atListener.disconnected()?.tls?.fault == .caller)
         _ = try await peer.finish()
     }
 

@@ -26,7 +26,7 @@ import Testing
         let failure = try await failure(
             client: TestCertificates.client().only(version), server: TestCertificates.server(for: ["mail.example.org"]))
         #expect(failure.client.tls?.code == .hostNameMismatch)
-        #expect(failure.client.blame == .certificate)
+        #expect(failure.client.fault == .certificate)
         #expect(failure.client.message.contains("localhost"))
         #expect(failure.server.tls?.code == .peerAlert)
         #expect(failure.server.tls?.alert == .badCertificate)
@@ -37,7 +37,7 @@ import Testing
         let failure = try await failure(
             client: TestCertificates.client().only(version), server: TestCertificates.server(validity: .expired))
         #expect(failure.client.tls?.code == .certificateExpired)
-        #expect(failure.client.blame == .certificate)
+        #expect(failure.client.fault == .certificate)
         #expect(failure.server.tls?.alert == .certificateExpired)
     }
 
@@ -46,7 +46,7 @@ import Testing
         let failure = try await failure(
             client: TestCertificates.client().only(version), server: TestCertificates.server(validity: .notYetValid))
         #expect(failure.client.tls?.code == .certificateNotYetValid)
-        #expect(failure.client.blame == .certificate)
+        #expect(failure.client.fault == .certificate)
     }
 
     @Test(arguments: TLSVersion.tested)
@@ -55,7 +55,7 @@ import Testing
         let failure = try await failure(
             client: TestCertificates.client().only(version), server: .server(identity: stranger.identity()).patient)
         #expect(failure.client.tls?.code == .unknownIssuer)
-        #expect(failure.client.blame == .certificate)
+        #expect(failure.client.fault == .certificate)
         #expect(failure.server.tls?.alert == .unknownCA)
     }
 
@@ -69,7 +69,7 @@ import Testing
         let (client, server) = try TestCertificates.mutual(clientFrom: TestCertificates.stranger)
         let failure = try await failure(client: client.only(version), server: server)
         #expect(failure.server.tls?.code == .unknownIssuer)
-        #expect(failure.server.blame == .certificate)
+        #expect(failure.server.fault == .certificate)
         #expect(failure.client.tls?.alert == .unknownCA)
     }
 

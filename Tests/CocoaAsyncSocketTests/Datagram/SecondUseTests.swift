@@ -110,9 +110,9 @@ import Testing
     // MARK: - Errors
 
     /// A host that does not exist, and a resolver that cannot be reached.
-    @Test(arguments: [(Blame.caller, EAI_NONAME), (.system, EAI_AGAIN)])
-    func aLookupHasTheCodeOfItsCause(_ blame: Blame, _ code: Int32) {
-        let error = AsyncSocketError(.hostNotFound, blame: blame, operation: "resolve", message: "no such host")
+    @Test(arguments: [(TLSError.Fault.caller, EAI_NONAME), (.system, EAI_AGAIN)])
+    func aLookupHasTheCodeOfItsCause(_ fault: TLSError.Fault, _ code: Int32) {
+        let error = AsyncSocketError(.hostNotFound, fault: fault, operation: "resolve", message: "no such host")
         #expect((error.asDatagramError as NSError).code == Int(code))
     }
 

@@ -7,7 +7,7 @@ internal import SocketCore
 enum ActivationProbe {
     static func run(_ name: String) throws {
         let connections = Mailbox<(SocketDescriptor, to: SocketAddress)>()
-        let loop = try EventLoop()
+        let loop = try SocketEventLoop()
         let inherited = try InheritedDescriptor.claim(named: name)
         guard !inherited.isEmpty else { throw ProbeFailure(description: "no descriptor has the name \(name)") }
         let acceptors = try inherited.map { descriptor in

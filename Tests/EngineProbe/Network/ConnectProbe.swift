@@ -9,7 +9,7 @@ enum ConnectProbe {
     private static let rounds = 200
 
     static func run() throws {
-        let loop = try EventLoop()
+        let loop = try SocketEventLoop()
         let silent = try (0..<3).map { _ in try FullBacklog() }
         // The first time costs descriptors that stay: those of the loops and of the runtime.
         try disconnectWhileConnecting(to: silent, on: loop, rounds: 3)
@@ -23,7 +23,7 @@ enum ConnectProbe {
     }
 
     /// At every moment: while resolving, with one attempt, with several.
-    private static func disconnectWhileConnecting(to hosts: [FullBacklog], on loop: EventLoop, rounds: Int) throws {
+    private static func disconnectWhileConnecting(to hosts: [FullBacklog], on loop: SocketEventLoop, rounds: Int) throws {
         for round in 0..<rounds {
             let (client, witness) = makeClient(to: hosts, on: loop)
             try client.connect(toHost: "host.test", onPort: 1, withTimeout: .patient)
@@ -35,7 +35,7 @@ enum ConnectProbe {
         }
     }
 
-    private static func timeOut(connectingTo hosts: [FullBacklog], on loop: EventLoop) throws {
+    private static func timeOut(connectingTo hosts: [FullBacklog], on loop: SocketEventLoop) throws {
         let (client, witness) = makeClient(to: hosts, on: loop)
         try client.connect(toHost: "host.test", onPort: 1, withTimeout: 0.02)
         guard try witness.end()?.code == .connectTimeout else { throw ProbeFailure(description: "no timeout") }
@@ -43,7 +43,7 @@ enum ConnectProbe {
         withExtendedLifetime((client, witness)) {}
     }
 
-    private static func makeClient(to hosts: [FullBacklog], on loop: EventLoop) -> (AsyncSocket, Witness) {
+    private static func makeClient(to hosts: [FullBacklog], on loop: SocketEventLoop) -> (AsyncSocket, Witness) {
         let witness = Witness()
         let client = AsyncSocket(inlineDelegate: witness)
         let addresses = hosts.map(\.address)
@@ -54,7 +54,7 @@ enum ConnectProbe {
     }
 
     /// The registration ends right after the last callback.
-    private static func expectEmpty(_ loop: EventLoop) throws {
+    private static func expectEmpty(_ loop: SocketEventLoop) throws {
         var patience = 100_000
         while loop.registrationCount > 0, patience > 0 {
             patience -= 1

@@ -41,7 +41,7 @@ enum DescriptorProbe {
             paused: { tell(.paused($0, seconds: $1, at: .now)) },
             closed: {}
         )
-        let acceptor = try Acceptor(on: .loopback(), loop: EventLoop.next(), receiver: receiver)
+        let acceptor = try Acceptor(on: .loopback(), loop: SocketEventLoop.next(), receiver: receiver)
         acceptor.start()
         return acceptor
     }

@@ -49,7 +49,7 @@ enum NamespaceProbe {
         guard case nil = try party.outcomes.next(), let error = party.errors.withLock({ $0 }) else {
             throw ProbeFailure(description: "some.example was found")
         }
-        guard error.code == .hostNotFound, error.blame == .system, error.message.contains("some.example") else {
+        guard error.code == .hostNotFound, error.fault == .system, error.message.contains("some.example") else {
             throw ProbeFailure(description: "\(error)")
         }
         withExtendedLifetime((client, party)) {}

@@ -20,8 +20,8 @@ enum RefusalProbe {
         let seconds = (ContinuousClock.now - begin) / .seconds(1)
         let busy = Double(clock() - beginTime) / Double(CLOCKS_PER_SEC)
         let call = ["recvmmsg", "accept4"].first { error.message.contains($0) }
-        guard call != nil, error.errno == number, error.code == .system, error.blame == .system else {
-            throw ProbeFailure(description: "\(error), errno \(error.errno ?? 0), \(error.code), \(error.blame)")
+        guard call != nil, error.errno == number, error.code == .system, error.fault == .system else {
+            throw ProbeFailure(description: "\(error), errno \(error.errno ?? 0), \(error.code), \(error.fault)")
         }
         // A spinning loop would use all of the time.
         guard busy < 1 + seconds / 4 else { throw ProbeFailure(description: "\(busy) s of processor time in \(seconds) s") }
@@ -128,7 +128,7 @@ enum RefusalProbe {
     /// The thread of a loop cannot wait for events. This must be logged once, and the thread must not spin.
     static func runLoop() throws {
         LogCounter.install()
-        let loop = try EventLoop()
+        let loop = try SocketEventLoop()
         let (results, beginTime, begin) = (Mailbox<Int32>(), clock(), ContinuousClock.now)
         loop.run {
             for call in [CSeccomp_epoll_wait, CSeccomp_epoll_pwait] { results.put(CSeccomp_refuse(call, EPERM, 0)) }

@@ -45,7 +45,7 @@ enum ShortageProbe {
         do throws(AsyncSocketError) {
             try body()
         } catch {
-            guard error.code == .system, error.blame == .system, error.errno == EMFILE else {
+            guard error.code == .system, error.fault == .system, error.errno == EMFILE else {
                 throw ProbeFailure(description: "\(error), errno \(error.errno.map(String.init) ?? "none")")
             }
             return

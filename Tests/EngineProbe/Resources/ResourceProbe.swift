@@ -93,7 +93,9 @@ enum ResourceProbe {
             get throws {
                 var usage = Usage()
                 usage.descriptors = try FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd").count
-                for _ in 0..<EventLoop.usableProcessors { usage.registrations += try EventLoop.next().registrationCount }
+                for _ in 0..<SocketEventLoop.usableProcessors {
+                    usage.registrations += try SocketEventLoop.next().registrationCount
+                }
                 usage.spareBlocks = BufferPool.shared.spareCount
                 usage.keptBuffers = KeptBuffers.shared.keptCount
                 let heap = mallinfo2()

@@ -101,7 +101,7 @@ enum ConfigurationProbe {
             settings.trustEvaluation = evaluation
             let client = try TLSEngine(context: TLSContext.context(for: settings), settings: settings)
             let answer = try AnonymousServer(bare).shakeHands(with: client)
-            guard case .failed(let error) = answer, error.blame == .peer || error.blame == .certificate else {
+            guard case .failed(let error) = answer, error.fault == .peer || error.fault == .certificate else {
                 throw ProbeFailure(description: "\(evaluation): \(answer), with \(client.session?.cipherSuite ?? "no suite")")
             }
         }

@@ -165,7 +165,7 @@ final class ReloadProbe: Sendable {
     /// In TLS 1.2 and 1.3. Each trusts every authority, and shows a certificate of the first, which all
     /// servers trust.
     private static func clients(of authorities: [CertificateAuthority]) throws -> [TLSClientSettings] {
-        let roots = try authorities.map { try Certificate(pem: $0.rootPEM) }
+        let roots = try authorities.map { try TLSCertificate(pem: $0.rootPEM) }
         return try [TLSVersion.tls12, .tls13, .tls13].map { version in
             var settings = TLSSettings.client(serverName: "localhost")
             settings.trustRoots = .certificates(roots)
@@ -190,7 +190,7 @@ final class ReloadProbe: Sendable {
     ) throws -> TLSServerSettings {
         var settings = TLSSettings.server(identity: identity)
         settings.clients = .certificates(.required, tickets: .issued(1, keys: keys))
-        settings.trustRoots = .certificates(try authorities.map { try Certificate(pem: $0.rootPEM) })
+        settings.trustRoots = .certificates(try authorities.map { try TLSCertificate(pem: $0.rootPEM) })
         return settings
     }
 

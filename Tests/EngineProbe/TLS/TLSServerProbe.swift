@@ -50,7 +50,7 @@ enum TLSServerProbe {
     /// - Parameter arguments: The file of the certificate, the URI, and the PIN.
     static func run(token arguments: [String]) throws {
         guard arguments.count == 3 else { throw ProbeFailure(description: "say certificate, URI and PIN") }
-        let chain = try Certificate.certificates(file: arguments[0])
+        let chain = try TLSCertificate.certificates(file: arguments[0])
         try serve(.server(identity: TLSIdentity(certificateChain: chain, privateKeyURI: arguments[1], passphrase: arguments[2])))
     }
 

@@ -97,9 +97,9 @@ import Testing
         defer { program.stop() }
         expectKey(try await upgrade(port, program, client(version)), version)
         let wrong = try await failure(port, program, client(version, "alice", Self.otherBytes))
-        #expect(wrong?.blame == .peer && wrong?.alert != nil, "\(String(describing: wrong)) \(program.printed)")
+        #expect(wrong?.fault == .peer && wrong?.alert != nil, "\(String(describing: wrong)) \(program.printed)")
         let unknown = try await failure(port, program, client(version, "mallory"))
-        #expect(unknown?.blame == .peer, "\(String(describing: unknown)) \(program.printed)")
+        #expect(unknown?.fault == .peer, "\(String(describing: unknown)) \(program.printed)")
     }
 
     /// A server with certificates and no keys.

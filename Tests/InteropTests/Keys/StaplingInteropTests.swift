@@ -31,7 +31,7 @@ import Testing
 
     private func file(_ name: String) -> String { folder.path + "/" + name }
 
-    private var authority: [Certificate] { get throws { try Certificate.certificates(file: file("ca.pem")) } }
+    private var authority: [TLSCertificate] { get throws { try TLSCertificate.certificates(file: file("ca.pem")) } }
 
     @Test(arguments: TLSVersion.tested) func opensslGetsOurResponse(_ version: TLSVersion) async throws {
         let response = [UInt8](try Data(contentsOf: URL(fileURLWithPath: file("response.der"))))

@@ -19,7 +19,7 @@ struct ProxyDaemon {
         }
     }
 
-    static let credentials = Proxy.Credentials(username: "tester", password: "secret")
+    static let credentials = SocketProxy.Credentials(username: "tester", password: "secret")
 
     let kind: Kind
     let port: UInt16
@@ -76,7 +76,7 @@ struct ProxyDaemon {
         """
     }
 
-    func proxy(_ credentials: Proxy.Credentials? = nil) -> Proxy {
+    func proxy(_ credentials: SocketProxy.Credentials? = nil) -> SocketProxy {
         switch kind {
         case .danted, .microsocks: .socks5(host: "127.0.0.1", port: port, credentials: credentials)
         case .tinyproxy: .http(host: "127.0.0.1", port: port, credentials: credentials)

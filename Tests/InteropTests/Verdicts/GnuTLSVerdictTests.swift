@@ -59,7 +59,7 @@ import Testing
         ])
         defer { server.stop() }
         var settings = TLSSettings.client(serverName: chain.host)
-        settings.trustRoots = .certificates(try Certificate.certificates(file: trusted))
+        settings.trustRoots = .certificates(try TLSCertificate.certificates(file: trusted))
         let lists = try await lists(chain)
         settings.values.rules.revocationLists = lists.sources
         let socket = AsyncSocket()
@@ -73,7 +73,7 @@ import Testing
         }
         socket.disconnect()
         #expect((refusal == nil) == chain.verdict.isTrusted, "\(refusal.map { "\($0)" } ?? "trusted")")
-        if let refusal { #expect(refusal.blame == .certificate, "\(refusal)") }
+        if let refusal { #expect(refusal.fault == .certificate, "\(refusal)") }
         let (isTrusted, printed) = try await isEchoed(
             ["--x509cafile", trusted, "--verify-hostname", chain.host] + lists.arguments, port)
         #expect(chain.verdict.allows(gnuTLS: isTrusted), "\(printed)\n\(server.printed)")
@@ -90,7 +90,7 @@ import Testing
         let arguments = ["--insecure", "--x509certfile", shown, "--x509keyfile", key]
         var settings = try TestCertificates.server()
         settings.clients = .certificates(.required)
-        settings.trustRoots = .certificates(try Certificate.certificates(file: trusted))
+        settings.trustRoots = .certificates(try TLSCertificate.certificates(file: trusted))
         let lists = try await lists(chain)
         settings.values.rules.revocationLists = lists.sources
         let echo = try EchoServer(settings)
@@ -98,7 +98,7 @@ import Testing
         #expect(isOurs == chain.verdict.isTrusted, "\(ours)\n\(echo.ends)")
         if !isOurs {
             try await eventually("our server has refused it") { !echo.ends.isEmpty }
-            #expect(echo.ends.first??.blame == .certificate, "\(echo.ends)")
+            #expect(echo.ends.first??.fault == .certificate, "\(echo.ends)")
         }
         let (server, port) = try await server(
             [

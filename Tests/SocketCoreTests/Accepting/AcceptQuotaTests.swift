@@ -6,7 +6,9 @@ import SocketTestTraits
 import Testing
 
 @Suite(.timeLimit(.patient)) struct AcceptQuotaTests {
-    private static func listen(with quota: AcceptQuota, on loop: EventLoop) throws -> (Acceptor, AsyncStream<SocketDescriptor>) {
+    private static func listen(with quota: AcceptQuota, on loop: SocketEventLoop) throws -> (
+        Acceptor, AsyncStream<SocketDescriptor>
+    ) {
         let address = try SocketAddress.loopback()
         let (stream, continuation) = AsyncStream<SocketDescriptor>.makeStream()
         let receiver = Acceptor.Receiver(
@@ -24,7 +26,7 @@ import Testing
 
     /// A permit for which no connection came leaves room for the next one.
     @Test func unusedPermitsDoNotCountAsAcceptedAhead() async throws {
-        let loop = try EventLoop()
+        let loop = try SocketEventLoop()
         let quota = AcceptQuota(aheadLimit: 1, loop: loop)
         let (acceptor, accepted) = try Self.listen(with: quota, on: loop)
         let arrived = Locked<[SocketDescriptor]>([])
@@ -47,7 +49,7 @@ import Testing
     /// The listener looks at the quota once for each connection that comes and twice for each permit that is
     /// returned; it does not spin.
     @Test func aFullListenerAsksOnlyWhenThereIsAReasonTo() async throws {
-        let loop = try EventLoop()
+        let loop = try SocketEventLoop()
         let quota = AcceptQuota(limit: 1, loop: loop)
         let (acceptor, accepted) = try Self.listen(with: quota, on: loop)
         let clients = try (0..<100).map { _ in try Self.connect(to: acceptor.localAddress) }
@@ -63,7 +65,7 @@ import Testing
     }
 
     @Test func onlySoManyAreAcceptedThatNoOneHasTaken() async throws {
-        let loop = try EventLoop()
+        let loop = try SocketEventLoop()
         let quota = AcceptQuota(aheadLimit: 2, loop: loop)
         let (acceptor, accepted) = try Self.listen(with: quota, on: loop)
         let clients = try (0..<20).map { _ in try Self.connect(to: acceptor.localAddress) }
@@ -78,7 +80,7 @@ import Testing
     }
 
     @Test func aConnectionThatIsDroppedReturnsItsPermit() async throws {
-        let loop = try EventLoop()
+        let loop = try SocketEventLoop()
         let quota = AcceptQuota(limit: 1, loop: loop)
         let (acceptor, accepted) = try Self.listen(with: quota, on: loop)
         let clients = try (0..<3).map { _ in try Self.connect(to: acceptor.localAddress) }
@@ -94,7 +96,7 @@ import Testing
     }
 
     @Test func aConnectionCountsUntilItsLingeringCloseIsOver() async throws {
-        let loop = try EventLoop()
+        let loop = try SocketEventLoop()
         let quota = AcceptQuota(limit: 1, loop: loop)
         let (acceptor, accepted) = try Self.listen(with: quota, on: loop)
         let clients = try (0..<2).map { _ in try Self.connect(to: acceptor.localAddress) }
@@ -107,7 +109,7 @@ import Testing
     }
 
     @Test func aDescriptorThatIsRelinquishedReturnsItsPermit() async throws {
-        let loop = try EventLoop()
+        let loop = try SocketEventLoop()
         let quota = AcceptQuota(limit: 1, loop: loop)
         let (acceptor, accepted) = try Self.listen(with: quota, on: loop)
         let client = try Self.connect(to: acceptor.localAddress)
@@ -123,7 +125,7 @@ import Testing
     }
 
     @Test func twoListenersShareOneQuota() async throws {
-        let loop = try EventLoop()
+        let loop = try SocketEventLoop()
         let quota = AcceptQuota(limit: 1, loop: loop)
         let (first, atFirst) = try Self.listen(with: quota, on: loop)
         let (second, atSecond) = try Self.listen(with: quota, on: loop)

@@ -11,7 +11,7 @@ import Testing
         case closed
     }
 
-    private static func listen(on loop: EventLoop, host: String = "127.0.0.1") throws -> (Acceptor, AsyncStream<Told>) {
+    private static func listen(on loop: SocketEventLoop, host: String = "127.0.0.1") throws -> (Acceptor, AsyncStream<Told>) {
         let address = try SocketAddress.loopback(host)
         let (stream, continuation) = AsyncStream<Told>.makeStream()
         let receiver = Acceptor.Receiver(
@@ -31,7 +31,7 @@ import Testing
     }
 
     @Test func everyConnectionIsAcceptedThoughTheyComeAtOnce() async throws {
-        let loop = try EventLoop()
+        let loop = try SocketEventLoop()
         let (acceptor, told) = try Self.listen(on: loop)
         let clients = try (0..<200).map { _ in try Self.connect(to: acceptor.localAddress) }
         var ports: Set<UInt16> = []
@@ -45,7 +45,7 @@ import Testing
 
     /// As a handshake may.
     @Test func othersHaveTheirTurnsWhenAConnectionTakesLong() async throws {
-        let loop = try EventLoop()
+        let loop = try SocketEventLoop()
         let (turns, continuation) = AsyncStream<String>.makeStream()
         let receiver = Acceptor.Receiver(
             accepted: { _, _ in
@@ -70,7 +70,7 @@ import Testing
     }
 
     @Test func aCloseBeforeTheStartCounts() async throws {
-        let loop = try EventLoop()
+        let loop = try SocketEventLoop()
         let address = try SocketAddress.loopback("127.0.0.76")
         let (told, continuation) = AsyncStream<Told>.makeStream()
         let receiver = Acceptor.Receiver(
@@ -90,7 +90,7 @@ import Testing
     }
 
     @Test func closingIsToldOnceAndFreesThePort() async throws {
-        let loop = try EventLoop()
+        let loop = try SocketEventLoop()
         // An address that no other test uses, so that no one takes the port meanwhile.
         let (acceptor, told) = try Self.listen(on: loop, host: "127.0.0.77")
         let address = acceptor.localAddress

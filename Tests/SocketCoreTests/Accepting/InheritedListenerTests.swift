@@ -13,7 +13,7 @@ import Testing
 
     /// Accepts from `socket`, and hands on the addresses of the peers, and nil at its end.
     private static func accept(
-        from socket: RawSocket, on loop: EventLoop, options: SocketOptionSet = SocketOptionSet()
+        from socket: RawSocket, on loop: SocketEventLoop, options: SocketOptionSet = SocketOptionSet()
     ) throws -> (Acceptor, AsyncStream<SocketAddress?>.Iterator) {
         let (stream, continuation) = AsyncStream<SocketAddress?>.makeStream()
         let receiver = Acceptor.Receiver(
@@ -25,7 +25,7 @@ import Testing
 
     @Test(arguments: ["127.0.0.1", "::1"])
     func anInheritedSocketGoesOnListeningForItsOtherOwner(host: String) async throws {
-        let loop = try EventLoop()
+        let loop = try SocketEventLoop()
         let socket = try RawSocket.listening(host)
         let early = try RawSocket.connected(to: try socket.localAddress)
         var (acceptor, peers) = try Self.accept(from: socket, on: loop)
@@ -40,7 +40,7 @@ import Testing
     }
 
     @Test func theFileOfAnInheritedSocketStays() async throws {
-        let loop = try EventLoop()
+        let loop = try SocketEventLoop()
         let path = "/tmp/as-\(UUID().uuidString.prefix(8))"
         defer { unlink(path) }
         let socket = try RawSocket.listening(on: try #require(SocketAddress(unixPath: path)))
@@ -57,7 +57,7 @@ import Testing
     }
 
     @Test func optionsThatABoundSocketTakesAreSet() throws {
-        let loop = try EventLoop()
+        let loop = try SocketEventLoop()
         let socket = try RawSocket.listening()
         var options = SocketOptionSet()
         try options.set(.keepAlive, to: true)

@@ -133,20 +133,20 @@ import Testing
     @Test(arguments: 0..<hostileCredentials.count)
     func hostileCredentialsNeverReachASOCKSProxy(_ index: Int) throws {
         let (name, password) = Self.hostileCredentials[index]
-        let proxy = Proxy.socks5(host: "a", port: 1, credentials: .init(username: name, password: password))
+        let proxy = SocketProxy.socks5(host: "a", port: 1, credentials: .init(username: name, password: password))
         #expect(throws: ProxyFailure.self) { try ProxyNegotiation(through: proxy, to: ProxyTarget(host: "a", port: 1)) }
     }
 
     @Test(arguments: [("a\0b", "x"), ("x", "a\0b"), ("a:b", "x"), ("a\r\nX: y", "x"), ("x", "a\nb"), ("x", "\u{7f}")])
     func hostileCredentialsNeverReachAnHTTPProxy(_ name: String, _ password: String) throws {
-        let proxy = Proxy.http(host: "a", port: 1, credentials: .init(username: name, password: password))
+        let proxy = SocketProxy.http(host: "a", port: 1, credentials: .init(username: name, password: password))
         #expect(throws: ProxyFailure.self) { try ProxyNegotiation(through: proxy, to: ProxyTarget(host: "a", port: 1)) }
     }
 
     @Test func credentialsOutsideOfASCIIAreSentAsUTF8() throws {
-        let credentials = Proxy.Credentials(username: "us\u{e9}r", password: String(repeating: "\u{E9}", count: 100))
+        let credentials = SocketProxy.Credentials(username: "us\u{e9}r", password: String(repeating: "\u{E9}", count: 100))
         for proxy in [
-            Proxy.socks5(host: "a", port: 1, credentials: credentials), .http(host: "a", port: 1, credentials: credentials),
+            SocketProxy.socks5(host: "a", port: 1, credentials: credentials), .http(host: "a", port: 1, credentials: credentials),
         ] {
             #expect(throws: Never.self) { try ProxyNegotiation(through: proxy, to: ProxyTarget(host: "a", port: 1)) }
         }

@@ -9,7 +9,7 @@ import Testing
     /// The peer has ended its side, and the kernel takes a part: the rest follows while the peer reads. A
     /// round that has taken as long as the grace period says nothing.
     @Test(arguments: [400_000, 1_000_000]) func theRestFollowsThoughThePeerHasEnded(count: Int) async throws {
-        let loop = try EventLoop()
+        let loop = try SocketEventLoop()
         let bytes = [UInt8](pattern(count))
         try await eventually("a round is quick enough") {
             let start = ContinuousClock.now

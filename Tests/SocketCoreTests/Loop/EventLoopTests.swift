@@ -32,7 +32,7 @@ private final class Handler: EventHandler {
 
 @Suite(.timeLimit(.patient)) struct EventLoopTests {
     @Test func aWatchedDescriptorIsReportedReadableOnce() async throws {
-        let loop = try EventLoop()
+        let loop = try SocketEventLoop()
         let (near, far) = try makeSocketPair()
         let (events, continuation) = AsyncStream<LoopEvents>.makeStream()
         let registration = loop.register(Handler { continuation.yield($0) })
@@ -48,7 +48,7 @@ private final class Handler: EventHandler {
     }
 
     @Test func theFINIsReportedWithTheBytesBeforeIt() async throws {
-        let loop = try EventLoop()
+        let loop = try SocketEventLoop()
         let (near, far) = try makeSocketPair()
         far.send("last words")
         far.close()
@@ -74,7 +74,7 @@ private final class Handler: EventHandler {
     }
 
     @Test func aDeadlineComesInTimeAndARemovedOneDoesNotCome() async throws {
-        let loop = try EventLoop()
+        let loop = try SocketEventLoop()
         let (events, continuation) = AsyncStream<String>.makeStream()
         let late = loop.register(Handler { _ in continuation.yield("late") })
         let early = loop.register(Handler { _ in continuation.yield("early") })
@@ -97,7 +97,7 @@ private final class Handler: EventHandler {
     }
 
     @Test func aMovedDeadlineComesOnceAtItsNewTime() async throws {
-        let loop = try EventLoop()
+        let loop = try SocketEventLoop()
         let (events, continuation) = AsyncStream<Double>.makeStream()
         let start = Deadline.now
         let registration = loop.register(Handler { _ in continuation.yield(Deadline.now.seconds(since: start)) })
@@ -116,7 +116,7 @@ private final class Handler: EventHandler {
     }
 
     /// Runs `body` in a turn of its own.
-    private func run(on loop: EventLoop, _ body: @escaping @Sendable (EventLoop) -> Void) {
+    private func run(on loop: SocketEventLoop, _ body: @escaping @Sendable (SocketEventLoop) -> Void) {
         let own = Locked<LoopRegistration?>(nil)
         let registration = loop.register(
             Handler { _ in
@@ -129,7 +129,7 @@ private final class Handler: EventHandler {
 
     /// A handler that always wants another turn, and one whose descriptor becomes ready meanwhile.
     @Test func aBusyHandlerDoesNotStarveTheOthers() async throws {
-        let loop = try EventLoop()
+        let loop = try SocketEventLoop()
         let (near, far) = try makeSocketPair()
         let stop = Locked(false)
         let own = Locked<LoopRegistration?>(nil)
@@ -158,7 +158,7 @@ private final class Handler: EventHandler {
     /// The kernel gives a closed descriptor's number to the next socket; events of the old one must not reach
     /// the new one's handler.
     @Test func aReusedDescriptorNumberGetsNoEventOfItsPredecessor() async throws {
-        let loop = try EventLoop()
+        let loop = try SocketEventLoop()
         var reused = 0
         for _ in 0..<2_000 {
             let (old, oldFar) = try makeSocketPair()
@@ -187,7 +187,7 @@ private final class Handler: EventHandler {
     }
 
     @Test func aStaleRegistrationIsIgnored() throws {
-        let loop = try EventLoop()
+        let loop = try SocketEventLoop()
         let first = loop.register(Handler { _ in })
         loop.deregister(first)
         let second = loop.register(Handler { _ in })
@@ -199,7 +199,7 @@ private final class Handler: EventHandler {
     }
 
     @Test func aTurnCanBeAskedForFromAnyThread() async throws {
-        let loop = try EventLoop()
+        let loop = try SocketEventLoop()
         let (events, continuation) = AsyncStream<LoopEvents>.makeStream()
         let registration = loop.register(Handler { continuation.yield($0) })
         var iterator = events.makeAsyncIterator()
@@ -212,7 +212,7 @@ private final class Handler: EventHandler {
 
     @Test func aCallOnALoopIsMadeThoughNoOneKeepsTheLoop() async throws {
         let (calls, continuation) = AsyncStream<Void>.makeStream()
-        try EventLoop().run { continuation.finish() }
+        try SocketEventLoop().run { continuation.finish() }
         for await _ in calls {}
     }
 
@@ -220,7 +220,7 @@ private final class Handler: EventHandler {
         let (turns, continuation) = AsyncStream<Void>.makeStream()
         var handler: Handler? = Handler { _ in continuation.yield() }
         weak let end = handler
-        var loop: EventLoop? = try EventLoop()
+        var loop: SocketEventLoop? = try SocketEventLoop()
         if let handler, let loop { loop.resume(loop.register(handler)) }
         var iterator = turns.makeAsyncIterator()
         _ = await iterator.next()
@@ -230,7 +230,7 @@ private final class Handler: EventHandler {
     }
 
     @Test func deadlinesThatAreReplacedOrWhoseOwnerLeavesAreNotKept() throws {
-        let loop = try EventLoop()
+        let loop = try SocketEventLoop()
         let kept = loop.register(Handler { _ in })
         for seconds in 0..<10_000 { loop.setDeadline(Deadline(after: 1_000 + Double(seconds)), of: kept) }
         #expect(loop.deadlineCount < 200)

@@ -23,9 +23,9 @@ import Testing
 
     /// Brings jobs to a loop that it does not keep alive for long.
     private final class Forwarder: TaskExecutor {
-        private let loop: Locked<EventLoop?>
+        private let loop: Locked<SocketEventLoop?>
 
-        init(to loop: EventLoop) {
+        init(to loop: SocketEventLoop) {
             self.loop = Locked(loop)
         }
 
@@ -45,7 +45,7 @@ import Testing
         private let semaphore = DispatchSemaphore(value: 0)
 
         /// Returns when the loop has reached the gate.
-        func close(_ loop: EventLoop) async {
+        func close(_ loop: SocketEventLoop) async {
             await withCheckedContinuation { continuation in
                 loop.run {
                     continuation.resume()
@@ -63,7 +63,7 @@ import Testing
         private(set) var count = 0
 
         /// Returns whether the call runs on `loop`.
-        func increment(on loop: EventLoop) -> Bool {
+        func increment(on loop: SocketEventLoop) -> Bool {
             count += 1
             return loop.isCurrent
         }
@@ -72,7 +72,7 @@ import Testing
     // MARK: - Where a task runs
 
     @Test func aTaskThatPrefersALoopRunsOnItsThread() async throws {
-        let loop = try EventLoop()
+        let loop = try SocketEventLoop()
         #expect(!loop.isCurrent)
         let isCurrent = await Task(executorPreference: loop) {
             let before = loop.isCurrent
@@ -86,7 +86,7 @@ import Testing
     }
 
     @Test func childTasksAndActorsFollowTheTaskToItsLoop() async throws {
-        let loop = try EventLoop()
+        let loop = try SocketEventLoop()
         let places = await Task(executorPreference: loop) {
             async let one = loop.isCurrent
             async let other = Counter().increment(on: loop)
@@ -99,10 +99,10 @@ import Testing
         #expect(places == Array(repeating: true, count: 12))
     }
 
-    @concurrent private func isCurrentConcurrently(_ loop: EventLoop) async -> Bool { loop.isCurrent }
+    @concurrent private func isCurrentConcurrently(_ loop: SocketEventLoop) async -> Bool { loop.isCurrent }
 
     @Test func theGlobalExecutorAndNewTasksLeaveTheLoop() async throws {
-        let loop = try EventLoop()
+        let loop = try SocketEventLoop()
         try await Task(executorPreference: loop) {
             let isInGlobal = await withTaskExecutorPreference(globalConcurrentExecutor) { loop.isCurrent }
             #expect(!isInGlobal)
@@ -120,7 +120,7 @@ import Testing
     }
 
     @Test func neitherNilNorConcurrentFunctionsLeaveTheLoop() async throws {
-        let loop = try EventLoop()
+        let loop = try SocketEventLoop()
         await Task(executorPreference: loop) {
             let isWithNil = await withTaskExecutorPreference(nil) { loop.isCurrent }
             #expect(isWithNil)
@@ -143,7 +143,7 @@ import Testing
     }
 
     @Test func aHundredThousandJobsOfFourThreadsRunOnceEach() async throws {
-        let loop = try EventLoop()
+        let loop = try SocketEventLoop()
         let perThread = 25_000
         // A job that runs elsewhere counts as a thousand.
         let counts = Locked(Array(repeating: 0, count: 4 * perThread))
@@ -164,7 +164,7 @@ import Testing
     }
 
     @Test func anIdleLoopHasNoThreadUntilAJobComes() async throws {
-        let loop = try EventLoop()
+        let loop = try SocketEventLoop()
         for _ in 0..<5 {
             try await eventually("the loop is idle") { !loop.hasThread }
             let hasThread = await Task(executorPreference: loop) { loop.hasThread && loop.isCurrent }.value
@@ -174,7 +174,7 @@ import Testing
 
     /// Jobs of a loop's own reach it while it waits in the kernel, and while it serves others.
     @Test func twoLoopsSendATaskToAndFro() async throws {
-        let (one, other) = (try EventLoop(), try EventLoop())
+        let (one, other) = (try SocketEventLoop(), try SocketEventLoop())
         await withTaskGroup { group in
             for _ in 0..<8 {
                 group.addTask {
@@ -193,7 +193,7 @@ import Testing
     // MARK: - Jobs and events
 
     @Test func aTaskThatYieldsForeverDoesNotHoldUpEvents() async throws {
-        let loop = try EventLoop()
+        let loop = try SocketEventLoop()
         let (near, far) = try makeSocketPair()
         let yielding = (0..<3).map { _ in
             Task(executorPreference: loop) {
@@ -206,7 +206,7 @@ import Testing
         let registration = loop.register(Handler { continuation.yield($0) })
         try loop.watch(near, for: registration)
         // On a loop: the threads of Swift have the other tests to run, while this one takes a processor.
-        await withTaskExecutorPreference(try EventLoop()) {
+        await withTaskExecutorPreference(try SocketEventLoop()) {
             var iterator = events.makeAsyncIterator()
             #expect(await iterator.next() == .writable)
             for _ in 0..<100 {
@@ -226,7 +226,7 @@ import Testing
 
     /// Its handler makes it readable again and asks for another turn, each time.
     @Test func aBusyDescriptorDoesNotHoldUpJobs() async throws {
-        let loop = try EventLoop()
+        let loop = try SocketEventLoop()
         let (near, far) = try makeSocketPair()
         let isOver = Atomic(false)
         let own = Locked<LoopRegistration?>(nil)
@@ -240,7 +240,7 @@ import Testing
         own.withLock { $0 = registration }
         try loop.watch(near, for: registration)
         // On a loop, as above.
-        await withTaskExecutorPreference(try EventLoop()) {
+        await withTaskExecutorPreference(try SocketEventLoop()) {
             await Task(executorPreference: loop) {
                 for _ in 0..<1000 { await Task.yield() }
             }.value
@@ -253,7 +253,7 @@ import Testing
 
     /// Its continuation is resumed by a handler, and it runs in the same batch.
     @Test func aTaskThatAHandlerResumesRunsBeforeTheNextOne() async throws {
-        let loop = try EventLoop()
+        let loop = try SocketEventLoop()
         let order = Locked<[String]>([])
         let gate = Gate()
         let (ready, readyContinuation) = AsyncStream<Void>.makeStream()
@@ -286,7 +286,7 @@ import Testing
 
     /// Each job takes longer than a batch may: what comes during the first waits for no more than two.
     @Test func longJobsDoNotHoldUpEvents() async throws {
-        let loop = try EventLoop()
+        let loop = try SocketEventLoop()
         let gate = Gate()
         let (count, counts) = (Locked(0), Locked<[Int]>([]))
         let registration = loop.register(Handler { _ in counts.withLock { $0.append(count.withLock { $0 }) } })
@@ -308,7 +308,7 @@ import Testing
 
     /// Nothing else has the loop come round: a timer would take twenty milliseconds each time.
     @Test func aTaskThatGaveUpItsTurnGoesOnByItself() async throws {
-        let loop = try EventLoop()
+        let loop = try SocketEventLoop()
         try await eventually("a thousand turns need no timer") {
             let start = ContinuousClock.now
             await Task(executorPreference: loop) {
@@ -323,7 +323,7 @@ import Testing
     /// A handler may run the beginning of a task, as a callback does with `Task.immediate`. If that code
     /// gives up its turn, it continues, even on a loop that has run no job.
     @Test func aTaskThatBeginsInAHandlerContinuesAfterItsTurn() async throws {
-        let loop = try EventLoop()
+        let loop = try SocketEventLoop()
         for _ in 1...3 {
             let hasContinued = try TestSignal()
             loop.run {
@@ -337,7 +337,7 @@ import Testing
     }
 
     @Test func aLoopThatIsReleasedRunsTheJobsThatWait() async throws {
-        var loop: EventLoop? = try EventLoop()
+        var loop: SocketEventLoop? = try SocketEventLoop()
         weak let end = loop
         let gate = Gate()
         if let loop { await gate.close(loop) }
@@ -354,7 +354,7 @@ import Testing
     }
 
     @Test func aJobKeepsALoopThatItsTaskDoesNotKnow() async throws {
-        var loop: EventLoop? = try EventLoop()
+        var loop: SocketEventLoop? = try SocketEventLoop()
         weak let end = loop
         let gate = Gate()
         guard let forwarder = loop.map({ Forwarder(to: $0) }) else { return }
@@ -369,7 +369,7 @@ import Testing
 
     @Test func aLoopMayEndWithTheLastTaskThatKeepsIt() async throws {
         for _ in 0..<200 {
-            let loop = try EventLoop()
+            let loop = try SocketEventLoop()
             weak let end = loop
             await Task(executorPreference: consume loop) { await Task.yield() }.value
             try await eventually("the loop has ended") { end == nil }

@@ -6,7 +6,7 @@ import Testing
     private static let request = [UInt8]("CONNECT host.example:443 HTTP/1.1\r\nHost: host.example:443\r\n\r\n")
 
     private func failure(of response: String) throws -> ProxyFailure? {
-        ProxyTranscript(of: try Proxy.negotiation(.http), given: [[UInt8](response)]).failure
+        ProxyTranscript(of: try SocketProxy.negotiation(.http), given: [[UInt8](response)]).failure
     }
 
     @Test(
@@ -16,7 +16,7 @@ import Testing
             "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\nVia: a\r\n\r\n",
         ], ["", "220 hello\r\n", "HTTP/1.1 403 no\r\n\r\n", "\r\n\n"])
     func aTunnelIsEstablishedAndTheBytesBehindTheHeadAreItsOwn(_ head: String, _ tunnelBytes: String) throws {
-        let transcripts = ProxyTranscript.all(of: try Proxy.negotiation(.http), given: [UInt8](head + tunnelBytes))
+        let transcripts = ProxyTranscript.all(of: try SocketProxy.negotiation(.http), given: [UInt8](head + tunnelBytes))
         #expect(transcripts.count == 1)
         #expect(transcripts.first?.answer == .established)
         #expect(transcripts.first?.sent == Self.request)
@@ -25,8 +25,8 @@ import Testing
 
     @Test func credentialsGoWithTheRequest() throws {
         // The example of RFC 7617, section 2.
-        let credentials = Proxy.Credentials(username: "Aladdin", password: "open sesame")
-        let sent = ProxyTranscript(of: try Proxy.negotiation(.http, "a.b", credentials: credentials), given: []).sent
+        let credentials = SocketProxy.Credentials(username: "Aladdin", password: "open sesame")
+        let sent = ProxyTranscript(of: try SocketProxy.negotiation(.http, "a.b", credentials: credentials), given: []).sent
         let expected =
             "CONNECT a.b:443 HTTP/1.1\r\nHost: a.b:443\r\nProxy-Authorization: Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==\r\n\r\n"
         #expect(String(decoding: sent, as: UTF8.self) == expected)
@@ -34,14 +34,15 @@ import Testing
 
     @Test(arguments: [("192.0.2.1", "192.0.2.1:25"), ("2001:DB8:0::1", "[2001:db8::1]:25"), ("[::1]", "[::1]:25")])
     func addressesAreSentAsAddresses(_ host: String, _ authority: String) throws {
-        let sent = ProxyTranscript(of: try Proxy.negotiation(.http, host, port: 25), given: []).sent
+        let sent = ProxyTranscript(of: try SocketProxy.negotiation(.http, host, port: 25), given: []).sent
         #expect(String(decoding: sent, as: UTF8.self) == "CONNECT \(authority) HTTP/1.1\r\nHost: \(authority)\r\n\r\n")
     }
 
     @Test(arguments: 0...999)
     func everyStatusHasItsAnswer(_ status: Int) throws {
         let code = String(repeating: "0", count: 3 - String(status).count) + String(status)
-        let transcript = ProxyTranscript(of: try Proxy.negotiation(.http), given: [[UInt8]("HTTP/1.1 \(code) Word\r\n\r\n")])
+        let transcript = ProxyTranscript(
+            of: try SocketProxy.negotiation(.http), given: [[UInt8]("HTTP/1.1 \(code) Word\r\n\r\n")])
         switch status {
         case 101, 0..<100, 600...: #expect(transcript.failure?.kind == .misbehaved)
         case 100..<200: #expect(transcript.answer == .incomplete)
@@ -69,7 +70,7 @@ import Testing
         "HTTP/1.1 200 O\rK\r\n",
     ])
     func garbageIsNoticedWithItsFirstByte(_ bytes: String) throws {
-        let negotiation = try Proxy.negotiation(.http)
+        let negotiation = try SocketProxy.negotiation(.http)
         for transcript in ProxyTranscript.all(of: negotiation, given: [UInt8](bytes)) {
             #expect(transcript.failure?.kind == .misbehaved)
         }
@@ -88,7 +89,7 @@ import Testing
         let limit = HTTPConnectNegotiation.headLimit
         let fitting = start + String(repeating: "x", count: limit - start.utf8.count - 4) + "\r\n\r\n"
         #expect(fitting.utf8.count == limit)
-        let negotiation = try Proxy.negotiation(.http)
+        let negotiation = try SocketProxy.negotiation(.http)
         #expect(ProxyTranscript(of: negotiation, given: [[UInt8](fitting + "tunnel")]).answer == .established)
         #expect(
             ProxyTranscript(of: negotiation, given: [[UInt8]("HTTP/1.1 200  OK" + fitting.dropFirst(15))]).failure?.kind
@@ -98,7 +99,7 @@ import Testing
     }
 
     @Test func interimResponsesHaveALimit() throws {
-        let negotiation = try Proxy.negotiation(.http)
+        let negotiation = try SocketProxy.negotiation(.http)
         let interim = [[UInt8]](repeating: [UInt8]("HTTP/1.1 102 Processing\r\n\r\n"), count: 1000)
         #expect(ProxyTranscript(of: negotiation, given: interim).failure?.kind == .misbehaved)
         #expect(ProxyTranscript(of: negotiation, given: [Array(interim.joined())]).failure?.kind == .misbehaved)
@@ -107,7 +108,8 @@ import Testing
     @Test(arguments: [("a:b", "p"), ("a\r\nX: y", "p"), ("a", "p\r\nX: y"), ("a\0", "p"), ("a", "p\u{7f}")])
     func credentialsThatBasicHasNoRoomForAreRefused(_ username: String, _ password: String) {
         #expect(throws: ProxyFailure.self) {
-            try Proxy.negotiation(.http, "host.example", credentials: Proxy.Credentials(username: username, password: password))
+            try SocketProxy.negotiation(
+                .http, "host.example", credentials: SocketProxy.Credentials(username: username, password: password))
         }
     }
 }

@@ -41,14 +41,14 @@ import Testing
         #expect(throws: ProxyFailure.self) { try ProxyTarget(address) }
     }
 
-    @Test(arguments: [Proxy.socks5(host: "", port: 1), .http(host: "a\0b", port: 1), .http(host: "a", port: 0)])
-    func aProxyThatIsNowhereIsRefused(_ proxy: Proxy) throws {
+    @Test(arguments: [SocketProxy.socks5(host: "", port: 1), .http(host: "a\0b", port: 1), .http(host: "a", port: 0)])
+    func aProxyThatIsNowhereIsRefused(_ proxy: SocketProxy) throws {
         let target = try ProxyTarget(host: "a", port: 1)
         #expect(throws: ProxyFailure.self) { try ProxyNegotiation(through: proxy, to: target) }
     }
 
     @Test func noDescriptionShowsAPassword() {
-        let proxy = Proxy.socks5(host: "proxy", port: 1080, credentials: .init(username: "user", password: "hidden"))
+        let proxy = SocketProxy.socks5(host: "proxy", port: 1080, credentials: .init(username: "user", password: "hidden"))
         var dumped = ""
         dump(proxy, to: &dumped)
         for text in ["\(proxy)", String(reflecting: proxy), String(reflecting: proxy.credentials), dumped] {

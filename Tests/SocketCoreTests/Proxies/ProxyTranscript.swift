@@ -38,14 +38,14 @@ struct ProxyTranscript: Equatable {
     }
 }
 
-extension Proxy {
+extension SocketProxy {
     static let testCredentials = Credentials(username: "user", password: "secret")
 
     /// A negotiation with a proxy of that kind for `host`.
     static func negotiation(
         _ kind: Kind, _ host: String = "host.example", port: UInt16 = 443, credentials: Credentials? = nil
     ) throws -> ProxyNegotiation {
-        let proxy: Proxy =
+        let proxy: SocketProxy =
             switch kind {
             case .socks5: .socks5(host: "proxy", port: 1, credentials: credentials)
             case .http: .http(host: "proxy", port: 1, credentials: credentials)

@@ -20,7 +20,7 @@ import Testing
 
     @Test(arguments: successes, [[], [UInt8]("220 hello\r\n"), success])
     func aTunnelIsEstablishedAndTheBytesBehindTheReplyAreItsOwn(_ success: [UInt8], _ tunnelBytes: [UInt8]) throws {
-        let negotiation = try Proxy.negotiation(.socks5)
+        let negotiation = try SocketProxy.negotiation(.socks5)
         let transcripts = ProxyTranscript.all(of: negotiation, given: Self.noAuthentication + success + tunnelBytes)
         #expect(transcripts.count == 1)
         #expect(transcripts.first?.answer == .established)
@@ -31,7 +31,7 @@ import Testing
     /// A proxy that answers all questions in advance: the tunnel would be established before the request, and
     /// our first bytes would be the request.
     @Test func aReplyIsNotLookedAtBeforeTheRequestHasLeft() throws {
-        var negotiation = try Proxy.negotiation(.socks5)
+        var negotiation = try SocketProxy.negotiation(.socks5)
         let buffer = PreBuffer()
         (Self.noAuthentication + Self.success).withUnsafeBytes { buffer.append($0) }
         #expect(negotiation.take(from: buffer) == .incomplete)
@@ -46,7 +46,7 @@ import Testing
     }
 
     @Test func credentialsAreSentWhenTheProxyAsksForThem() throws {
-        let negotiation = try Proxy.negotiation(.socks5, "host.example", credentials: Proxy.testCredentials)
+        let negotiation = try SocketProxy.negotiation(.socks5, "host.example", credentials: SocketProxy.testCredentials)
         let transcripts = ProxyTranscript.all(of: negotiation, given: Self.password + [1, 0] + Self.success + [7])
         #expect(transcripts.count == 1)
         #expect(transcripts.first?.answer == .established)
@@ -55,14 +55,14 @@ import Testing
     }
 
     @Test func credentialsAreNotSentToAProxyThatDoesNotAsk() throws {
-        let negotiation = try Proxy.negotiation(.socks5, "host.example", credentials: Proxy.testCredentials)
+        let negotiation = try SocketProxy.negotiation(.socks5, "host.example", credentials: SocketProxy.testCredentials)
         let transcript = ProxyTranscript(of: negotiation, given: [Self.noAuthentication + Self.success])
         #expect(transcript.answer == .established)
         #expect(transcript.sent == Self.greetingWithPassword + Self.request)
     }
 
     @Test func eachMessageWaitsForTheReplyBeforeIt() throws {
-        let negotiation = try Proxy.negotiation(.socks5, "host.example", credentials: Proxy.testCredentials)
+        let negotiation = try SocketProxy.negotiation(.socks5, "host.example", credentials: SocketProxy.testCredentials)
         #expect(ProxyTranscript(of: negotiation, given: []).sent == Self.greetingWithPassword)
         #expect(ProxyTranscript(of: negotiation, given: [[5]]).sent == Self.greetingWithPassword)
         #expect(ProxyTranscript(of: negotiation, given: [Self.password]).sent == Self.greetingWithPassword + Self.credentials)
@@ -74,14 +74,14 @@ import Testing
         ("2001:db8::1", [5, 1, 0, 4, 0x20, 1, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 25]),
     ])
     func addressesAreSentAsAddresses(_ host: String, _ request: [UInt8]) throws {
-        let negotiation = try Proxy.negotiation(.socks5, host, port: 25)
+        let negotiation = try SocketProxy.negotiation(.socks5, host, port: 25)
         #expect(ProxyTranscript(of: negotiation, given: [Self.noAuthentication]).sent == Self.greeting + request)
     }
 
     @Test func theLongestNameAndCredentialsFit() throws {
         let (name, user) = (String(repeating: "n", count: 255), String(repeating: "é", count: 127))
-        let credentials = Proxy.Credentials(username: user, password: String(repeating: "p", count: 255))
-        let negotiation = try Proxy.negotiation(.socks5, name, port: 25, credentials: credentials)
+        let credentials = SocketProxy.Credentials(username: user, password: String(repeating: "p", count: 255))
+        let negotiation = try SocketProxy.negotiation(.socks5, name, port: 25, credentials: credentials)
         let sent = ProxyTranscript(of: negotiation, given: [Self.password, [1, 0]]).sent
         #expect(sent.count == 4 + (3 + 254 + 255) + (4 + 1 + 255 + 2))
         #expect(sent[5] == 254)
@@ -89,8 +89,8 @@ import Testing
 
     @Test(arguments: UInt8.min...UInt8.max)
     func everyChoiceOfAMethodHasItsAnswer(_ method: UInt8) throws {
-        for credentials in [nil, Proxy.testCredentials] {
-            let negotiation = try Proxy.negotiation(.socks5, "host.example", credentials: credentials)
+        for credentials in [nil, SocketProxy.testCredentials] {
+            let negotiation = try SocketProxy.negotiation(.socks5, "host.example", credentials: credentials)
             let transcript = ProxyTranscript(of: negotiation, given: [[5, method]])
             switch method {
             case 0: #expect(transcript.answer == .incomplete)
@@ -104,7 +104,7 @@ import Testing
     @Test(arguments: UInt8.min...UInt8.max)
     func everyReplyCodeHasItsAnswer(_ code: UInt8) throws {
         let reply = [5, code] + Self.success.dropFirst(2)
-        let transcripts = ProxyTranscript.all(of: try Proxy.negotiation(.socks5), given: Self.noAuthentication + reply)
+        let transcripts = ProxyTranscript.all(of: try SocketProxy.negotiation(.socks5), given: Self.noAuthentication + reply)
         let names = [
             "general SOCKS server failure", "connection not allowed by ruleset", "Network unreachable", "Host unreachable",
             "Connection refused", "TTL expired", "Command not supported", "Address type not supported",
@@ -123,13 +123,13 @@ import Testing
     }
 
     @Test func aRefusalIsToldWithoutWaitingForItsAddress() throws {
-        let transcript = ProxyTranscript(of: try Proxy.negotiation(.socks5), given: [Self.noAuthentication, [5, 1]])
+        let transcript = ProxyTranscript(of: try SocketProxy.negotiation(.socks5), given: [Self.noAuthentication, [5, 1]])
         #expect(transcript.failure?.kind == .refused)
     }
 
     @Test(arguments: UInt8(1)...UInt8.max)
     func credentialsThatAreNotAcceptedAreTold(_ status: UInt8) throws {
-        let negotiation = try Proxy.negotiation(.socks5, "host.example", credentials: Proxy.testCredentials)
+        let negotiation = try SocketProxy.negotiation(.socks5, "host.example", credentials: SocketProxy.testCredentials)
         let transcripts = ProxyTranscript.all(of: negotiation, given: Self.password + [1, status])
         #expect(transcripts.count == 1)
         #expect(transcripts.first?.failure?.kind == .authenticationRequired)
@@ -144,7 +144,7 @@ import Testing
             [5, 0, 5, 0, 0, 255],
         ] as [[UInt8]])
     func garbageIsNoticedWithItsFirstByte(_ bytes: [UInt8]) throws {
-        let negotiation = try Proxy.negotiation(.socks5, "host.example", credentials: Proxy.testCredentials)
+        let negotiation = try SocketProxy.negotiation(.socks5, "host.example", credentials: SocketProxy.testCredentials)
         for transcript in ProxyTranscript.all(of: negotiation, given: bytes) {
             #expect(transcript.failure?.kind == .misbehaved)
         }
@@ -154,7 +154,8 @@ import Testing
     @Test(arguments: [("", "p"), ("u", ""), (String(repeating: "u", count: 256), "p"), ("u", String(repeating: "p", count: 256))])
     func credentialsThatDoNotFitAreRefused(_ username: String, _ password: String) {
         #expect(throws: ProxyFailure.self) {
-            try Proxy.negotiation(.socks5, "host.example", credentials: Proxy.Credentials(username: username, password: password))
+            try SocketProxy.negotiation(
+                .socks5, "host.example", credentials: SocketProxy.Credentials(username: username, password: password))
         }
     }
 }

@@ -29,7 +29,7 @@ import Testing
                 Issue.record("\(kind): \(String(describing: failure))")
                 continue
             }
-            #expect(error.code == .bindingUnavailable && error.blame == .caller)
+            #expect(error.code == .bindingUnavailable && error.fault == .caller)
         }
     }
 
@@ -185,7 +185,7 @@ import Testing
                 #expect(!bindings.contains(binding))
                 bindings.append(binding)
             }
-            let leaf = try Certificate(pem: issued.certificatePEM)
+            let leaf = try TLSCertificate(pem: issued.certificatePEM)
             #expect(try client.exporter.channelBinding(.tlsServerEndPoint) == leaf.sha256Fingerprint)
             SSL_set_shutdown(peer.ssl, SSL_SENT_SHUTDOWN | SSL_RECEIVED_SHUTDOWN)
         }

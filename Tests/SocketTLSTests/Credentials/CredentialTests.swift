@@ -8,7 +8,7 @@ import Testing
     @Test func aCertificateTellsWhatIsInIt() throws {
         let names = ["mail.example.org", "*.example.org", "127.0.0.1", "::1"]
         let issued = try CertificateAuthority(name: "Test").issue(.server(names: names))
-        let certificate = try Certificate(pem: issued.certificatePEM)
+        let certificate = try TLSCertificate(pem: issued.certificatePEM)
         #expect(certificate.subject == "CN=mail.example.org")
         #expect(certificate.issuer == "CN=Test Intermediate")
         #expect(certificate.commonName == "mail.example.org")
@@ -24,41 +24,41 @@ import Testing
         let authority = try CertificateAuthority(name: "Test")
         for _ in 0..<100 {
             let issued = try authority.issue(.client(commonName: "client"))
-            #expect(try Certificate(pem: issued.certificatePEM).serialNumber == issued.serialNumber)
+            #expect(try TLSCertificate(pem: issued.certificatePEM).serialNumber == issued.serialNumber)
         }
     }
 
     @Test func derAndPEMAreTheSameCertificate() throws {
         let certificate = try root()
-        #expect(try Certificate(der: certificate.derBytes) == certificate)
-        #expect(try Certificate(pem: certificate.pem) == certificate)
-        #expect(try Set([certificate, Certificate(pem: certificate.pem)]).count == 1)
+        #expect(try TLSCertificate(der: certificate.derBytes) == certificate)
+        #expect(try TLSCertificate(pem: certificate.pem) == certificate)
+        #expect(try Set([certificate, TLSCertificate(pem: certificate.pem)]).count == 1)
         #expect(try certificate != root())
     }
 
     @Test func aBundleIsReadInOrderAndOtherBlocksAreSkipped() throws {
         let issued = try CertificateAuthority(name: "Test").issue(.client(commonName: "first"))
         let pem = "a comment\n" + issued.pem + issued.certificateChainPEM
-        #expect(try Certificate.certificates(pem: pem).map(\.commonName) == ["first", "first", "Test Intermediate"])
+        #expect(try TLSCertificate.certificates(pem: pem).map(\.commonName) == ["first", "first", "Test Intermediate"])
     }
 
     @Test(arguments: ["", "nonsense", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"])
     func textWithoutACertificateIsRefused(text: String) {
-        #expect(thrownCode { try Certificate(pem: text) } == .invalidCertificate)
-        #expect(thrownCode { try Certificate.certificates(pem: text) } == .invalidCertificate)
+        #expect(thrownCode { try TLSCertificate(pem: text) } == .invalidCertificate)
+        #expect(thrownCode { try TLSCertificate.certificates(pem: text) } == .invalidCertificate)
     }
 
     @Test func bytesThatAreNoCertificateAreRefused() throws {
-        #expect(thrownCode { try Certificate(der: []) } == .invalidCertificate)
-        #expect(thrownCode { try Certificate(der: [1, 2, 3]) } == .invalidCertificate)
+        #expect(thrownCode { try TLSCertificate(der: []) } == .invalidCertificate)
+        #expect(thrownCode { try TLSCertificate(der: [1, 2, 3]) } == .invalidCertificate)
         let der = try root().derBytes
-        #expect(thrownCode { try Certificate(der: der + [0]) } == .invalidCertificate)
-        #expect(thrownCode { try Certificate(der: Array(der.dropLast())) } == .invalidCertificate)
+        #expect(thrownCode { try TLSCertificate(der: der + [0]) } == .invalidCertificate)
+        #expect(thrownCode { try TLSCertificate(der: Array(der.dropLast())) } == .invalidCertificate)
     }
 
     @Test(arguments: ["/nonexistent/a.pem", "/", "/dev/null"])
     func aFileThatCannotBeReadIsNamed(path: String) {
-        let error = thrown { try Certificate.certificates(file: path) }
+        let error = thrown { try TLSCertificate.certificates(file: path) }
         #expect(error?.code == .invalidCertificate)
         #expect(error?.message.contains(path) == true)
     }
@@ -72,7 +72,7 @@ import Testing
             AAAAAAAAAAAAAAAAAAAAAA==
             -----END CERTIFICATE-----
             """
-        #expect(thrownCode { try Certificate(pem: pem) } == .invalidCertificate)
+        #expect(thrownCode { try TLSCertificate(pem: pem) } == .invalidCertificate)
     }
 
     @Test func aNameWithALineBreakDoesNotBreakTheMessage() throws {
@@ -89,30 +89,30 @@ import Testing
     @Test func aKeyIsReadFromTextAndFile() throws {
         let pem = try keyPEM()
         let file = try TemporaryFile(pem)
-        #expect(try PrivateKey(pem: pem) == PrivateKey(file: file.path))
-        #expect(try PrivateKey(pem: pem) != PrivateKey(pem: keyPEM()))
+        #expect(try TLSPrivateKey(pem: pem) == TLSPrivateKey(file: file.path))
+        #expect(try TLSPrivateKey(pem: pem) != TLSPrivateKey(pem: keyPEM()))
     }
 
     @Test func anEncryptedKeyNeedsItsPassphrase() throws {
         let plain = try keyPEM()
         let pem = try encrypted(plain, "sesame")
-        #expect(try PrivateKey(pem: pem, passphrase: "sesame") == PrivateKey(pem: plain))
-        let missing = thrown { try PrivateKey(pem: pem) }
+        #expect(try TLSPrivateKey(pem: pem, passphrase: "sesame") == TLSPrivateKey(pem: plain))
+        let missing = thrown { try TLSPrivateKey(pem: pem) }
         #expect(missing?.code == .invalidPrivateKey)
         #expect(missing?.message.contains("no passphrase was given") == true)
-        let wrong = thrown { try PrivateKey(pem: pem, passphrase: "wrong") }
+        let wrong = thrown { try TLSPrivateKey(pem: pem, passphrase: "wrong") }
         #expect(wrong?.code == .invalidPrivateKey)
         #expect(wrong?.message.contains("passphrase is wrong") == true)
-        #expect(thrownCode { try PrivateKey(pem: pem, passphrase: String(repeating: "a", count: 5000)) } == .invalidPrivateKey)
+        #expect(thrownCode { try TLSPrivateKey(pem: pem, passphrase: String(repeating: "a", count: 5000)) } == .invalidPrivateKey)
     }
 
     @Test(arguments: ["", "nonsense"])
     func textWithoutAKeyIsRefused(text: String) {
-        #expect(thrownCode { try PrivateKey(pem: text) } == .invalidPrivateKey)
+        #expect(thrownCode { try TLSPrivateKey(pem: text) } == .invalidPrivateKey)
     }
 
     @Test func aFileThatCannotBeReadIsNamed() {
-        #expect(thrown { try PrivateKey(file: "/nonexistent/key.pem") }?.message.contains("/nonexistent/key.pem") == true)
+        #expect(thrown { try TLSPrivateKey(file: "/nonexistent/key.pem") }?.message.contains("/nonexistent/key.pem") == true)
     }
 }
 
@@ -125,7 +125,7 @@ import Testing
     }
 
     @Test func anEmptyChainIsRefused() throws {
-        let key = try PrivateKey(pem: keyPEM())
+        let key = try TLSPrivateKey(pem: keyPEM())
         #expect(thrownCode { try TLSIdentity(certificateChain: [], privateKey: key) } == .invalidCertificate)
     }
 
@@ -138,8 +138,8 @@ import Testing
     }
 }
 
-private func root() throws -> Certificate {
-    try Certificate(pem: CertificateAuthority().rootPEM)
+private func root() throws -> TLSCertificate {
+    try TLSCertificate(pem: CertificateAuthority().rootPEM)
 }
 
 private func keyPEM() throws -> String {

@@ -12,27 +12,27 @@ import Testing
     func aKeyIsReadFromDER(type: CertificateAuthority.KeyType, form: WrittenKey.Form) throws {
         let pem = try Self.keyPEM(type)
         let der = try WrittenKey(pem: pem).der(form)
-        #expect(try PrivateKey(der: der) == PrivateKey(pem: pem))
-        #expect(thrownCode { try PrivateKey(der: der + [0]) } == .invalidPrivateKey)
-        #expect(thrownCode { try PrivateKey(der: der.dropLast()) } == .invalidPrivateKey)
+        #expect(try TLSPrivateKey(der: der) == TLSPrivateKey(pem: pem))
+        #expect(thrownCode { try TLSPrivateKey(der: der + [0]) } == .invalidPrivateKey)
+        #expect(thrownCode { try TLSPrivateKey(der: der.dropLast()) } == .invalidPrivateKey)
         let file = try TemporaryFile(bytes: der)
-        #expect(try PrivateKey(file: file.path) == PrivateKey(pem: pem))
+        #expect(try TLSPrivateKey(file: file.path) == TLSPrivateKey(pem: pem))
     }
 
     @Test func anEncryptedKeyInDERNeedsItsPassphrase() throws {
         let pem = try Self.keyPEM()
         let der = try WrittenKey(pem: pem).encryptedDER("sesame")
-        #expect(try PrivateKey(der: der, passphrase: "sesame") == PrivateKey(pem: pem))
-        #expect(thrown { try PrivateKey(der: der) }?.message.contains("no passphrase was given") == true)
-        #expect(thrown { try PrivateKey(der: der, passphrase: "wrong") }?.message.contains("passphrase is wrong") == true)
+        #expect(try TLSPrivateKey(der: der, passphrase: "sesame") == TLSPrivateKey(pem: pem))
+        #expect(thrown { try TLSPrivateKey(der: der) }?.message.contains("no passphrase was given") == true)
+        #expect(thrown { try TLSPrivateKey(der: der, passphrase: "wrong") }?.message.contains("passphrase is wrong") == true)
         let file = try TemporaryFile(bytes: der)
-        #expect(try PrivateKey(file: file.path, passphrase: "sesame") == PrivateKey(pem: pem))
+        #expect(try TLSPrivateKey(file: file.path, passphrase: "sesame") == TLSPrivateKey(pem: pem))
     }
 
     @Test func bytesThatAreNoPrivateKeyAreRefused() throws {
         let publicHalf = try WrittenKey(pem: Self.keyPEM()).publicDER()
         for bytes in [[], [0x30], [1, 2, 3], publicHalf] {
-            let error = thrown { try PrivateKey(der: bytes, passphrase: "any") }
+            let error = thrown { try TLSPrivateKey(der: bytes, passphrase: "any") }
             #expect(error?.code == .invalidPrivateKey)
             #expect(error?.message == "the data has no private key in DER form")
         }
@@ -44,11 +44,11 @@ import Testing
         let encrypted = [try TemporaryFile(key.encryptedPEM("sesame")), try TemporaryFile(bytes: key.encryptedDER("sesame"))]
         for file in encrypted {
             var calls = 0
-            let read = try PrivateKey(file: file.path) {
+            let read = try TLSPrivateKey(file: file.path) {
                 calls += 1
                 return "sesame"
             }
-            #expect(try read == PrivateKey(pem: pem))
+            #expect(try read == TLSPrivateKey(pem: pem))
             #expect(calls == 1)
         }
     }
@@ -61,7 +61,7 @@ import Testing
             calls += 1
             return "sesame"
         }
-        #expect(try PrivateKey(pem: pem, passphrase: ask) == PrivateKey(der: der, passphrase: ask))
+        #expect(try TLSPrivateKey(pem: pem, passphrase: ask) == TLSPrivateKey(der: der, passphrase: ask))
         #expect(calls == 0)
     }
 
@@ -71,14 +71,14 @@ import Testing
         let key = try WrittenKey(pem: Self.keyPEM())
         let (pem, der) = (try key.encryptedPEM("sesame"), try key.encryptedDER("sesame"))
         for error in [
-            thrown { try PrivateKey(pem: pem) { throw VaultIsLocked() } },
-            thrown { try PrivateKey(der: der) { throw VaultIsLocked() } },
+            thrown { try TLSPrivateKey(pem: pem) { throw VaultIsLocked() } },
+            thrown { try TLSPrivateKey(der: der) { throw VaultIsLocked() } },
         ] {
             #expect(error?.code == .invalidPrivateKey)
             #expect(error?.message.contains("the passphrase is not available: VaultIsLocked()") == true)
         }
         let own = TLSError(.internalError, "The vault is gone.")
-        #expect(thrown { try PrivateKey(pem: pem) { throw own } } == own)
+        #expect(thrown { try TLSPrivateKey(pem: pem) { throw own } } == own)
     }
 
     @Test func anIdentityIsReadFromDERFiles() throws {
@@ -101,7 +101,7 @@ import Testing
     }
 
     @Test func aURINamesTheKeyOfAnIdentity() throws {
-        let chain = try Certificate.certificates(pem: issued.certificateChainPEM)
+        let chain = try TLSCertificate.certificates(pem: issued.certificateChainPEM)
         let uri = "file:\(file.path)"
         var calls = 0
         let identity = try TLSIdentity(certificateChain: chain, privateKeyURI: uri) {
@@ -115,18 +115,18 @@ import Testing
 
     @Test func aURIWithoutAReadableKeyIsNamed() throws {
         let uri = "file:\(file.path)"
-        #expect(thrown { try PrivateKey(uri: uri) }?.message.contains("no passphrase was given") == true)
-        #expect(thrown { try PrivateKey(uri: uri, passphrase: "wrong") }?.message.contains("passphrase is wrong") == true)
+        #expect(thrown { try TLSPrivateKey(uri: uri) }?.message.contains("no passphrase was given") == true)
+        #expect(thrown { try TLSPrivateKey(uri: uri, passphrase: "wrong") }?.message.contains("passphrase is wrong") == true)
         let certificate = try TemporaryFile(issued.certificatePEM)
         for other in ["file:\(certificate.path)", "file:/nonexistent/key.pem", "unknown:key", ""] {
-            let error = thrown { try PrivateKey(uri: other) }
+            let error = thrown { try TLSPrivateKey(uri: other) }
             #expect(error?.code == .invalidPrivateKey)
             #expect(error?.message == "OpenSSL found no private key at the URI \"\(other)\"")
         }
     }
 
     @Test func thePINOfAURIStaysOutOfMessages() {
-        let error = thrown { try PrivateKey(uri: "pkcs11:object=mail?pin-value=1234") }
+        let error = thrown { try TLSPrivateKey(uri: "pkcs11:object=mail?pin-value=1234") }
         #expect(error?.message == "OpenSSL found no private key at the URI \"pkcs11:object=mail\"")
         #expect(error?.description.contains("1234") == false)
     }

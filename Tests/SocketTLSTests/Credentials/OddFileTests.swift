@@ -20,8 +20,8 @@ import Testing
     /// Opening a pipe that no one writes to would wait for a writer.
     @Test func aPipeIsRefusedAndNotWaitedFor() throws {
         let pipe = try Pipe()
-        #expect(throws: TLSError.self) { try Certificate.certificates(file: pipe.path) }
-        #expect(throws: TLSError.self) { try PrivateKey(file: pipe.path) }
+        #expect(throws: TLSError.self) { try TLSCertificate.certificates(file: pipe.path) }
+        #expect(throws: TLSError.self) { try TLSPrivateKey(file: pipe.path) }
         #expect(throws: TLSError.self) { try TLSIdentity(pkcs12File: pipe.path, passphrase: nil) }
         #expect(throws: TLSError.self) { try TLSTicketKeyFile(path: pipe.path) }
         for change: (inout TLSClientSettings) -> Void in [
@@ -35,7 +35,7 @@ import Testing
     }
 
     @Test(arguments: ["/tmp", "/dev/null", "/dev/zero"]) func whatIsNoFileIsRefused(_ path: String) throws {
-        let error = #expect(throws: TLSError.self) { try Certificate.certificates(file: path) }
+        let error = #expect(throws: TLSError.self) { try TLSCertificate.certificates(file: path) }
         #expect(error?.message.contains("is not a regular file") == true)
     }
 
@@ -45,7 +45,7 @@ import Testing
         let limit = 64 * 1024 * 1024
         for (size, isTooLarge) in [(limit, false), (limit + 1, true)] {
             #expect(truncate(file.path, size) == 0)
-            let error = #expect(throws: TLSError.self) { try Certificate.certificates(file: file.path) }
+            let error = #expect(throws: TLSError.self) { try TLSCertificate.certificates(file: file.path) }
             #expect(error?.message.contains("is larger than \(limit) bytes") == isTooLarge, "\(size)")
         }
     }

@@ -50,18 +50,18 @@ import Testing
     @Test(arguments: 0..<odd.count)
     func aPEMTextIsRefused(_ index: Int) {
         let text = Self.odd[index]
-        #expect(thrownCode { try Certificate(pem: text) } == .invalidCertificate)
-        #expect(thrownCode { try Certificate.certificates(pem: text) } == .invalidCertificate)
-        #expect(thrownCode { try PrivateKey(pem: text) } == .invalidPrivateKey)
-        #expect(thrownCode { try PrivateKey(pem: text, passphrase: text) } == .invalidPrivateKey)
-        #expect(thrownCode { try Certificate(der: Array(text.utf8)) } == .invalidCertificate)
+        #expect(thrownCode { try TLSCertificate(pem: text) } == .invalidCertificate)
+        #expect(thrownCode { try TLSCertificate.certificates(pem: text) } == .invalidCertificate)
+        #expect(thrownCode { try TLSPrivateKey(pem: text) } == .invalidPrivateKey)
+        #expect(thrownCode { try TLSPrivateKey(pem: text, passphrase: text) } == .invalidPrivateKey)
+        #expect(thrownCode { try TLSCertificate(der: Array(text.utf8)) } == .invalidCertificate)
     }
 
     @Test(arguments: 0..<odd.count)
     func aPathIsRefused(_ index: Int) throws {
         let path = Self.odd[index]
         for error in [
-            thrown { try Certificate.certificates(file: path) }, thrown { try PrivateKey(file: path) },
+            thrown { try TLSCertificate.certificates(file: path) }, thrown { try TLSPrivateKey(file: path) },
             thrown { try TLSIdentity(certificateFile: path, privateKeyFile: path) },
         ] {
             #expect(error?.code == .invalidCertificate || error?.code == .invalidPrivateKey)
@@ -75,17 +75,17 @@ import Testing
     /// The system would open the part before it.
     @Test func aPathWithANULNamesNoOtherFile() throws {
         let file = try TemporaryFile(try CertificateAuthority().rootPEM)
-        #expect(try Certificate.certificates(file: file.path).count == 1)
-        let error = thrown { try Certificate.certificates(file: file.path + "\0.pem") }
+        #expect(try TLSCertificate.certificates(file: file.path).count == 1)
+        let error = thrown { try TLSCertificate.certificates(file: file.path + "\0.pem") }
         #expect(error?.message.contains("NUL") == true)
-        #expect(thrown { try PrivateKey(file: file.path + "\0") }?.message.contains("NUL") == true)
+        #expect(thrown { try TLSPrivateKey(file: file.path + "\0") }?.message.contains("NUL") == true)
     }
 
     @Test(arguments: ["ü", "🔑", String(repeating: "a", count: 1024), String(repeating: "a", count: 1025)])
     func aPassphraseFitsOrIsTooLong(passphrase: String) throws {
         let key = try WrittenKey(pem: CertificateAuthority().issue(.client(commonName: "a")).privateKeyPEM)
         let pem = try key.encryptedPEM(passphrase)
-        let error = thrown { try PrivateKey(pem: pem, passphrase: passphrase) }
+        let error = thrown { try TLSPrivateKey(pem: pem, passphrase: passphrase) }
         #expect(error == nil || passphrase.utf8.count > 1024)
         if passphrase.utf8.count > 1024 {
             #expect(error?.code == .invalidPrivateKey)

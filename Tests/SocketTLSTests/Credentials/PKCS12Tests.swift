@@ -18,7 +18,7 @@ import Testing
     }
 
     private func archive(
-        _ encryption: WrittenKey.Encryption = .aes, passphrase: String? = "sesame", others: [Certificate]? = nil,
+        _ encryption: WrittenKey.Encryption = .aes, passphrase: String? = "sesame", others: [TLSCertificate]? = nil,
         hasMAC: Bool = true
     ) throws -> [UInt8] {
         try key.pkcs12(
@@ -37,8 +37,8 @@ import Testing
     }
 
     @Test func theChainBeginsAtTheLeafWhateverTheOrder() throws {
-        let root = try Certificate(pem: authority.rootPEM)
-        let stranger = try Certificate(pem: CertificateAuthority(name: "Somebody else").intermediatePEM)
+        let root = try TLSCertificate(pem: authority.rootPEM)
+        let stranger = try TLSCertificate(pem: CertificateAuthority(name: "Somebody else").intermediatePEM)
         let intermediate = identity.certificateChain[1]
         for others in [[root, intermediate, stranger], [stranger, intermediate, root], [intermediate, root]] {
             let read = try TLSIdentity(pkcs12: archive(others: others), passphrase: "sesame")

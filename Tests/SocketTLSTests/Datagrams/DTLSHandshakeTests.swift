@@ -204,7 +204,7 @@ struct DTLSHandshakeTests {
             ("serverNames", refusal({ $0.server.serverNames = try TLSServerNames(["a.example": named]) }, .server)),
         ]
         for (name, refusal) in refusals {
-            #expect(refusal?.code == .invalidSettings && refusal?.blame == .caller)
+            #expect(refusal?.code == .invalidSettings && refusal?.fault == .caller)
             #expect(refusal?.message.contains(name) == true, "\(name): \(refusal?.message ?? "")")
         }
         #expect(throws: TLSError.self) { try fixture.pair() }

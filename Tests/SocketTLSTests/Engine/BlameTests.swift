@@ -52,7 +52,7 @@ import Testing
             }
             guard let error = victim.handshake().error ?? victim.readAll().end.error else { continue }
             failures += 1
-            #expect(error.blame == .peer || error.blame == .certificate, "round \(round), \(history): \(error)")
+            #expect(error.fault == .peer || error.fault == .certificate, "round \(round), \(history): \(error)")
         }
         #expect(failures > Self.rounds / 2)
     }
@@ -65,7 +65,7 @@ import Testing
         pair.carry()
         _ = pair.server.handshake()
         pair.server.receive(record)
-        #expect(pair.server.handshake().error?.blame == .peer)
+        #expect(pair.server.handshake().error?.fault == .peer)
     }
 
     @Test(arguments: versions, Side.allCases)
@@ -81,7 +81,7 @@ import Testing
             other.output.consume(bytes.count)
             victim.receive(Mutation.doublingChangeCipherSpecs(bytes))
         }
-        if let error = victim.handshake().error ?? victim.readAll().end.error { #expect(error.blame == .peer, "\(error)") }
+        if let error = victim.handshake().error ?? victim.readAll().end.error { #expect(error.fault == .peer, "\(error)") }
     }
 
     @Test(arguments: versions)
@@ -99,7 +99,7 @@ import Testing
         let pair = try Fixture().pair()
         pair.shakeHands()
         pair.client.shutdown()
-        #expect(pair.client.write("x").error?.blame == .system)
+        #expect(pair.client.write("x").error?.fault == .system)
     }
 }
 

@@ -14,7 +14,7 @@ import Testing
         pair.client.receive(greeting)
         let error = pair.client.handshake().error
         #expect(error?.code == .notTLS)
-        #expect(error?.blame == .peer)
+        #expect(error?.fault == .peer)
         #expect(error?.message.contains(String(greeting.prefix(3))) == true)
     }
 
@@ -64,7 +64,7 @@ import Testing
             // complete.
             guard let error = victim.handshake().error else { continue }
             #expect(error.code != .internalError, "byte \(place): \(error)")
-            #expect(error.blame == .peer || error.blame == .certificate, "byte \(place): \(error)")
+            #expect(error.fault == .peer || error.fault == .certificate, "byte \(place): \(error)")
         }
     }
 

@@ -55,7 +55,7 @@ import Testing
     func aListThatNoClientNeedsIsRefused(what: String, hello: [UInt8]) throws {
         let error = try #require(try error(for: hello))
         #expect(error.message.contains("too many \(what)"), "\(error)")
-        #expect(error.code == .protocolViolation && error.blame == .peer)
+        #expect(error.code == .protocolViolation && error.fault == .peer)
         #expect(error.sentAlert == .illegalParameter)
         #expect(error.openSSLStack.isEmpty)
     }
@@ -73,7 +73,7 @@ import Testing
         let whole = Self.hello(extensions: [Self.versions, Self.signatures, (10, Self.list(2, Self.numbers(8))), Self.shares(3)])
         for count in 0..<whole.count {
             let error = try #require(try error(for: Array(whole.prefix(count))))
-            #expect(error.blame == .peer)
+            #expect(error.fault == .peer)
         }
     }
 

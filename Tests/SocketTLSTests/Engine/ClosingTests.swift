@@ -48,7 +48,7 @@ import Testing
         let (text, end) = pair.server.readAll()
         #expect(text == "half a senten")
         #expect(end.error?.code == .truncated)
-        #expect(end.error?.blame == .peer)
+        #expect(end.error?.fault == .peer)
         #expect(pair.server.readAll().end.error?.code == .truncated)
     }
 

@@ -15,7 +15,7 @@ import Testing
             verifyCode: 10, openSSLStack: ["certificate verify failed", "certificate verify failed"])
         #expect(
             error.description
-                == "The certificate is old. [certificateExpired, blame: certificate; SSL_do_handshake; "
+                == "The certificate is old. [certificateExpired, fault: certificate; SSL_do_handshake; "
                 + "sent alert certificate_expired (45); verification result 10; certificate verify failed]")
     }
 
@@ -52,7 +52,7 @@ import Testing
     }
 
     @Test func usersCanMakeWhatTheirTestsNeed() throws {
-        let certificate = try Certificate(pem: CertificateAuthority().rootPEM)
+        let certificate = try TLSCertificate(pem: CertificateAuthority().rootPEM)
         let trust = PeerTrust(chain: [certificate], serverName: "a")
         #expect(trust.leaf == certificate)
         #expect((trust.peer, trust.serverName) == (.server, "a"))
@@ -61,6 +61,6 @@ import Testing
         #expect((session.protocolVersion, session.applicationProtocol) == (.tls13, "h2"))
         #expect(!session.isResumed && session.serverName == nil)
         let error = TLSError(.peerAlert, "no", alert: .accessDenied)
-        #expect((error.code, error.blame, error.alert) == (.peerAlert, .peer, .accessDenied))
+        #expect((error.code, error.fault, error.alert) == (.peerAlert, .peer, .accessDenied))
     }
 }

@@ -23,28 +23,28 @@ import Testing
     }
 
     @Test func otherKeyDoesNotBelongToTheCertificate() throws {
-        _ = try PrivateKey(file: path("other-key"))
+        _ = try TLSPrivateKey(file: path("other-key"))
         #expect(
             code { _ = try TLSIdentity(certificateFile: path("certificate"), privateKeyFile: path("other-key")) } == .keyMismatch)
     }
 
     @Test(arguments: ["encrypted-key", "traditional-encrypted-key"], [nil, "", "wrong"])
     func encryptedKeyNeedsItsPassphrase(_ key: String, _ wrong: String?) {
-        #expect(code { _ = try PrivateKey(file: path(key), passphrase: wrong) } == .invalidPrivateKey)
+        #expect(code { _ = try TLSPrivateKey(file: path(key), passphrase: wrong) } == .invalidPrivateKey)
     }
 
     @Test func bundleIsReadWholeBetweenItsComments() throws {
-        let names = try Certificate.certificates(file: path("bundle")).map(\.commonName)
+        let names = try TLSCertificate.certificates(file: path("bundle")).map(\.commonName)
         #expect(names == ["fixture.example", "second.example"])
     }
 
     @Test(arguments: ["malformed", "truncated"])
     func damagedFileIsRefusedWhole(_ name: String) {
-        #expect(code { _ = try Certificate.certificates(file: path(name)) } == .invalidCertificate)
+        #expect(code { _ = try TLSCertificate.certificates(file: path(name)) } == .invalidCertificate)
     }
 
     @Test func dateBeyond2049IsRead() throws {
-        let certificates = try Certificate.certificates(file: path("certificate"))
+        let certificates = try TLSCertificate.certificates(file: path("certificate"))
         let first = try #require(certificates.first)
         #expect(first.notAfter.timeIntervalSince(first.notBefore) == 36525 * 86400)
     }

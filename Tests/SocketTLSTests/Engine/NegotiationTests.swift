@@ -66,7 +66,7 @@ import Testing
         let pair = try fixture.pair()
         pair.shakeHands()
         #expect(pair.serverError?.code == .noSharedParameters)
-        #expect(pair.serverError?.blame == .peer)
+        #expect(pair.serverError?.fault == .peer)
         #expect(pair.clientError?.code == .peerAlert)
         #expect(pair.clientError?.alert == .protocolVersion)
     }

@@ -74,8 +74,8 @@ import Testing
 
     private static let callers = [
         Way(.invalidSettings, "\"a b\"") { thrown { try TLSContext.context(for: .client(serverName: "a b")) } },
-        Way(.invalidCertificate, "\"/nowhere\"", "No such file") { thrown { try Certificate.certificates(file: "/nowhere") } },
-        Way(.invalidPrivateKey, "\"/nowhere\"", "No such file") { thrown { try PrivateKey(file: "/nowhere") } },
+        Way(.invalidCertificate, "\"/nowhere\"", "No such file") { thrown { try TLSCertificate.certificates(file: "/nowhere") } },
+        Way(.invalidPrivateKey, "\"/nowhere\"", "No such file") { thrown { try TLSPrivateKey(file: "/nowhere") } },
         Way(.invalidSession, "not a session saved by this library") { thrown { try TLSResumableSession(bytes: [1, 2, 3]) } },
         Way(.keyMismatch, "\"a.example.org\"") {
             let (one, other) = (
@@ -207,7 +207,7 @@ import Testing
             }.serverError
         },
         Way(.unrecognizedName, "\"mail.example.org\"") {
-            try pair { $0.server.serverNames = try TLSServerNames(["other.test": $0.server], otherwise: .refuse) }.serverError
+            try pair { $0.server.serverNames = try TLSServerNames(["other.test": $0.server], unknownName: .refuse) }.serverError
         },
         Way(.truncated, "close_notify") {
             let client = try pair().client

@@ -152,7 +152,7 @@ import Testing
     private func expectRefusal(_ promise: BrokenPromise, _ settings: TLSSettings<some TLSSide>, _ style: Style) async throws {
         let (outcome, heard) = try await converse(promise.plan, settings, style, until: promise.isLate ? "evil\n" : "\n")
         let error = try #require(outcome.error, "\(outcome) \(heard)")
-        #expect(error.blame == .peer || error.blame == .certificate, "\(error)")
+        #expect(error.fault == .peer || error.fault == .certificate, "\(error)")
         #expect(error.tls?.sentAlert.map(promise.alerts.contains) == true, "\(error)")
         #expect(outcome.isSecure == promise.isLate, "\(error)")
         #expect(outcome.text == (promise.isLate ? "a line\n" : ""), "\(error)")

@@ -103,9 +103,10 @@ import Testing
         let broken = "-----BEGIN PRIVATE KEY-----\n%%%%\n-----END PRIVATE KEY-----\n"
         let foreign = "-----BEGIN PRIVATE KEY-----\nMAA=\n-----END PRIVATE KEY-----\n"
         for error in [
-            thrown { try PrivateKey(der: bad, passphrase: "sesame") }, thrown { try PrivateKey(pem: pem, passphrase: "sesame") },
-            thrown { try PrivateKey(pem: broken + pem, passphrase: "sesame") },
-            thrown { try PrivateKey(pem: broken + foreign + broken + pem, passphrase: "sesame") },
+            thrown { try TLSPrivateKey(der: bad, passphrase: "sesame") },
+            thrown { try TLSPrivateKey(pem: pem, passphrase: "sesame") },
+            thrown { try TLSPrivateKey(pem: broken + pem, passphrase: "sesame") },
+            thrown { try TLSPrivateKey(pem: broken + foreign + broken + pem, passphrase: "sesame") },
         ] {
             #expect(error?.code == .invalidPrivateKey)
             #expect(error?.message.contains("rounds of key derivation") == true, "\(String(describing: error))")
@@ -115,7 +116,9 @@ import Testing
     @Test func anEncryptedKeyWithUsualRoundsIsRead() throws {
         let key = try HandmadeCertificate("Key", HandmadeCertificate.authority)
         let (der, pem) = try Self.encrypted(key.key, rounds: 100_000)
-        #expect(try PrivateKey(der: der, passphrase: "sesame").publicKey == PrivateKey(pem: pem, passphrase: "sesame").publicKey)
+        #expect(
+            try TLSPrivateKey(der: der, passphrase: "sesame").publicKey == TLSPrivateKey(pem: pem, passphrase: "sesame").publicKey
+        )
     }
 
     // MARK: - Early data after another ClientHello

@@ -159,7 +159,7 @@ import Testing
         var fixture = try Fixture(version, leaf: leaf, roots: [chain.root])
         let error = try fixture.clientError()
         #expect(error?.verifyCode == X509_V_ERR_KEYUSAGE_NO_DIGITAL_SIGNATURE)
-        #expect(error?.blame == .certificate)
+        #expect(error?.fault == .certificate)
         fixture.client.policy = .compatible
         #expect(try fixture.clientError() == nil)
     }

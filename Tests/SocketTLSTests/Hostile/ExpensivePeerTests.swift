@@ -103,7 +103,7 @@ import Testing
         let certificates = try Self.many(11)
         let result = try handshake(version, role, certificate: certificates[0], chain: Array(certificates.dropFirst()))
         #expect(result.error?.code == .certificateTooLarge)
-        #expect(result.error?.blame == .certificate)
+        #expect(result.error?.fault == .certificate)
         // OpenSSL has one word on a client and another on a server for a certificate that it cannot decode.
         #expect(result.error?.sentAlert == (role == .client ? .badCertificate : .decodeError))
         #expect(result.alert == result.error?.sentAlert)

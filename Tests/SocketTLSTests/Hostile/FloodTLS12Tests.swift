@@ -35,7 +35,7 @@ import Testing
         }
         #expect((80..<101).contains(rounds))
         #expect(victim.readAll().end.error?.code == .tooManyKeyUpdates)
-        #expect(victim.readAll().end.error?.blame == .peer)
+        #expect(victim.readAll().end.error?.fault == .peer)
     }
 
     @Test func requestsToRenegotiateAreAFlood() throws {
@@ -69,7 +69,7 @@ import Testing
         let (victim, _, records) = try connected(side, TestClock())
         for _ in 0..<40 { victim.receive(try records.record(23, [])) }
         let error = victim.readAll().end.error
-        #expect(error?.blame == .peer)
+        #expect(error?.fault == .peer)
         #expect(error?.sentAlert == .unexpectedMessage)
     }
 }

@@ -61,7 +61,7 @@ import Testing
             if case .disconnected(let error) = await recorder.next() {
                 #expect(error?.tls?.code == .tooManyKeyUpdates)
                 #expect(error?.tls?.sentAlert == .unexpectedMessage)
-                #expect(error?.blame == .peer)
+                #expect(error?.fault == .peer)
                 break
             }
         }

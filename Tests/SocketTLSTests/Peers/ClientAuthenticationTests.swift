@@ -213,7 +213,7 @@ import Testing
         let pair = try connected()
         _ = try pair.server.requestClientCertificate(isRequired: true)
         let error = #expect(throws: TLSError.self) { _ = try pair.server.requestClientCertificate(isRequired: false) }
-        #expect(error?.code == .certificateRequestPending && error?.blame == .caller)
+        #expect(error?.code == .certificateRequestPending && error?.fault == .caller)
         // The first one goes on, as it was made.
         pair.carryAll()
         _ = pair.client.readAll()

@@ -181,7 +181,7 @@ import Testing
             #expect(pair.isComplete && pair.client.session?.peerCertificates.isEmpty == false)
             #expect(pair.client.session?.preSharedKeyIdentity == nil && pair.server.session?.preSharedKeyIdentity == nil)
             var stranger = client
-            stranger.trustRoots = .certificates([try Certificate(pem: Fixture.stranger.rootPEM)])
+            stranger.trustRoots = .certificates([try TLSCertificate(pem: Fixture.stranger.rootPEM)])
             let refused = try EnginePair(stranger, server)
             refused.shakeHands()
             #expect(refused.isRefused && refused.clientError?.code == .unknownIssuer)
@@ -250,7 +250,7 @@ import Testing
         let certificates = try Fixture(version)
         var keyed = try PreSharedKeyFixture(version)
         var server = certificates.server
-        server.serverNames = try TLSServerNames([Fixture.host: keyed.server], otherwise: .refuse)
+        server.serverNames = try TLSServerNames([Fixture.host: keyed.server], unknownName: .refuse)
         keyed.server = server
         #expect(try keyed.shaken().server.session?.preSharedKeyIdentity == alice)
         let certified = try EnginePair(certificates.client, server)

@@ -146,7 +146,7 @@ import Testing
         add("partial chains") { $0.values.rules.acceptsPartialChains = true }
         add("time") { $0.values.rules.verificationTime = Date() }
         add("strict") { $0.values.rules.isStrict = true }
-        try add("pins") { $0.values.rules.pins = [try Certificate(pem: tests.fixture.authority.rootPEM).publicKeySHA256] }
+        try add("pins") { $0.values.rules.pins = [try TLSCertificate(pem: tests.fixture.authority.rootPEM).publicKeySHA256] }
         add("stapling") { $0.values.ocspStapling = .requested }
         add("report") { $0.values.rules.onlyReportsPins = true }
         try add("identity") { $0.identity = try tests.fixture.authority.identity(.client(commonName: "alice")) }

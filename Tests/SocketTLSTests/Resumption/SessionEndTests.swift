@@ -15,7 +15,7 @@ import Testing
 
     /// The same session, as it would be if something about it were different.
     private func changed(
-        _ session: TLSResumableSession, certificates: [Certificate]? = nil, verified: Date? = nil, evidenceEnd: Date? = nil
+        _ session: TLSResumableSession, certificates: [TLSCertificate]? = nil, verified: Date? = nil, evidenceEnd: Date? = nil
     ) -> TLSResumableSession {
         TLSResumableSession(
             session.handle, certificates ?? session.peerCertificates, session.verdict, otherFaults: session.otherFaults,

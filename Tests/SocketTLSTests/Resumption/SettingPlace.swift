@@ -49,7 +49,7 @@ extension TLSSettingValues {
             handshakeTimeout: put(.connection, handshakeTimeout),
             trustTimeout: put(.connection, trustTimeout),
             keyLogFile: put(.domain, keyLogFile),
-            bytesBufferedAtUpgrade: put(.connection, bytesBufferedAtUpgrade))
+            earlyPlaintext: put(.connection, earlyPlaintext))
         return places
     }
 }

@@ -57,7 +57,7 @@ import Testing
         return try #require(places[name.prefix { $0 != "." }.description])
     }
 
-    private func certificates(of authority: CertificateAuthority) throws -> [Certificate] {
+    private func certificates(of authority: CertificateAuthority) throws -> [TLSCertificate] {
         guard case .certificates(let certificates) = try authority.roots else { throw TestFailure(what: "roots") }
         return certificates
     }
@@ -126,7 +126,7 @@ import Testing
             ("serverNames", .refused, { $0.serverNames = try TLSServerNames(["b": server()]) }),
             ("tickets", .resumed, { $0.tickets = .issued(3, keys: keys) }),
             ("trustEvaluation", .resumed, { $0.trustEvaluation = .delegate }),
-            ("bytesBufferedAtUpgrade", .resumed, { $0.bytesBufferedAtUpgrade = .reject }),
+            ("earlyPlaintext", .resumed, { $0.earlyPlaintext = .reject }),
             ("maximumVersion", .resumed, { $0.maximumVersion = .tls13 }),
         ]
     }
@@ -182,7 +182,7 @@ import Testing
             ("ocspStapling", .refused, { $0.ocspStapling = .requested }),
             ("verifiesHostName", .refused, { $0.verifiesHostName = false }),
             ("trustEvaluation", .refused, { $0.trustEvaluation = .manual }),
-            ("bytesBufferedAtUpgrade", .resumed, { $0.bytesBufferedAtUpgrade = .feedToTLS }),
+            ("earlyPlaintext", .resumed, { $0.earlyPlaintext = .feedToTLS }),
             ("allowsPostHandshakeAuthentication", .resumed, { $0.allowsPostHandshakeAuthentication = true }),
             ("earlyData", .resumed, { $0.earlyData = TLSEarlyData([1]) }),
         ]

@@ -24,7 +24,7 @@ import Testing
             _ = try TLSContext.context(for: settings)
             return nil
         } catch {
-            #expect(error.code == .invalidSettings && error.blame == .caller)
+            #expect(error.code == .invalidSettings && error.fault == .caller)
             return error.message
         }
     }

@@ -26,7 +26,7 @@ import Testing
             var changed = settings
             row.change(&changed)
             let error = #expect(throws: TLSError.self, "\(row.words)") { try changed.validate(over: transport) }
-            #expect(error?.code == .invalidSettings && error?.blame == .caller)
+            #expect(error?.code == .invalidSettings && error?.fault == .caller)
             #expect(error?.message.contains(row.words) == true, "\(row.words): \(error?.message ?? "")")
             row.mended(&changed)
             #expect(throws: Never.self, "\(row.words), mended") { try changed.validate(over: transport) }

@@ -26,7 +26,7 @@ import Testing
     func aServerNameThatCannotBeOneIsRefused(name: String, words: String) {
         let error = complaint(TLSSettings.client(serverName: name))
         #expect(error?.code == .invalidSettings)
-        #expect(error?.blame == .caller)
+        #expect(error?.fault == .caller)
         #expect(error?.message.contains(words) == true, "\(error?.message ?? "")")
     }
 
@@ -91,9 +91,9 @@ import Testing
         #expect(client.verifiesHostName)
         #expect(client.trustRoots == .system)
         #expect(client.trustEvaluation == .builtIn)
-        #expect(client.bytesBufferedAtUpgrade == .reject)
+        #expect(client.earlyPlaintext == .reject)
         #expect(client.handshakeTimeout == .seconds(30))
-        #expect(try Fixture().server.bytesBufferedAtUpgrade == .feedToTLS)
+        #expect(try Fixture().server.earlyPlaintext == .feedToTLS)
     }
 }
 

@@ -74,8 +74,8 @@ final class HandmadeCertificate {
         guard X509_add_ext(certificate, part, -1) == 1 else { throw TestFailure(what: identifier) }
     }
 
-    var certificate: Certificate {
-        get throws { try Certificate(der: MemoryBytes.written { i2d_X509_bio($0, x509) }) }
+    var certificate: TLSCertificate {
+        get throws { try TLSCertificate(der: MemoryBytes.written { i2d_X509_bio($0, x509) }) }
     }
 
     /// With the chain up to the root, which is left out.
@@ -88,7 +88,7 @@ final class HandmadeCertificate {
                 next = authority.issuer
             }
             return try TLSIdentity(
-                certificateChain: chain, privateKey: PrivateKey(der: MemoryBytes.written { i2d_PrivateKey_bio($0, key) }))
+                certificateChain: chain, privateKey: TLSPrivateKey(der: MemoryBytes.written { i2d_PrivateKey_bio($0, key) }))
         }
     }
 

@@ -69,7 +69,7 @@ final class WrittenKey {
 
     /// A PKCS#12 file. `passphrase` nil writes none at all.
     func pkcs12(
-        certificate: Certificate?, others: [Certificate] = [], passphrase: String?, _ encryption: Encryption = .aes,
+        certificate: TLSCertificate?, others: [TLSCertificate] = [], passphrase: String?, _ encryption: Encryption = .aes,
         hasKey: Bool = true, hasMAC: Bool = true
     ) throws -> [UInt8] {
         let library = OSSL_LIB_CTX_new()
@@ -91,7 +91,7 @@ final class WrittenKey {
         return try MemoryBytes.written { i2d_PKCS12_bio($0, archive) }
     }
 
-    private static func x509(_ certificate: Certificate) -> OpaquePointer? {
+    private static func x509(_ certificate: TLSCertificate) -> OpaquePointer? {
         certificate.derBytes.withUnsafeBufferPointer { bytes in
             var cursor = bytes.baseAddress
             return d2i_X509(nil, &cursor, bytes.count)

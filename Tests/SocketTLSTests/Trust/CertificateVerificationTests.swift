@@ -13,7 +13,7 @@ import Testing
     func aCertificateForAnotherNameIsRefused(version: TLSVersion) throws {
         let errors = try clientError(Fixture(version, purpose: .server(names: ["other.example.org"])))
         #expect(errors.client?.code == .hostNameMismatch)
-        #expect(errors.client?.blame == .certificate)
+        #expect(errors.client?.fault == .certificate)
         #expect(
             errors.client?.message
                 == "the certificate of \"other.example.org\" is for \"other.example.org\", not for \"mail.example.org\"")
@@ -92,7 +92,7 @@ import Testing
         refused.shakeHands()
         #expect(refused.clientError?.code == .unknownIssuer)
         #expect(refused.clientError?.message.contains("self-signed") == true)
-        fixture.client.trustRoots = try .certificates([Certificate(pem: issued.certificatePEM)])
+        fixture.client.trustRoots = try .certificates([TLSCertificate(pem: issued.certificatePEM)])
         let accepted = try fixture.pair()
         accepted.shakeHands()
         #expect(accepted.isComplete)
@@ -174,7 +174,7 @@ import Testing
         let pair = try fixture.pair()
         pair.shakeHands()
         #expect(pair.serverError?.code == .clientCertificateMissing)
-        #expect(pair.serverError?.blame == .peer)
+        #expect(pair.serverError?.fault == .peer)
         let clientError = version == .tls13 ? pair.client.readAll().end.error : pair.clientError
         #expect(clientError?.alert == (version == .tls13 ? .certificateRequired : .handshakeFailure))
     }

@@ -11,7 +11,7 @@ import Testing
         case signature, extensions
     }
 
-    private func identity(_ fault: Fault, purpose: String) throws -> (identity: TLSIdentity, root: Certificate) {
+    private func identity(_ fault: Fault, purpose: String) throws -> (identity: TLSIdentity, root: TLSCertificate) {
         let root = try CertificatePlan.authority("Root", PooledKey.curves256[0]).make()
         var between = CertificatePlan.authority("Intermediate", PooledKey.curves256[1])
         switch fault {
@@ -23,9 +23,9 @@ import Testing
         var plan = CertificatePlan.server(["DNS:\(Fixture.host)"], PooledKey.curves256[2])
         plan.extendedKeyUsage = purpose
         let chain = [try plan.make(signedBy: intermediate), intermediate]
-        let key = try PrivateKey(der: MemoryBytes.written { i2d_PrivateKey_bio($0, plan.key.pointer) })
-        let identity = try TLSIdentity(certificateChain: chain.map { try Certificate(der: $0.bytes) }, privateKey: key)
-        return (identity, try Certificate(der: root.bytes))
+        let key = try TLSPrivateKey(der: MemoryBytes.written { i2d_PrivateKey_bio($0, plan.key.pointer) })
+        let identity = try TLSIdentity(certificateChain: chain.map { try TLSCertificate(der: $0.bytes) }, privateKey: key)
+        return (identity, try TLSCertificate(der: root.bytes))
     }
 
     @Test(arguments: versions, Fault.allCases)
@@ -66,7 +66,7 @@ import Testing
         let pair = try fixture.pair()
         pair.shakeHands()
         #expect(pair.clientError?.code == (fault == .signature ? .certificateRejected : .unknownIssuer))
-        #expect(pair.clientError?.blame == .certificate)
+        #expect(pair.clientError?.fault == .certificate)
     }
 }
 

@@ -64,7 +64,7 @@ import Testing
     ])
     func constraintsThatSayNothingAreRefused(bytes: [UInt8]) throws {
         let error = try error(raw: bytes)
-        #expect(error?.blame == .certificate)
+        #expect(error?.fault == .certificate)
     }
 
     /// Distances (RFC 5280, 4.2.1.10), in a constraint for addresses of mail: the certificate has none, so

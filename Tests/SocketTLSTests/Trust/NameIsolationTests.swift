@@ -86,7 +86,7 @@ import Testing
             _ = COpenSSL_setServerNameIndication($0.ssl, "secure.example.org")
         }
         guard case .failed(let error) = server.handshake() else { throw TestFailure(what: "accepted") }
-        #expect(error.code == .protocolViolation && error.blame == .peer && error.sentAlert != nil, "\(error)")
+        #expect(error.code == .protocolViolation && error.fault == .peer && error.sentAlert != nil, "\(error)")
         #expect(server.session == nil && peer.alertInHandshake == error.sentAlert)
     }
 
@@ -125,7 +125,7 @@ import Testing
     @Test(arguments: versions, ["ümlaut.example.org", "two words", "secure.example.org\u{212A}", "\u{1}"])
     func aNameOutsideASCIIIsUnknown(_ version: TLSVersion, _ name: String) throws {
         var settings = try settings()
-        settings.serverNames = try TLSServerNames(["k.example.org": server("k.example.org")], otherwise: .refuse)
+        settings.serverNames = try TLSServerNames(["k.example.org": server("k.example.org")], unknownName: .refuse)
         let (peer, server) = (try RawPeer(version), try engine(settings))
         _ = COpenSSL_setServerNameIndication(peer.ssl, name)
         peer.shakeHands(with: server)

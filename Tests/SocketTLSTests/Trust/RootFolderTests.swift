@@ -28,7 +28,7 @@ import Testing
     }
 
     @Test func aRootInDERIsTrusted() throws {
-        let der = try Certificate(pem: fixture.authority.rootPEM).derBytes
+        let der = try TLSCertificate(pem: fixture.authority.rootPEM).derBytes
         try Data(der).write(to: URL(fileURLWithPath: "\(folder)/root.crt"))
         #expect(try fixture.clientError() == nil)
     }

@@ -32,13 +32,13 @@ import Testing
         return pair
     }
 
-    private func settings(otherwise: TLSServerNames.Otherwise = .useDefault) throws -> TLSServerSettings {
+    private func settings(unknownName: TLSServerNames.UnknownName = .useDefault) throws -> TLSServerSettings {
         var settings = try server("default.example.org")
         settings.serverNames = try TLSServerNames(
             [
                 "mail.example.org": server("mail.example.org"), "*.example.org": server("*.example.org"),
                 "*.a.example.org": server("*.a.example.org"), "Example.COM": server("example.com"),
-            ], otherwise: otherwise)
+            ], unknownName: unknownName)
         return settings
     }
 
@@ -68,7 +68,7 @@ import Testing
 
     @Test(arguments: versions)
     func anUnknownNameIsRefusedIfYouLike(_ version: TLSVersion) throws {
-        let settings = try settings(otherwise: .refuse)
+        let settings = try settings(unknownName: .refuse)
         let refused = try pair(asking: "other.net", of: settings, version)
         #expect(refused.serverError?.code == .unrecognizedName && refused.serverError?.sentAlert == .unrecognizedName)
         #expect(refused.clientError?.alert == .unrecognizedName)
@@ -245,7 +245,7 @@ import Testing
     /// RFC 6066, 3: the name has none, and some clients send one.
     @Test(arguments: versions) func aDotAtTheEndDoesNotMatter(_ version: TLSVersion) throws {
         for (name, shown) in [("mail.example.org.", "mail.example.org"), ("x.A.example.org.", "x.a.example.org")] {
-            let settings = try settings(otherwise: .refuse)
+            let settings = try settings(unknownName: .refuse)
             let engine = try TLSEngine(context: TLSContext.context(for: settings), settings: settings)
             let peer = try RawPeer(version)
             _ = COpenSSL_setServerNameIndication(peer.ssl, name)

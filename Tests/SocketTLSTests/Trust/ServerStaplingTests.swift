@@ -54,7 +54,7 @@ import Testing
 
     @Test func whatAClientWouldRefuseIsAnError() throws {
         let identity = try chain.leaf.identity
-        func code(_ response: [UInt8], issuer: Certificate? = nil) -> TLSError.Code? {
+        func code(_ response: [UInt8], issuer: TLSCertificate? = nil) -> TLSError.Code? {
             thrown { try identity.stapling(ocspResponse: response, issuer: issuer) }?.code
         }
         let other = try HandmadeCertificate("Other", HandmadeCertificate.server(), signedBy: chain.intermediate)

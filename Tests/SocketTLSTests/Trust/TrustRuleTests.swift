@@ -115,7 +115,7 @@ import Testing
         let pair = try fixture.pair()
         pair.shakeHands()
         #expect(pair.clientError?.code == .pinMismatch)
-        #expect(pair.clientError?.blame == .certificate)
+        #expect(pair.clientError?.fault == .certificate)
         #expect(pair.clientError?.message.contains("\"Server\"") == true)
         #expect(pair.clientError?.sentAlert == .badCertificate)
         #expect(pair.serverError?.alert == .badCertificate)
@@ -179,7 +179,7 @@ import Testing
     @Test func aRenewedCertificateKeepsItsPin() throws {
         let certificate = try chain.leaf.certificate
         #expect(certificate.publicKeySHA256.count == 32)
-        #expect(try certificate.publicKeySHA256 == Certificate(pem: certificate.pem).publicKeySHA256)
+        #expect(try certificate.publicKeySHA256 == TLSCertificate(pem: certificate.pem).publicKeySHA256)
         #expect(try certificate.publicKeySHA256 != chain.root.certificate.publicKeySHA256)
         #expect(certificate.publicKeySHA256 != certificate.sha256Fingerprint)
     }

@@ -103,7 +103,7 @@ import Testing
         pair.client.decideTrust(false, refusal: .timedOut)
         pair.shakeHands()
         #expect(pair.clientError?.code == .trustTimeout)
-        #expect(pair.clientError?.blame == .caller)
+        #expect(pair.clientError?.fault == .caller)
         #expect(pair.serverError?.alert == .badCertificate)
     }
 
@@ -120,7 +120,7 @@ import Testing
         pair.client.decideTrust(false)
         let error = pair.client.handshake().error
         #expect(error?.code == .trustRejected)
-        #expect(error?.blame == .certificate)
+        #expect(error?.fault == .certificate)
     }
 
     /// The same on a server, which OpenSSL gives no reason for a failure.

@@ -1,7 +1,7 @@
 // The slow steps of a handshake do not run on the thread of the engine's owner. Rules:
 //  1. This applies only to an engine created with `defersWork`. Any other engine computes on the calling
 //     thread.
-//  2. OpenSSL stops in a callback: before it signs with a slow key (`PrivateKey.signsSlowly`), and before
+//  2. OpenSSL stops in a callback: before it signs with a slow key (`TLSPrivateKey.signsSlowly`), and before
 //     a client verifies an expensive chain (`VerificationCost`). A server cannot stop before it verifies
 //     (TrustGate, rule 6), so there every step is moved to another thread once the client has sent more
 //     data than usual.

@@ -13,7 +13,7 @@ package enum WorkKey: Hashable, Sendable {
 
     /// - Parameter slow: The certificate of a slow key. Certificates with the same public key result in
     ///   the same `WorkKey`.
-    init(_ slow: Certificate?) {
+    init(_ slow: TLSCertificate?) {
         guard let slow else {
             self = .verifying(Self.lastContext.add(1, ordering: .relaxed).newValue)
             return

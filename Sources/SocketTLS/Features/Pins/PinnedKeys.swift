@@ -27,7 +27,7 @@ struct PinnedKeys: Hashable, Sendable {
 
     /// Whether the chain contains a pinned key; `nil` if no keys are pinned.
     func match(_ chain: VerifiedChain) -> Bool? {
-        digests.isEmpty ? nil : !digests.isDisjoint(with: chain.certificates.map(Certificate.publicKeySHA256))
+        digests.isEmpty ? nil : !digests.isDisjoint(with: chain.certificates.map(TLSCertificate.publicKeySHA256))
     }
 
     /// Returns `nil` if the chain contains a pinned key, or if a missing pin is only reported.
@@ -46,5 +46,5 @@ extension PinnedKeys: Digestible {
 
 extension TLSError.Code {
     /// The peer's chain is trusted, but it contains no key from `TLSCertificateRules.pins`.
-    public static let pinMismatch = TLSError.Code("pinMismatch", blame: .certificate)
+    public static let pinMismatch = TLSError.Code("pinMismatch", fault: .certificate)
 }

@@ -15,7 +15,7 @@ extension TLSError.Code {
     /// The server cannot request a client certificate after the handshake, because the connection does
     /// not use TLS 1.3 or the client did not offer post-handshake authentication.
     public static let postHandshakeAuthenticationUnavailable = TLSError.Code(
-        "postHandshakeAuthenticationUnavailable", blame: .peer)
+        "postHandshakeAuthenticationUnavailable", fault: .peer)
     /// The previous request for a client certificate is still pending.
-    public static let certificateRequestPending = TLSError.Code("certificateRequestPending", blame: .caller)
+    public static let certificateRequestPending = TLSError.Code("certificateRequestPending", fault: .caller)
 }

@@ -24,8 +24,8 @@ extension KeyProof.Kind {
 
 extension TLSError.Code {
     /// The peer did not use a pre-shared key, but the settings require one.
-    public static let preSharedKeyMissing = TLSError.Code("preSharedKeyMissing", blame: .peer)
+    public static let preSharedKeyMissing = TLSError.Code("preSharedKeyMissing", fault: .peer)
     /// The two sides do not have the same pre-shared key: the server does not know the identity, or one
     /// of the keys is wrong.
-    public static let preSharedKeyMismatch = TLSError.Code("preSharedKeyMismatch", blame: .peer)
+    public static let preSharedKeyMismatch = TLSError.Code("preSharedKeyMismatch", fault: .peer)
 }

@@ -19,7 +19,7 @@ extension TLSSettings where Side == TLSServer {
     ///
     /// The minimum version is TLS 1.3, as in `client(serverName:preSharedKey:)`.
     public static func server(preSharedKeys: TLSPreSharedKeys) -> TLSServerSettings {
-        var settings = TLSServerSettings(TLSSettingValues(role: .server, identity: nil, bytesBufferedAtUpgrade: .feedToTLS))
+        var settings = TLSServerSettings(TLSSettingValues(role: .server, identity: nil, earlyPlaintext: .feedToTLS))
         settings.clients = .preSharedKeys(preSharedKeys)
         settings.minimumVersion = .tls13
         return settings

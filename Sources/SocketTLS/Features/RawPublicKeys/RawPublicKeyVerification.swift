@@ -63,7 +63,7 @@ extension ProofFault {
 
 extension TLSError.Code {
     /// The peer sent a certificate, but the settings require a raw public key.
-    public static let rawPublicKeyMissing = TLSError.Code("rawPublicKeyMissing", blame: .peer)
+    public static let rawPublicKeyMissing = TLSError.Code("rawPublicKeyMissing", fault: .peer)
     /// The peer sent a raw public key that the settings do not expect.
-    public static let rawPublicKeyMismatch = TLSError.Code("rawPublicKeyMismatch", blame: .peer)
+    public static let rawPublicKeyMismatch = TLSError.Code("rawPublicKeyMismatch", fault: .peer)
 }

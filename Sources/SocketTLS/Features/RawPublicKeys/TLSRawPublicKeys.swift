@@ -41,7 +41,7 @@ public struct TLSRawPublicKeys: Sendable, Hashable {
     ///
     /// - Parameters:
     ///   - keys: One or more SubjectPublicKeyInfo structures in DER (RFC 5280, section 4.1), such as
-    ///     `Certificate.publicKey` and `PrivateKey.publicKey` return.
+    ///     `TLSCertificate.publicKey` and `TLSPrivateKey.publicKey` return.
     ///   - showsOwnKey: Whether this side sends the public key of its `identity` without the certificate.
     /// - Throws: `invalidSettings` if the list is empty or an element is not a public key.
     public init(expected keys: [[UInt8]], showsOwnKey: Bool = false) throws(TLSError) {
@@ -59,7 +59,7 @@ public struct TLSRawPublicKeys: Sendable, Hashable {
     ///
     /// - Parameters:
     ///   - digests: One or more 32-byte SHA-256 digests, each of a SubjectPublicKeyInfo in DER, such as
-    ///     `Certificate.publicKeySHA256` returns.
+    ///     `TLSCertificate.publicKeySHA256` returns.
     ///   - showsOwnKey: Whether this side sends the public key of its `identity` without the certificate.
     /// - Throws: `invalidSettings` if the set is empty or a digest has the wrong length.
     public init(expectedSHA256 digests: Set<[UInt8]>, showsOwnKey: Bool = false) throws(TLSError) {

@@ -103,7 +103,7 @@ final class ClientResumption: @unchecked Sendable {
             } else {
                 // The sessions of a connection share the certificates, which may be large.
                 TLSResumableSession(
-                    handle, latest?.peerCertificates ?? Certificate.certificates(ofPeerOn: ssl, isServer: false), verdict,
+                    handle, latest?.peerCertificates ?? TLSCertificate.certificates(ofPeerOn: ssl, isServer: false), verdict,
                     otherFaults: otherFaults, verified: verified, evidenceEnd: evidenceEnd, scope)
             }
         guard new.isUsable else { return }

@@ -50,7 +50,7 @@ extension TLSResumableSession {
         let faults: [PeerTrust.Verdict]
         let verified: Date
         let evidenceEnd: Date?
-        let certificates: [Certificate]
+        let certificates: [TLSCertificate]
         let handle: SessionHandle
     }
 
@@ -65,7 +65,7 @@ extension TLSResumableSession {
             let (seconds, evidenceSeconds) = (try number(), try number())
             let dates = 0...TLSResumableSession.latestDate
             guard dates.contains(seconds), evidenceSeconds == -1 || dates.contains(evidenceSeconds) else { throw Self.invalid }
-            let certificates = try list { reader throws(TLSError) in try Certificate(der: try reader.field()) }
+            let certificates = try list { reader throws(TLSError) in try TLSCertificate(der: try reader.field()) }
             let handle = try SessionHandle(derBytes: try field())
             guard fields.isAtEnd, scope.digest.count == 32 else { throw Self.invalid }
             return Parts(

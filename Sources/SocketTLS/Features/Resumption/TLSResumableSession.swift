@@ -11,7 +11,7 @@ public final class TLSResumableSession: Sendable {
     /// The protocol version of the original connection, and of all connections that resume the session.
     public let protocolVersion: TLSVersion
     /// The server's certificates, starting with its own.
-    public let peerCertificates: [Certificate]
+    public let peerCertificates: [TLSCertificate]
     /// The time after which no connection resumes the session. This is the earliest of the server's
     /// limit, the expiry of the certificates and of their root, the next update of the OCSP response or
     /// revocation lists that were used, and seven days after the certificates were verified (RFC 8446,
@@ -34,7 +34,7 @@ public final class TLSResumableSession: Sendable {
     static let longestLife: TimeInterval = 604_800
 
     init(
-        _ handle: SessionHandle, _ peerCertificates: [Certificate], _ verdict: PeerTrust.Verdict,
+        _ handle: SessionHandle, _ peerCertificates: [TLSCertificate], _ verdict: PeerTrust.Verdict,
         otherFaults: [PeerTrust.Verdict] = [], verified: Date, evidenceEnd: Date?, _ scope: ResumptionScope
     ) {
         self.otherFaults = otherFaults

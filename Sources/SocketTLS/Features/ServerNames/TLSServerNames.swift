@@ -19,13 +19,13 @@
 /// ])
 /// ```
 ///
-/// All settings of a name apply, except `handshakeTimeout`, `trustTimeout` and `bytesBufferedAtUpgrade`,
+/// All settings of a name apply, except `handshakeTimeout`, `trustTimeout` and `earlyPlaintext`,
 /// which are taken from the settings that contain the names. If those settings use a trust callback, it
 /// is called for clients of every name, after OpenSSL's verification: a name with `trustEvaluation` set
 /// to `.builtIn` does not skip it. Two `TLSServerNames` are equal only if they are the same object.
 public final class TLSServerNames: Sendable, Hashable {
     /// The treatment of a client that requests a name outside the list.
-    public enum Otherwise: Sendable, Hashable {
+    public enum UnknownName: Sendable, Hashable {
         /// The client gets the settings that contain the names, as does a client that requests no name.
         case useDefault
         /// The handshake fails with the alert `unrecognized_name`. A client that requests no name still
@@ -46,7 +46,7 @@ public final class TLSServerNames: Sendable, Hashable {
 
     private enum Kind {
         /// The values are indices into `all`.
-        case list(exact: [String: Int], wildcards: [String: Int], Otherwise)
+        case list(exact: [String: Int], wildcards: [String: Int], UnknownName)
         case function(@Sendable (TLSClientHello) async throws -> TLSServerSettings?)
     }
 
@@ -67,7 +67,7 @@ public final class TLSServerNames: Sendable, Hashable {
     ///
     /// - Throws: `invalidSettings` for a name that clients cannot request, a duplicate name, or settings
     ///   with a `serverNames` value, and any error from validating the settings.
-    public init(_ settings: [String: TLSServerSettings], otherwise: Otherwise = .useDefault) throws(TLSError) {
+    public init(_ settings: [String: TLSServerSettings], unknownName: UnknownName = .useDefault) throws(TLSError) {
         var (exact, wildcards): ([String: Int], [String: Int]) = ([:], [:])
         var all: [TLSSettingValues] = []
         for (written, settings) in settings {
@@ -81,7 +81,7 @@ public final class TLSServerNames: Sendable, Hashable {
             if isWildcard { wildcards[name] = all.count } else { exact[name] = all.count }
             all.append(try Self.usable(settings.values))
         }
-        kind = .list(exact: exact, wildcards: wildcards, otherwise)
+        kind = .list(exact: exact, wildcards: wildcards, unknownName)
         self.all = all
         verifying = all.filter(\.verifiesPeer)
     }
@@ -100,11 +100,11 @@ public final class TLSServerNames: Sendable, Hashable {
 
     /// Returns the choice from the list, or `nil` if the function must be called.
     func answer(to hello: TLSClientHello) -> Answer? {
-        guard case .list(let exact, let wildcards, let otherwise) = kind else { return nil }
+        guard case .list(let exact, let wildcards, let unknownName) = kind else { return nil }
         guard let name = hello.comparedName else { return .useDefault }
         let parent = name.firstIndex(of: ".").map { String(name[name.index(after: $0)...]) }
         if let number = exact[name] ?? parent.flatMap({ wildcards[$0] }) { return .listed(number) }
-        return otherwise == .refuse ? .refused : .useDefault
+        return unknownName == .refuse ? .refused : .useDefault
     }
 
     func ask(_ hello: TLSClientHello) async throws -> Answer {

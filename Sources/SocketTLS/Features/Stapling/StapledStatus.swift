@@ -15,10 +15,10 @@ internal import FoundationEssentials
 internal import Glibc
 
 final class StapledStatus {
-    let leaf: Certificate
+    let leaf: TLSCertificate
     /// The issuer of `leaf`; `nil` if `leaf` itself is the trust anchor, in which case no issuer can sign
     /// a response.
-    private let issuer: Certificate?
+    private let issuer: TLSCertificate?
     private let isRequired: Bool
     private let time: Int
 
@@ -29,7 +29,7 @@ final class StapledStatus {
     ///
     /// - Parameter time: Seconds since 1970; `nil` for the current time.
     init?(_ chain: VerifiedChain, isRequired: Bool, at time: Int?) {
-        let certificates = chain.certificates.prefix(2).map { Certificate(sharing: $0) }
+        let certificates = chain.certificates.prefix(2).map { TLSCertificate(sharing: $0) }
         guard let leaf = certificates.first else { return nil }
         self.leaf = leaf
         issuer = certificates.dropFirst().first
@@ -37,7 +37,7 @@ final class StapledStatus {
         self.time = time ?? Glibc.time(nil)
     }
 
-    init(of leaf: Certificate, issuer: Certificate, isRequired: Bool, at time: Int) {
+    init(of leaf: TLSCertificate, issuer: TLSCertificate, isRequired: Bool, at time: Int) {
         self.leaf = leaf
         self.issuer = issuer
         self.isRequired = isRequired
@@ -65,7 +65,7 @@ final class StapledStatus {
         var signer: OpaquePointer?
         let outcome = OpenSSLCall.attempt { OCSP_resp_get0_signer(basic, &signer, nil) == 1 ? true : nil }
         guard outcome.value == true, let signer else { return nil }
-        return Int(Certificate(sharing: signer).notAfter.timeIntervalSince1970)
+        return Int(TLSCertificate(sharing: signer).notAfter.timeIntervalSince1970)
     }
 
     /// Returns the fault of the response, or of its absence, or `nil`.
@@ -136,7 +136,7 @@ final class StapledStatus {
     }
 
     /// The issuer is the only trust anchor. It need not be a root, because it has already been verified.
-    private func isSigned(_ basic: OpaquePointer, by issuer: Certificate) -> Bool {
+    private func isSigned(_ basic: OpaquePointer, by issuer: TLSCertificate) -> Bool {
         OpenSSLCall.attempt { () -> Bool? in
             let certificates = COpenSSL_sk_X509_new()
             defer { COpenSSL_sk_X509_free(certificates) }
@@ -154,7 +154,7 @@ final class StapledStatus {
         }.value == true
     }
 
-    private func answer(in basic: OpaquePointer, from issuer: Certificate) -> OpaquePointer? {
+    private func answer(in basic: OpaquePointer, from issuer: TLSCertificate) -> OpaquePointer? {
         OpenSSLCall.attempt { () -> OpaquePointer? in
             for index in 0..<max(0, OCSP_resp_count(basic)) {
                 guard let answer = OCSP_resp_get0(basic, index), let subject = OCSP_SINGLERESP_get0_id(answer) else { continue }
@@ -172,7 +172,7 @@ final class StapledStatus {
     }
 
     /// Whether the TLS feature extension contains status_request (5).
-    private static func mustStaple(_ certificate: Certificate) -> Bool {
+    private static func mustStaple(_ certificate: TLSCertificate) -> Bool {
         let index = X509_get_ext_by_NID(certificate.handle.x509, NID_tlsfeature, -1)
         guard index >= 0, let data = X509_EXTENSION_get_data(X509_get_ext(certificate.handle.x509, index)) else { return false }
         let bytes = UnsafeBufferPointer(start: ASN1_STRING_get0_data(data), count: Int(max(0, ASN1_STRING_length(data))))

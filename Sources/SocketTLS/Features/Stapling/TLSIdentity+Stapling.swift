@@ -16,7 +16,7 @@ extension TLSIdentity {
     /// Throws `invalidCertificate` if the response proves nothing, `certificateRevoked` if it states that
     /// the certificate is revoked, and `certificateRejected` for any other response that a client would
     /// reject.
-    public func stapling(ocspResponse: [UInt8], issuer: Certificate? = nil) throws(TLSError) -> TLSIdentity {
+    public func stapling(ocspResponse: [UInt8], issuer: TLSCertificate? = nil) throws(TLSError) -> TLSIdentity {
         guard let leaf = certificateChain.first, let issuer = issuer ?? certificateChain.dropFirst().first else {
             throw TLSError(
                 .invalidCertificate, "the chain does not contain the issuer of the certificate: pass the issuer",
@@ -35,7 +35,7 @@ extension TLSIdentity {
 
 /// The stapled responses of a server's identities, for OpenSSL's callback.
 final class StapledResponses: Sendable {
-    private let responses: [(certificate: Certificate, response: StapledResponse)]
+    private let responses: [(certificate: TLSCertificate, response: StapledResponse)]
 
     init?(of identities: [TLSIdentity]) {
         responses = identities.compactMap { identity in

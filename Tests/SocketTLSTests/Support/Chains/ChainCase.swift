@@ -175,7 +175,7 @@ extension ChainCase {
 
     private func settings() throws -> TLSClientSettings {
         var settings = TLSSettings.client(serverName: serverName)
-        settings.trustRoots = .certificates(try roots.map { try Certificate(der: $0.bytes) })
+        settings.trustRoots = .certificates(try roots.map { try TLSCertificate(der: $0.bytes) })
         settings.verifiesHostName = verifiesHostName
         settings.values.rules.isStrict = isStrict
         settings.values.rules.acceptsPartialChains = acceptsPartialChains

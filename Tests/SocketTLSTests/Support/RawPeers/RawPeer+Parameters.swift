@@ -14,10 +14,10 @@ extension RawPeer {
     }
 
     /// The certificates that the other side has shown, its own first.
-    var peerCertificates: [Certificate] {
+    var peerCertificates: [TLSCertificate] {
         let chain = SSL_get_peer_cert_chain(ssl)
         return (0..<COpenSSL_sk_X509_num(chain)).compactMap { index in
-            try? Certificate(der: MemoryBytes.written { i2d_X509_bio($0, COpenSSL_sk_X509_value(chain, index)) })
+            try? TLSCertificate(der: MemoryBytes.written { i2d_X509_bio($0, COpenSSL_sk_X509_value(chain, index)) })
         }
     }
 

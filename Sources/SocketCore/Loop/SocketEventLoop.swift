@@ -30,7 +30,7 @@ internal import Synchronization
 /// previous preference stays in effect. `Task(executorPreference: nil)` does leave the loop.
 ///
 /// Jobs run in FIFO order, regardless of task priority. A task that prefers a loop keeps the loop alive.
-public final class EventLoop: TaskExecutor, @unchecked Sendable {
+public final class SocketEventLoop: TaskExecutor, @unchecked Sendable {
     // See `LoopRunner` for the rules.
     //
     // Unchecked: after `init`, only `cancel()` is called on the dispatch source, and any thread may call it.
@@ -165,9 +165,9 @@ public final class EventLoop: TaskExecutor, @unchecked Sendable {
 private final class Errand: EventHandler {
     private let body: @Sendable () -> Void
     private let registration = Locked<LoopRegistration?>(nil)
-    private let loop: EventLoop
+    private let loop: SocketEventLoop
 
-    init(_ body: @escaping @Sendable () -> Void, on loop: EventLoop) {
+    init(_ body: @escaping @Sendable () -> Void, on loop: SocketEventLoop) {
         self.body = body
         self.loop = loop
     }
@@ -186,14 +186,14 @@ private final class Errand: EventHandler {
 
 // MARK: - The loops of the process
 
-extension EventLoop {
+extension SocketEventLoop {
     private static let shared = Locked(LoopRotation())
 
     /// Returns one of the process's loops in round-robin order, skipping blocked loops. There is one loop
     /// for each usable processor. The loops are created on first use.
     ///
     /// A socket stays on its loop.
-    package static func next() throws(SystemError) -> EventLoop {
+    package static func next() throws(SystemError) -> SocketEventLoop {
         try shared.withLock { shared throws(SystemError) in
             if shared.loops.isEmpty { shared = LoopRotation(try makeAll()) }
             return shared.next()
@@ -207,26 +207,26 @@ extension EventLoop {
     }
 
     /// Creates all loops or none. If descriptors run out, the next call starts over.
-    private static func makeAll() throws(SystemError) -> [EventLoop] {
-        var loops: [EventLoop] = []
+    private static func makeAll() throws(SystemError) -> [SocketEventLoop] {
+        var loops: [SocketEventLoop] = []
         for number in 0..<usableProcessors {
-            loops.append(try EventLoop(label: "AsyncSockets.EventLoop.\(number)"))
+            loops.append(try SocketEventLoop(label: "AsyncSockets.EventLoop.\(number)"))
         }
         return loops
     }
 }
 
 package struct LoopRotation {
-    fileprivate let loops: [EventLoop]
+    fileprivate let loops: [SocketEventLoop]
     private var position = 0
 
-    package init(_ loops: [EventLoop] = []) {
+    package init(_ loops: [SocketEventLoop] = []) {
         self.loops = loops
     }
 
     /// Returns the next loop that is not blocked. If all loops are blocked, returns the next loop. There
     /// must be at least one loop.
-    package mutating func next() -> EventLoop {
+    package mutating func next() -> SocketEventLoop {
         let first = (position + 1) % loops.count
         position = first
         for _ in loops.indices where loops[position].isHeldUp { position = (position + 1) % loops.count }

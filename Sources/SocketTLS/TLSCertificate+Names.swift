@@ -1,7 +1,7 @@
 internal import COpenSSL
 internal import Glibc
 
-extension Certificate {
+extension TLSCertificate {
     /// The subject's name in the format of RFC 4514, such as "CN=mail.example.org,O=Example".
     public var subject: String { Self.text(of: X509_get_subject_name(handle.x509)) }
 

@@ -2,7 +2,7 @@
 ///
 /// Set `socket.proxy` before calling `connect`, which throws `.badParameter` if the proxy or its
 /// credentials are invalid.
-public struct Proxy: Sendable, Hashable {
+public struct SocketProxy: Sendable, Hashable {
     /// The protocol of a proxy.
     public enum Kind: Sendable, Hashable {
         /// SOCKS version 5 (RFC 1928). Credentials use the "username/password" method (RFC 1929).
@@ -31,8 +31,8 @@ public struct Proxy: Sendable, Hashable {
     ///   - port: The proxy's port, usually 1080.
     ///   - credentials: The user name and password, each 1 to 255 bytes long (RFC 1929, section 2) and
     ///     without zero bytes. `nil` means no authentication.
-    public static func socks5(host: String, port: UInt16, credentials: Credentials? = nil) -> Proxy {
-        Proxy(kind: .socks5, host: host, port: port, credentials: credentials)
+    public static func socks5(host: String, port: UInt16, credentials: Credentials? = nil) -> SocketProxy {
+        SocketProxy(kind: .socks5, host: host, port: port, credentials: credentials)
     }
 
     /// Creates an HTTP proxy that is used with the CONNECT method.
@@ -45,8 +45,8 @@ public struct Proxy: Sendable, Hashable {
     ///   - port: The proxy's port, usually 3128 or 8080.
     ///   - credentials: The user name and password. Neither may contain control characters, and the name
     ///     must not contain a colon (RFC 7617, section 2). `nil` means no authentication.
-    public static func http(host: String, port: UInt16, credentials: Credentials? = nil) -> Proxy {
-        Proxy(kind: .http, host: host, port: port, credentials: credentials)
+    public static func http(host: String, port: UInt16, credentials: Credentials? = nil) -> SocketProxy {
+        SocketProxy(kind: .http, host: host, port: port, credentials: credentials)
     }
 
     /// A user name and a password for a proxy.
@@ -64,7 +64,7 @@ public struct Proxy: Sendable, Hashable {
     }
 }
 
-extension Proxy: CustomStringConvertible {
+extension SocketProxy: CustomStringConvertible {
     /// The kind, the host and the port.
     public var description: String {
         switch kind {
@@ -74,7 +74,7 @@ extension Proxy: CustomStringConvertible {
     }
 }
 
-extension Proxy.Credentials: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
+extension SocketProxy.Credentials: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
     /// The user name, without the password.
     public var description: String { "\(username) with a password" }
     /// The user name, without the password.

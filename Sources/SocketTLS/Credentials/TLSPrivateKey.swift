@@ -9,7 +9,7 @@ internal import COpenSSL
 /// key is encrypted. If the closure throws a `TLSError`, the initializer throws this error. The message of
 /// any other error is included in the `invalidPrivateKey` error that is thrown. The library never prompts on
 /// the terminal.
-public struct PrivateKey: Sendable, Hashable {
+public struct TLSPrivateKey: Sendable, Hashable {
     let handle: EVPKeyHandle
     /// The public half as a SubjectPublicKeyInfo.
     private let publicKeyBytes: [UInt8]
@@ -25,7 +25,7 @@ public struct PrivateKey: Sendable, Hashable {
     /// Creates a key from a PEM text, with a closure for the passphrase. See `init(pem:passphrase:)`.
     public init(pem: String, passphrase: () throws -> String) throws(TLSError) {
         self = try PassphraseSource.asking(passphrase) { source throws(TLSError) in
-            try PrivateKey(SecretBytes(pem), source, source: "the text")
+            try TLSPrivateKey(SecretBytes(pem), source, source: "the text")
         }
     }
 
@@ -40,7 +40,7 @@ public struct PrivateKey: Sendable, Hashable {
     /// Creates a key from its DER encoding, with a closure for the passphrase. See `init(der:passphrase:)`.
     public init(der: [UInt8], passphrase: () throws -> String) throws(TLSError) {
         self = try PassphraseSource.asking(passphrase) { source throws(TLSError) in
-            try PrivateKey(der: SecretBytes(copying: der), source, source: "the data")
+            try TLSPrivateKey(der: SecretBytes(copying: der), source, source: "the data")
         }
     }
 
@@ -54,7 +54,7 @@ public struct PrivateKey: Sendable, Hashable {
 
     /// Creates a key from a file, with a closure for the passphrase. See `init(file:passphrase:)`.
     public init(file path: String, passphrase: () throws -> String) throws(TLSError) {
-        self = try PassphraseSource.asking(passphrase) { source throws(TLSError) in try PrivateKey(file: path, source) }
+        self = try PassphraseSource.asking(passphrase) { source throws(TLSError) in try TLSPrivateKey(file: path, source) }
     }
 
     /// Creates a key from the first private key at a URI, which is loaded through OpenSSL's stores
@@ -77,7 +77,7 @@ public struct PrivateKey: Sendable, Hashable {
 
     /// Creates a key from a URI, with a closure for the passphrase. See `init(uri:passphrase:)`.
     public init(uri: String, passphrase: () throws -> String) throws(TLSError) {
-        self = try PassphraseSource.asking(passphrase) { source throws(TLSError) in try PrivateKey(uri: uri, source) }
+        self = try PassphraseSource.asking(passphrase) { source throws(TLSError) in try TLSPrivateKey(uri: uri, source) }
     }
 
     init(owning key: OpaquePointer, isOfToken: Bool = false) {
@@ -87,7 +87,7 @@ public struct PrivateKey: Sendable, Hashable {
     }
 
     /// Returns whether the public halves are equal.
-    public static func == (left: PrivateKey, right: PrivateKey) -> Bool {
+    public static func == (left: TLSPrivateKey, right: TLSPrivateKey) -> Bool {
         left.publicKeyBytes == right.publicKeyBytes
     }
 

@@ -1,6 +1,6 @@
 internal import COpenSSL
 
-extension PrivateKey {
+extension TLSPrivateKey {
     init(_ text: SecretBytes, _ passphrase: PassphraseSource, source: String) throws(TLSError) {
         let rounds = try PEMReader(text, or: .invalidPrivateKey).roundsOfKeys()
         try KeyDerivation.check(KeyDerivation.sum(rounds), source, operation: "PEM_read_bio_PrivateKey")

@@ -3,8 +3,9 @@ public import FoundationEssentials
 
 /// An X.509 certificate.
 ///
-/// Two certificates are equal if their DER encodings are equal. A `Certificate` may be untrusted or expired.
-public struct Certificate: Sendable, Hashable {
+/// Two certificates are equal if their DER encodings are equal. A `TLSCertificate` may be untrusted or
+/// expired.
+public struct TLSCertificate: Sendable, Hashable {
     let handle: X509Handle
     /// The certificate's DER encoding.
     public let derBytes: [UInt8]
@@ -42,7 +43,7 @@ public struct Certificate: Sendable, Hashable {
     /// Returns every certificate in a PEM text, in order. Other kinds of blocks are skipped.
     ///
     /// Throws `invalidCertificate` if the text contains no certificate.
-    public static func certificates(pem: String) throws(TLSError) -> [Certificate] {
+    public static func certificates(pem: String) throws(TLSError) -> [TLSCertificate] {
         try nonEmpty(read(SecretBytes(pem)), "the text")
     }
 
@@ -50,12 +51,12 @@ public struct Certificate: Sendable, Hashable {
     /// blocks are skipped.
     ///
     /// Throws `invalidCertificate` if the file cannot be read or contains no certificate.
-    public static func certificates(file path: String) throws(TLSError) -> [Certificate] {
+    public static func certificates(file path: String) throws(TLSError) -> [TLSCertificate] {
         let contents = try SecretBytes.contents(ofFile: path, or: .invalidCertificate)
         let source = "the file \"\(path.printable)\""
         guard contents.isDER else { return try nonEmpty(read(contents), source) }
         do throws(TLSError) {
-            return [try Certificate(der: contents.copy)]
+            return [try TLSCertificate(der: contents.copy)]
         } catch {
             var error = error
             error.message =
@@ -92,7 +93,7 @@ public struct Certificate: Sendable, Hashable {
     }
 
     /// Returns whether the DER encodings are equal.
-    public static func == (left: Certificate, right: Certificate) -> Bool {
+    public static func == (left: TLSCertificate, right: TLSCertificate) -> Bool {
         left.derBytes == right.derBytes
     }
 
@@ -102,7 +103,7 @@ public struct Certificate: Sendable, Hashable {
     }
 }
 
-extension Certificate {
+extension TLSCertificate {
     init(owning x509: OpaquePointer) {
         handle = X509Handle(owning: x509)
         derBytes = Self.encode(x509)
@@ -115,9 +116,9 @@ extension Certificate {
     }
 
     /// Returns the certificates in a `STACK_OF(X509)`, or an empty array for `nil`.
-    static func certificates(sharing stack: OpaquePointer?) -> [Certificate] {
+    static func certificates(sharing stack: OpaquePointer?) -> [TLSCertificate] {
         (0..<COpenSSL_sk_X509_num(stack)).compactMap { index in
-            COpenSSL_sk_X509_value(stack, index).map { Certificate(sharing: $0) }
+            COpenSSL_sk_X509_value(stack, index).map { TLSCertificate(sharing: $0) }
         }
     }
 
@@ -133,22 +134,22 @@ extension Certificate {
     }
 
     /// OpenSSL's chain contains the peer's own certificate on a client, but not on a server.
-    static func certificates(ofPeerOn ssl: OpaquePointer, isServer: Bool) -> [Certificate] {
+    static func certificates(ofPeerOn ssl: OpaquePointer, isServer: Bool) -> [TLSCertificate] {
         let chain = certificates(sharing: SSL_get_peer_cert_chain(ssl))
         guard isServer, let leaf = SSL_get0_peer_certificate(ssl) else { return chain }
-        return [Certificate(sharing: leaf)] + chain
+        return [TLSCertificate(sharing: leaf)] + chain
     }
 
-    static func read(_ text: SecretBytes, limit: Int = .max) throws(TLSError) -> [Certificate] {
+    static func read(_ text: SecretBytes, limit: Int = .max) throws(TLSError) -> [TLSCertificate] {
         let reader = try PEMReader(text, or: .invalidCertificate)
-        var certificates: [Certificate] = []
+        var certificates: [TLSCertificate] = []
         while certificates.count < limit, let x509 = try reader.nextCertificate() {
-            certificates.append(Certificate(owning: x509))
+            certificates.append(TLSCertificate(owning: x509))
         }
         return certificates
     }
 
-    private static func nonEmpty(_ certificates: [Certificate], _ source: String) throws(TLSError) -> [Certificate] {
+    private static func nonEmpty(_ certificates: [TLSCertificate], _ source: String) throws(TLSError) -> [TLSCertificate] {
         if certificates.isEmpty { throw noCertificate(in: source) }
         return certificates
     }
