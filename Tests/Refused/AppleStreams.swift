@@ -1,4 +1,4 @@
-// error: 'readStream()' is unavailable: Linux has no Core Foundation streams: use the socket's own reads
+// error: 'readStream()' is unavailable: Linux has no Core Foundation streams: use the socket's read methods
 
 import CocoaAsyncSocket
 import Foundation
