@@ -8,7 +8,7 @@ import SocketTestSupport
 import SocketTestTraits
 import Testing
 
-/// Parts of the interface that no other suite tests: see `Documentation/FromTheOriginal.md`.
+/// Parts of the interface that no other suite tests: see `Documentation/GCDAsyncSocketReference.md`.
 @Suite(.timeLimit(.patient)) struct BeyondTheOriginalTests {
     @Test func aReadToTheEndBringsEverything() async throws {
         let peer = try ScriptedPeer.listening([.send("one\r\n"), .send("two"), .finish, .expectEnd])

@@ -7,8 +7,8 @@ import SocketTestSupport
 import SocketTestTraits
 import Testing
 
-/// Defects of the original that no other suite tests. `Documentation/FromTheOriginal.md` says where the rest
-/// of D1 to D20 is tested.
+/// Defects of the original that no other suite tests. `Documentation/GCDAsyncSocketReference.md` says where
+/// the rest of D1 to D20 is tested.
 @Suite(.timeLimit(.patient)) struct DefectTests {
     /// A record of application data in plaintext.
     private static let garbage: [UInt8] = [23, 3, 3, 0, 40] + Array(0..<40)

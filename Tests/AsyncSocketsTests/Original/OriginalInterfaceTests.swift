@@ -6,7 +6,8 @@ import SocketTestSupport
 import SocketTestTraits
 import Testing
 
-/// Parts of the original's interface that no other suite tests: see `Documentation/FromTheOriginal.md`.
+/// Parts of the original's interface that no other suite tests: see
+/// `Documentation/GCDAsyncSocketReference.md`.
 @Suite(.timeLimit(.patient)) struct OriginalInterfaceTests {
     @Test func theDelimitersOfTheOriginalAreThere() async throws {
         let link = try await Link.make()
