@@ -7,7 +7,7 @@ import Foundation
 
 // Article: exchange
 /// A confirmable request: it is sent again until it is acknowledged, each time after twice as long (RFC 7252,
-/// section 4.2). Nil: there is no answer.
+/// section 4.2). Returns `nil` without a response.
 func get(_ path: [String], from socket: AsyncUDPSocket) async throws -> CoAPMessage? {
     let token = Data((0..<8).map { _ in UInt8.random(in: 0...255) })
     let request = CoAPMessage(kind: .confirmable, code: CoAPMessage.get, number: .random(in: 0...UInt16.max), token: token)

@@ -6,7 +6,7 @@ import AsyncSockets
 import Foundation
 
 // Article: query
-/// Asks up to three times. Nil: there is no answer.
+/// Sends up to three requests. Returns `nil` without a response.
 func ask(_ server: String, port: Int, _ query: DNSQuery) async throws -> [String]? {
     try await AsyncUDPSocket.withConnection(to: server, port: port) { socket in
         for timeout in [Duration.seconds(1), .seconds(2), .seconds(4)] {

@@ -99,6 +99,9 @@ public enum TLSClients: Sendable, Hashable {
     case anyoneWithEarlyData(upTo: Int, tickets: Int = 1, responder: TLSEarlyDataResponder? = nil)
     /// Clients present certificates, whose chains must lead to `TLSSettings.trustRoots` and obey these rules.
     ///
+    /// Set `trustRoots` to your own authority. By default it is the system's store, so a certificate from any
+    /// of the system's authorities is accepted.
+    ///
     /// With tickets, a client that resumes a session does not present its certificate again and does not
     /// prove that it still has the key. The verdict is stored in the ticket. It is valid for one hour at
     /// most, but not longer than the certificate, and a certificate that is revoked during this time is still
