@@ -174,7 +174,7 @@ import Testing
         }
     }
 
-    @Test func whatPerformWritesComesAfterWhatWasCollected() async throws {
+    @Test(.unmodifiedKernel) func whatPerformWritesComesAfterWhatWasCollected() async throws {
         let (socket, peer, _) = try connect()
         try await onLoop(of: socket) {
             try await Self.answer(socket, peer)
