@@ -116,7 +116,7 @@ private final class CurrentSocket {
 }
 
 extension OperationLimit {
-    /// Waits for `delay`, but not past the loop's deadline, which makes this throw.
+    /// Waits for `delay`. Throws if the deadline of the loop expires first.
     fileprivate func pause(_ delay: Duration) async throws {
         let rest = deadline.map { Duration.seconds(max(0, $0.seconds(since: .now))) }
         try await Task.sleep(for: min(delay, rest ?? delay))
