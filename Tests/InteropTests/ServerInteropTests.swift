@@ -89,7 +89,7 @@ import Testing
     @Test(arguments: TLSVersion.tested)
     func opensslClientComesBack(_ version: TLSVersion) async throws {
         var settings = try TestCertificates.server()
-        settings.clients = .anyone(tickets: .issued(1))
+        settings.sessionTickets = .issued(1)
         let server = try MiniSMTPServer(settings)
         let file = "\(folder.path)/session"
         for visit in 0..<3 {

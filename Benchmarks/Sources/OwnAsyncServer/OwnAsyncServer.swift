@@ -84,7 +84,7 @@ struct OwnAsyncServer: ParsableCommand {
         let identity = try TLSIdentity(certificateFile: arguments.tls[0], privateKeyFile: arguments.tls[1])
         var settings = TLSSettings.server(identity: identity)
         settings.minimumVersion = .tls13
-        settings.clients = .anyone(tickets: tickets > 0 ? .issued(tickets) : .none)
+        settings.sessionTickets = tickets > 0 ? .issued(tickets) : .none
         return settings
     }
 }

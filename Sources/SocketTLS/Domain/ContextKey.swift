@@ -3,7 +3,7 @@
 struct ContextKey: Hashable, Sendable {
     let domain: SecurityDomain
     let tickets: TLSSessionTickets
-    let earlyDataAcceptance: EarlyDataAcceptance?
+    let acceptedEarlyData: TLSAcceptedEarlyData?
     let serverNames: TLSServerNames?
     /// The roots and rules of the server names that verify clients, with the stamps of their files, which may
     /// change.
@@ -20,9 +20,10 @@ struct ContextKey: Hashable, Sendable {
         acknowledgesServerName = settings.acknowledgesServerName
         resumesSessions =
             settings.role != .server && settings.resumption != .none && settings.proof == .certificates
+            && !settings.presentsRawPublicKey
         verifiesPeer = settings.verifiesPeer
         tickets = settings.tickets
-        earlyDataAcceptance = settings.earlyDataAcceptance
+        acceptedEarlyData = settings.acceptedEarlyData
     }
 
     var isServer: Bool { domain.isServer }
@@ -47,6 +48,7 @@ struct ContextKey: Hashable, Sendable {
         }
         hasher.combine(domain.identities.count)
         hasher.combine(domain.proof)
+        hasher.combine(domain.presentsRawPublicKey)
         hasher.combine(domain.minimumVersion)
         hasher.combine(domain.maximumVersion)
         hasher.combine(domain.applicationProtocols)

@@ -55,13 +55,13 @@ package final class TLSContext: Sendable {
         tickets =
             key.tickets != .none
             ? try SessionTickets(
-                keysFrom: key.tickets.keySource, earlyDataLimit: key.earlyDataAcceptance?.limit ?? 0, record: record,
+                keysFrom: key.tickets.keySource, earlyDataLimit: key.acceptedEarlyData?.maximumBytes ?? 0, record: record,
                 requiresFIPS: key.domain.policy.requiresFIPS,
                 facts: { EngineCallbacks.facts(of: $0)?.tickets ?? TicketFacts() }, clock: ticketClock)
             : nil
         requestsClientCertificates = key.isServer && key.domain.clientCertificates == .onRequest
-        acceptsEarlyData = key.earlyDataAcceptance != nil
-        earlyDataResponder = key.earlyDataAcceptance?.responder
+        acceptsEarlyData = key.acceptedEarlyData != nil
+        earlyDataResponder = key.acceptedEarlyData?.responder
         ticketCount = key.tickets.count
         named = try Self.named(key.serverNames, ticketClock)
         resumptionScope = key.resumesSessions ? key.domain.clientScope : nil
@@ -82,9 +82,10 @@ package final class TLSContext: Sendable {
         if key.acknowledgesServerName { COpenSSL_CTX_acknowledgeServerName(context) }
         if key.resumesSessions { EngineCallbacks.reportSessions(of: context) }
         if key.signsSlowly { EngineCallbacks.stopBeforeSigning(on: context) }
+        if domain.presentsRawPublicKey { try TLSRawPublicKeys.present(on: context, isServer: key.isServer) }
         switch domain.proof {
         case .certificates: break
-        case .rawPublicKeys(let keys): try keys.negotiate(on: context, isServer: key.isServer)
+        case .rawPublicKeys(let keys): try keys.expect(on: context, isServer: key.isServer)
         case .preSharedKeys:
             PreSharedKeyCallbacks.install(on: context, isServer: key.isServer, allowsTLS12: domain.minimumVersion < .tls13)
         }

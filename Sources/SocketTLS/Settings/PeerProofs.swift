@@ -7,15 +7,10 @@
 public enum TLSServerProof: Sendable, Hashable {
     /// The server presents a certificate, which must also obey these rules.
     case certificates(TLSCertificateRules, ocspStapling: TLSOCSPStapling = .none)
-    /// The server presents a certificate. The client, if requested, presents the public key of its `identity`
-    /// without the certificate (RFC 7250). A server that does not support raw public keys receives the
-    /// certificate instead.
-    ///
-    /// Requires OpenSSL 3.2 or newer, as do the next two cases.
-    case certificatesWithOwnRawPublicKey(
-        TLSCertificateRules = TLSCertificateRules(), ocspStapling: TLSOCSPStapling = .none)
     /// The server has one of these public keys. A certificate is rejected before it is verified, with
     /// `rawPublicKeyMissing` and the alert `unsupported_certificate`.
+    ///
+    /// Requires OpenSSL 3.2 or newer, as does the next case.
     case rawPublicKeys(TLSRawPublicKeys)
     /// The server has one of these public keys, or presents a certificate. The rules for certificates,
     /// including the name, do not apply to a server with an expected key.
@@ -45,8 +40,6 @@ extension TLSSettingValues {
         get {
             switch proof {
             case .certificates: .certificates(rules, ocspStapling: ocspStapling)
-            case .rawPublicKeys(let keys) where !keys.expectsKeys:
-                .certificatesWithOwnRawPublicKey(rules, ocspStapling: ocspStapling)
             case .rawPublicKeys(let keys):
                 keys.use == .required
                     ? .rawPublicKeys(keys)
@@ -63,8 +56,6 @@ extension TLSSettingValues {
             (rules, ocspStapling) = (TLSCertificateRules(), .none)
             switch newValue {
             case .certificates(let rules, let stapling): (proof, self.rules, ocspStapling) = (.certificates, rules, stapling)
-            case .certificatesWithOwnRawPublicKey(let rules, let stapling):
-                (proof, self.rules, ocspStapling) = (.rawPublicKeys(.ownKey), rules, stapling)
             case .rawPublicKeys(let keys): proof = .rawPublicKeys(keys.used(.required))
             case .rawPublicKeysOrCertificates(let keys, let rules, let stapling):
                 (proof, self.rules, ocspStapling) = (.rawPublicKeys(keys.used(.preferred)), rules, stapling)
@@ -77,53 +68,34 @@ extension TLSSettingValues {
     }
 }
 
-/// How clients prove their identity to a server, and whether they may resume their sessions.
+/// How clients prove their identity to a server.
 ///
 /// ```swift
 /// settings.clients = .certificates(.required)
-/// settings.clients = .anyone(tickets: .issued(1))
+/// settings.clients = .rawPublicKeys(try TLSRawPublicKeys(expected: keysOfTheDevices))
 /// ```
+///
+/// Session tickets, early data and the form of the server's own key are separate settings: see
+/// `TLSSettings.sessionTickets`, `TLSSettings.acceptedEarlyData` and `TLSSettings.presentsRawPublicKey`.
 public enum TLSClients: Sendable, Hashable {
-    /// The server requests no proof. It may send session tickets after a handshake.
-    case anyone(tickets: TLSSessionTickets)
-    /// The server requests no proof, and accepts early data from clients that resume a session (RFC 8446,
-    /// section 2.3). `upTo` is the maximum size in bytes for each client, from 1 to 65,536. `tickets` is the
-    /// number of session tickets to issue, from 1 to 8. Their keys belong to this process.
-    ///
-    /// Early data is delivered before all other data when the handshake is complete, so data that an attacker
-    /// recorded and replayed is never delivered. Early data therefore saves time only with a responder, which
-    /// replies before the handshake is complete. Each ticket can be used for early data once, and only within
-    /// seconds of the time that the client states (RFC 8446, section 8). More than 49,152 uses in 20 seconds
-    /// are rejected. Early data is not forward secret: the keys of the tickets, which this process keeps for
-    /// two hours, can decrypt recorded data.
-    case anyoneWithEarlyData(upTo: Int, tickets: Int = 1, responder: TLSEarlyDataResponder? = nil)
+    /// The server requests no proof.
+    case anyone
     /// Clients present certificates, whose chains must lead to `TLSSettings.trustRoots` and obey these rules.
     ///
     /// Set `trustRoots` to your own authority. By default it is the system's store, so a certificate from any
     /// of the system's authorities is accepted.
-    ///
-    /// With tickets, a client that resumes a session does not present its certificate again and does not
-    /// prove that it still has the key. The verdict is stored in the ticket. It is valid for one hour at
-    /// most, but not longer than the certificate, and a certificate that is revoked during this time is still
-    /// accepted. If `trustEvaluation` is `.delegate`, the trust callback is called again, with the client's
-    /// own certificate but without its chain. If it is `.manual`, tickets are an error.
-    case certificates(TLSClientCertificates, TLSCertificateRules = TLSCertificateRules(), tickets: TLSSessionTickets = .none)
+    case certificates(TLSClientCertificates, TLSCertificateRules = TLSCertificateRules())
     /// Clients present certificates that the server requests on its program's demand, after the handshake:
     /// see `AsyncSocket.beginClientCertificateRequest(isRequired:)`. No certificate is requested during the
     /// handshake (RFC 8446, section 4.6.2).
     ///
-    /// Requires TLS 1.3 and a client that offers post-handshake authentication. Tickets are created before
-    /// the first request, so a client that resumes a session is treated as a client without a certificate.
-    case certificatesOnRequest(TLSCertificateRules = TLSCertificateRules(), tickets: TLSSessionTickets = .none)
-    /// The server requests no proof, and presents the public key of its `identity` without the certificate
-    /// (RFC 7250), which its clients must know. A client that does not support raw public keys receives the
-    /// certificate instead.
-    ///
-    /// Requires OpenSSL 3.2 or newer, as do the next three cases. No tickets are issued with raw public keys.
-    case anyoneWithOwnRawPublicKey
-    /// Clients present certificates. The server presents its public key without the certificate.
-    case certificatesWithOwnRawPublicKey(TLSClientCertificates, TLSCertificateRules = TLSCertificateRules())
+    /// Requires TLS 1.3 and a client that offers post-handshake authentication. Session tickets are created
+    /// before the first request, so a client that resumes a session is treated as a client without a
+    /// certificate.
+    case certificatesOnRequest(TLSCertificateRules = TLSCertificateRules())
     /// Clients have one of these public keys. Certificates are not accepted.
+    ///
+    /// Requires OpenSSL 3.2 or newer, as does the next case. Neither can be combined with session tickets.
     case rawPublicKeys(TLSRawPublicKeys, TLSClientCertificates = .required)
     /// Clients have one of these public keys, or present a certificate. The rules for certificates do not
     /// apply to a client with an expected key.
@@ -135,26 +107,22 @@ public enum TLSClients: Sendable, Hashable {
     ///
     /// A server responds to an unknown identity in the same way as to a wrong key, with the alert
     /// `decrypt_error` (`bad_record_mac` in TLS 1.2). This hides which identities exist (RFC 4279, section
-    /// 2).
+    /// 2). Cannot be combined with session tickets.
     case preSharedKeys(TLSPreSharedKeys)
     /// Clients have one of these pre-shared keys, or provide no proof. For a client without a key, the server
-    /// presents a certificate and may send tickets. Connections with a key provide no tickets. In TLS 1.3, a
-    /// client can find out which identities the server has.
-    case preSharedKeysOrAnyone(TLSPreSharedKeys, tickets: TLSSessionTickets = .none)
+    /// presents a certificate. Connections with a key provide no session tickets. In TLS 1.3, a client can
+    /// find out which identities the server has.
+    case preSharedKeysOrAnyone(TLSPreSharedKeys)
     /// Clients have one of these pre-shared keys, or else present certificates, as in `certificates`. The
     /// rules for certificates do not apply to a client with a key, so the connection is only as safe as the
     /// weaker of the two proofs.
     case preSharedKeysOrCertificates(
-        TLSPreSharedKeys, TLSClientCertificates, TLSCertificateRules = TLSCertificateRules(),
-        tickets: TLSSessionTickets = .none)
-
-    /// The server requests no proof and sends no tickets.
-    public static var anyone: TLSClients { .anyone(tickets: .none) }
+        TLSPreSharedKeys, TLSClientCertificates, TLSCertificateRules = TLSCertificateRules())
 }
 
 extension TLSSettingValues {
-    /// The proof that a server requires of its clients. Setting a case replaces all parts, so no part of the
-    /// previous value remains.
+    /// The proof that a server requires of its clients. Setting a case replaces all parts, so no rule of the
+    /// previous proof remains.
     var clients: TLSClients {
         get {
             switch proof {
@@ -165,52 +133,36 @@ extension TLSSettingValues {
         }
         set {
             (proof, clientCertificates, rules) = (.certificates, .none, TLSCertificateRules())
-            (tickets, earlyDataAcceptance) = (.none, nil)
             switch newValue {
-            case .anyone(let tickets): self.tickets = tickets
-            case .anyoneWithEarlyData(let limit, let count, let responder):
-                tickets = .issued(count)
-                earlyDataAcceptance = EarlyDataAcceptance(limit: limit, responder: responder)
-            case .certificates(let demand, let rules, let tickets): ask(demand, rules, tickets)
-            case .certificatesOnRequest(let rules, let tickets):
-                (clientCertificates, self.rules, self.tickets) = (.onRequest, rules, tickets)
-            case .anyoneWithOwnRawPublicKey: proof = .rawPublicKeys(.ownKey)
-            case .certificatesWithOwnRawPublicKey(let demand, let rules):
-                proof = .rawPublicKeys(.ownKey)
-                ask(demand, rules)
+            case .anyone: break
+            case .certificates(let demand, let rules): request(demand, rules)
+            case .certificatesOnRequest(let rules): (clientCertificates, self.rules) = (.onRequest, rules)
             case .rawPublicKeys(let keys, let demand):
                 proof = .rawPublicKeys(keys.used(.required))
-                ask(demand)
+                request(demand)
             case .rawPublicKeysOrCertificates(let keys, let demand, let rules):
                 proof = .rawPublicKeys(keys.used(.preferred))
-                ask(demand, rules)
+                request(demand, rules)
             case .preSharedKeys(let keys): proof = .preSharedKeys(keys.used(.required))
-            case .preSharedKeysOrAnyone(let keys, let tickets):
-                (proof, self.tickets) = (.preSharedKeys(keys.used(.preferred)), tickets)
-            case .preSharedKeysOrCertificates(let keys, let demand, let rules, let tickets):
+            case .preSharedKeysOrAnyone(let keys): proof = .preSharedKeys(keys.used(.preferred))
+            case .preSharedKeysOrCertificates(let keys, let demand, let rules):
                 proof = .preSharedKeys(keys.used(.preferred))
-                ask(demand, rules, tickets)
+                request(demand, rules)
             }
         }
     }
 
-    private mutating func ask(
-        _ demand: TLSClientCertificates, _ rules: TLSCertificateRules = TLSCertificateRules(),
-        _ tickets: TLSSessionTickets = .none
-    ) {
-        (clientCertificates, self.rules, self.tickets) = (TLSCertificateRequest(demand), rules, tickets)
+    private mutating func request(_ demand: TLSClientCertificates, _ rules: TLSCertificateRules = TLSCertificateRules()) {
+        (clientCertificates, self.rules) = (TLSCertificateRequest(demand), rules)
     }
 
     var demand: TLSClientCertificates { clientCertificates == .optional ? .optional : .required }
 
     private var clientsByCertificates: TLSClients {
         switch clientCertificates {
-        case .none:
-            earlyDataAcceptance.map {
-                .anyoneWithEarlyData(upTo: $0.limit, tickets: tickets.count, responder: $0.responder)
-            } ?? .anyone(tickets: tickets)
-        case .onRequest: .certificatesOnRequest(rules, tickets: tickets)
-        case .optional, .required: .certificates(demand, rules, tickets: tickets)
+        case .none: .anyone
+        case .onRequest: .certificatesOnRequest(rules)
+        case .optional, .required: .certificates(demand, rules)
         }
     }
 }
@@ -219,7 +171,7 @@ extension TLSProof {
     func validate(in settings: TLSSettingValues) throws(TLSError) {
         switch self {
         case .certificates: break
-        case .rawPublicKeys(let keys): try keys.validate(in: settings)
+        case .rawPublicKeys: break
         case .preSharedKeys(let keys): try keys.validate(in: settings)
         }
     }

@@ -13,9 +13,10 @@ package struct TLSSettingValues: Sendable, Hashable {
     package var maximumVersion: TLSVersion?
     package var applicationProtocols: [String]
     package var proof: TLSProof
+    package var presentsRawPublicKey: Bool
     package var clientCertificates: TLSCertificateRequest
     package var tickets: TLSSessionTickets
-    package var earlyDataAcceptance: EarlyDataAcceptance?
+    package var acceptedEarlyData: TLSAcceptedEarlyData?
     package var allowsPostHandshakeAuthentication: Bool
     package var earlyData: TLSEarlyData?
     package var serverNames: TLSServerNames?
@@ -48,9 +49,10 @@ extension TLSSettingValues {
             maximumVersion: nil,
             applicationProtocols: [],
             proof: .certificates,
+            presentsRawPublicKey: false,
             clientCertificates: .none,
             tickets: .none,
-            earlyDataAcceptance: nil,
+            acceptedEarlyData: nil,
             allowsPostHandshakeAuthentication: false,
             earlyData: nil,
             serverNames: nil,
@@ -111,6 +113,7 @@ extension TLSSettingValues {
         try validateApplicationProtocols()
         try validateTickets()
         try proof.validate(in: self)
+        try validateRawPublicKeys()
         try validateEarlyData()
         try validateRules()
         try Self.validate(maximumCertificateChainBytes, in: 1024...1_048_576, "maximumCertificateChainBytes")
@@ -121,7 +124,7 @@ extension TLSSettingValues {
 
     func validateFeaturesForDatagrams() throws(TLSError) {
         let demands = [
-            ("earlyData", earlyData != nil), ("clients set to .anyoneWithEarlyData", earlyDataAcceptance != nil),
+            ("earlyData", earlyData != nil), ("acceptedEarlyData", acceptedEarlyData != nil),
             ("allowsPostHandshakeAuthentication", allowsPostHandshakeAuthentication),
             ("clients set to .certificatesOnRequest", clientCertificates == .onRequest),
         ]

@@ -15,8 +15,8 @@ extension TLSSettings where Side == TLSServer {
         set { values.additionalIdentities = newValue }
     }
 
-    /// How clients prove their identity, and whether they may resume their sessions. Defaults to `.anyone`:
-    /// the server requests no proof and issues no tickets. The rules for certificates are part of this value.
+    /// How clients prove their identity. Defaults to `.anyone`: the server requests no proof. The rules for
+    /// certificates are part of this value.
     public var clients: TLSClients {
         get { values.clients }
         set { values.clients = newValue }

@@ -135,7 +135,7 @@ import Testing
         store.socket.withLock { $0 = link.client }
         var (client, server) = (try TestCertificates.client(), try TestCertificates.server())
         client.resumption = .store(store)
-        server.clients = .anyone(tickets: .issued(1))
+        server.sessionTickets = .issued(1)
         try await link.secure(client: client, server: server)
         link.server.write(Data("x"), withTimeout: .patient, tag: 0)
         link.client.readData(toLength: 1, withTimeout: .patient, tag: 0)

@@ -85,7 +85,8 @@ import Testing
     @Test func whatHalfATicketHasHeldUpFollowsTheOtherHalf() async throws {
         var (atClient, atServer) = try TestCertificates.mutual()
         (atClient, atServer) = (atClient.only(.tls13), atServer.only(.tls13))
-        atServer.clients = .certificates(.required, tickets: .issued(1))
+        atServer.clients = .certificates(.required)
+        atServer.sessionTickets = .issued(1)
         // The clock of the handshake rings after its end too, and nothing may bring the pump to look again.
         atClient.handshakeTimeout = .seconds(3600)
         let (server, serverWire) = try ChannelEnd.pair()

@@ -198,7 +198,7 @@ import Testing
     @Test(arguments: End.allCases, TLSVersion.tested)
     func sessionsAreKeptUnlessTLSFails(end: End, version: TLSVersion) async throws {
         var settings = try TestCertificates.server()
-        settings.clients = .anyone(tickets: .issued(1))
+        settings.sessionTickets = .issued(1)
         var session: TLSResumableSession?
         for round in 0..<2 {
             let mayEnd = try TestSignal()

@@ -78,7 +78,7 @@ import Testing
     @Test(arguments: TLSVersion.tested, [true, false])
     func aSessionIsKept(version: TLSVersion, isClosing: Bool) async throws {
         var settings = try TestCertificates.server()
-        settings.clients = .anyone(tickets: .issued(2))
+        settings.sessionTickets = .issued(2)
         let listener = try SocketListener(port: 0, interface: "127.0.0.1", tls: settings)
         let client = try TestCertificates.client().only(version)
         let server: @Sendable (AsyncSocket) async throws -> Void = { socket in

@@ -14,7 +14,7 @@ import Testing
     @Test(arguments: TLSVersion.tested, [false, true])
     func ticketsLeaveThoughTheServerSaysNothing(version: TLSVersion, isDelegates: Bool) async throws {
         var server = try TestCertificates.server()
-        server.clients = .anyone(tickets: .issued(2))
+        server.sessionTickets = .issued(2)
         let store = TLSSessionMemory()
         var client = try TestCertificates.client().only(version)
         client.resumption = .store(store)

@@ -108,7 +108,7 @@ import Testing
     @Test(arguments: Unresumed.allCases, Style.allCases)
     func onlyWhoAsksForItResumes(unresumed: Unresumed, style: Style) async throws {
         var serverSettings = try TestCertificates.server()
-        if unresumed != .server { serverSettings.clients = .anyone(tickets: .issued(2)) }
+        if unresumed != .server { serverSettings.sessionTickets = .issued(2) }
         var clientSettings = try TestCertificates.client()
         // A store of its own, unlike that of the process.
         clientSettings.resumption = unresumed == .client ? .none : .store(TLSSessionMemory())

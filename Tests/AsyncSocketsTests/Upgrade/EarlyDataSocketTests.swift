@@ -20,7 +20,8 @@ import Testing
             requests.add(String(decoding: request.bytes, as: UTF8.self))
             return request.bytes.starts(with: Array("GET".utf8)) ? .send(Array("got it\n".utf8)) : .afterHandshake
         }
-        settings.clients = .anyoneWithEarlyData(upTo: 16_384, tickets: 2, responder: answering ? responder : nil)
+        settings.sessionTickets = .issued(2)
+        settings.acceptedEarlyData = TLSAcceptedEarlyData(upTo: 16_384, responder: answering ? responder : nil)
         return settings
     }
 
@@ -218,7 +219,7 @@ import Testing
             withExtendedLifetime(continuation) {}
             return .afterHandshake
         }
-        server.clients = .anyoneWithEarlyData(upTo: 16_384, tickets: 2, responder: responder)
+        server.acceptedEarlyData = TLSAcceptedEarlyData(upTo: 16_384, responder: responder)
         // On a busy machine the client may come too late for the shorter limits.
         for limit in [0.3, 3, 30] {
             let link = try await Link.make()

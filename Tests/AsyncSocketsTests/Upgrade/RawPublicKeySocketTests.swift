@@ -19,14 +19,15 @@ import Testing
         var (client, server) = try TestCertificates.mutual()
         clientKey = try #require(client.identity?.privateKey.publicKey)
         serverKey = try #require(server.identity?.privateKey.publicKey)
-        client.proof = .rawPublicKeys(try TLSRawPublicKeys(expected: [serverKey], showsOwnKey: true))
-        server.clients = .rawPublicKeys(try TLSRawPublicKeys(expected: [clientKey], showsOwnKey: true))
+        client.proof = .rawPublicKeys(try TLSRawPublicKeys(expected: [serverKey]))
+        server.clients = .rawPublicKeys(try TLSRawPublicKeys(expected: [clientKey]))
+        (client.presentsRawPublicKey, server.presentsRawPublicKey) = (true, true)
         (self.client, self.server) = (client, server)
     }
 
     private func expecting(_ key: [UInt8], _ version: TLSVersion) throws -> TLSClientSettings {
         var settings = client.only(version)
-        settings.proof = .rawPublicKeys(try TLSRawPublicKeys(expected: [key], showsOwnKey: true))
+        settings.proof = .rawPublicKeys(try TLSRawPublicKeys(expected: [key]))
         return settings
     }
 

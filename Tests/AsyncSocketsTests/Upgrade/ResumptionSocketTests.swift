@@ -15,7 +15,7 @@ import Testing
 
     private func listener(_ change: (inout TLSServerSettings) throws -> Void = { _ in }) throws -> SocketListener {
         var settings = try TestCertificates.server()
-        settings.clients = .anyone(tickets: .issued(2))
+        settings.sessionTickets = .issued(2)
         try change(&settings)
         return try listener(settings)
     }
@@ -61,7 +61,7 @@ import Testing
         let keys = try keyFile()
         // One identity for both.
         var server = try TestCertificates.server()
-        server.clients = .anyone(tickets: .issued(2, keys: keys))
+        server.sessionTickets = .issued(2, keys: keys)
         let (control, data) = (try listener(server), try listener(server))
         var settings = try TestCertificates.client().only(version)
         settings.resumption = .store(TLSSessionMemory())

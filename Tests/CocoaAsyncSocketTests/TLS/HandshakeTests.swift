@@ -202,7 +202,7 @@ enum TestSettings {
 
     @Test func sessionsAreResumedForAnEqualPeerIDAlone() async throws {
         var settings = try TestCertificates.server().only(.tls13)
-        settings.clients = .anyone(tickets: .issued(1))
+        settings.sessionTickets = .issued(1)
         let server = TicketServer(settings)
         let listener = AsyncSocket(inlineDelegate: server)
         try listener.accept(onInterface: "127.0.0.1", port: 0)

@@ -79,7 +79,7 @@ enum ConfigurationProbe {
                 throw ProbeFailure(description: "options \(String(options, radix: 16))")
             }
         }
-        server.clients = .anyone(tickets: .issued(1))
+        server.sessionTickets = .issued(1)
         guard try TLSContext.context(for: server).options == wanted else {
             throw ProbeFailure(description: "options with tickets")
         }

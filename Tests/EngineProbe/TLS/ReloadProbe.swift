@@ -189,7 +189,8 @@ final class ReloadProbe: Sendable {
         _ identity: TLSIdentity, _ authorities: [CertificateAuthority], _ keys: any TLSTicketKeySource
     ) throws -> TLSServerSettings {
         var settings = TLSSettings.server(identity: identity)
-        settings.clients = .certificates(.required, tickets: .issued(1, keys: keys))
+        settings.clients = .certificates(.required)
+        settings.sessionTickets = .issued(1, keys: keys)
         settings.trustRoots = .certificates(try authorities.map { try TLSCertificate(pem: $0.rootPEM) })
         return settings
     }

@@ -9,7 +9,7 @@ enum TicketServerProbe {
         guard files.count == 3 else { throw ProbeFailure(description: "name three files") }
         var settings = TLSSettings.server(
             identity: try TLSIdentity(certificateFile: files[0], privateKeyFile: files[1]))
-        settings.clients = .anyone(tickets: .issued(1, keys: try TLSTicketKeyFile(path: files[2])))
+        settings.sessionTickets = .issued(1, keys: try TLSTicketKeyFile(path: files[2]))
         let listener = try SocketListener(port: 0, interface: "127.0.0.1", tls: settings)
         print(listener.localPort)
         fflush(nil)

@@ -46,10 +46,11 @@ struct RawPublicKeyInteropTests {
         )
         (own, peer) = try (ours.write(to: folder.path), theirs.write(to: folder.path))
         peerKey = try #require(theirs.identity().privateKey.publicKey)
-        let keys = try TLSRawPublicKeys(expected: [peerKey], showsOwnKey: true)
+        let keys = try TLSRawPublicKeys(expected: [peerKey])
         var (client, server) = try (TLSSettings.client(serverName: "localhost"), TLSSettings.server(identity: ours.identity()))
         client.identity = try ours.identity()
         (client.proof, server.clients) = (.rawPublicKeys(keys), .rawPublicKeys(keys))
+        (client.presentsRawPublicKey, server.presentsRawPublicKey) = (true, true)
         (self.client, self.server) = (client, server)
     }
 

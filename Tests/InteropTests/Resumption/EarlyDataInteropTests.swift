@@ -110,7 +110,8 @@ import Testing
     @Test(arguments: [false, true]) func opensslsClientSendsUsEarlyData(isAnsweredEarly: Bool) async throws {
         var settings = try TestCertificates.server()
         let responder = TLSEarlyDataResponder { .send(Array("at once: ".utf8) + $0.bytes) }
-        settings.clients = .anyoneWithEarlyData(upTo: 16_384, responder: isAnsweredEarly ? responder : nil)
+        settings.sessionTickets = .issued(1)
+        settings.acceptedEarlyData = TLSAcceptedEarlyData(upTo: 16_384, responder: isAnsweredEarly ? responder : nil)
         let listener = try SocketListener(port: 0, interface: "127.0.0.1", tls: settings)
         let early = try folder.write("early words\n", to: "early")
         let file = folder.path + "/session"

@@ -50,7 +50,7 @@ import Testing
     @Test(arguments: TLSVersion.tested) func aClientInGoResumesOurSessions(_ version: TLSVersion) async throws {
         var settings = TLSSettings.server(
             identity: try TLSIdentity(certificateFile: files.certificate, privateKeyFile: files.key))
-        settings.clients = .anyone(tickets: .issued(1))
+        settings.sessionTickets = .issued(1)
         let listener = try SocketListener(port: 0, interface: "127.0.0.1", tls: settings)
         try await withThrowingTaskGroup { group in
             group.addTask {

@@ -102,7 +102,7 @@ import Testing
         _ serve: @escaping @Sendable (AsyncSocket) async throws -> Void, during body: (UInt16) async throws -> Void
     ) async throws {
         var settings = try TestCertificates.server()
-        settings.clients = .anyone(tickets: .issued(2))
+        settings.sessionTickets = .issued(2)
         let listener = try SocketListener(port: 0, interface: "127.0.0.1", tls: settings)
         try await withThrowingTaskGroup { group in
             group.addTask { try await listener.run { try await serve($0) } }

@@ -167,7 +167,7 @@ import Testing
     /// `-reconnect` makes five more connections with the session of the first (TLS 1.2 only).
     @Test func opensslResumesOurSessionsOfTLS12() async throws {
         var settings = try TestCertificates.server()
-        settings.clients = .anyone(tickets: .issued(1))
+        settings.sessionTickets = .issued(1)
         let listener = try SocketListener(port: 0, interface: "127.0.0.1", tls: settings)
         try await withThrowingTaskGroup { group in
             group.addTask { try await listener.run { _ = try await $0.readToEnd() } }

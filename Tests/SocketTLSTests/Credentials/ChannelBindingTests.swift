@@ -211,7 +211,7 @@ import Testing
     /// Tickets of ours.
     @Test func aServerThatResumesAgreesWithItsClient() throws {
         var fixture = try Fixture(.tls13)
-        fixture.server.clients = .anyone(tickets: .issued(1))
+        fixture.server.sessionTickets = .issued(1)
         let first = try fixture.pair()
         first.shakeHands()
         _ = try first.exchange([1], from: .server)

@@ -129,7 +129,7 @@ struct DTLSHandshakeTests {
 
     @Test func aSessionIsResumedOnlyByDTLS() throws {
         var fixture = try Fixture.forDatagrams()
-        fixture.server.clients = .anyone(tickets: .issued(1))
+        fixture.server.sessionTickets = .issued(1)
         let first = try DatagramPair(fixture)
         first.shakeHands()
         let session = try #require(first.client.engine.session?.resumable)
@@ -200,7 +200,7 @@ struct DTLSHandshakeTests {
             ("earlyData", refusal({ $0.client.earlyData = TLSEarlyData([1]) }, .client)),
             ("allowsPostHandshakeAuthentication", refusal({ $0.client.allowsPostHandshakeAuthentication = true }, .client)),
             (".certificatesOnRequest", refusal({ $0.server.clients = .certificatesOnRequest() }, .server)),
-            (".anyoneWithEarlyData", refusal({ $0.server.clients = .anyoneWithEarlyData(upTo: 100) }, .server)),
+            ("acceptedEarlyData", refusal({ $0.server.acceptedEarlyData = TLSAcceptedEarlyData(upTo: 100) }, .server)),
             ("serverNames", refusal({ $0.server.serverNames = try TLSServerNames(["a.example": named]) }, .server)),
         ]
         for (name, refusal) in refusals {

@@ -23,7 +23,7 @@ struct DTLSLastFlightTests {
                 let keys = try PreSharedKeyFixture(.dtls12)
                 (fixture.client, fixture.server) = (keys.client, keys.server)
             case .resumption:
-                fixture.server.clients = .anyone(tickets: .issued(1))
+                fixture.server.sessionTickets = .issued(1)
                 let first = try DatagramPair(fixture)
                 first.shakeHands()
                 fixture.client.resumption = .session(try #require(first.client.engine.session?.resumable))

@@ -14,7 +14,7 @@ import Testing
 
     init() throws {
         world = try EarlyDataWorld()
-        world.server.values.earlyDataAcceptance?.responder = TLSEarlyDataResponder { [requests, answer] request in
+        world.server.values.acceptedEarlyData?.responder = TLSEarlyDataResponder { [requests, answer] request in
             requests.withLock { $0.append(request) }
             return answer.withLock { $0 }
         }
@@ -132,7 +132,7 @@ import Testing
     // MARK: - Bytes that were changed
 
     @Test func changedEarlyDataEndsTheConnection() throws {
-        world.server.values.earlyDataAcceptance?.responder = nil
+        world.server.values.acceptedEarlyData?.responder = nil
         var flight = try firstFlight(resuming: world.session(), "early")
         flight[flight.count - 1] ^= 1
         let server = try world.newServer()
@@ -240,7 +240,7 @@ import Testing
     @Test func bothFunctionsOfAServerAreAsked() async throws {
         answer.withLock { $0 = .send(Array("at once".utf8)) }
         let named = world.server
-        world.server.clients = .anyone(tickets: .issued(1))
+        world.server.acceptedEarlyData = nil
         world.server.serverNames = TLSServerNames { $0.serverName == Fixture.host ? named : nil }
         func converse(_ session: TLSResumableSession?, _ text: String) async throws -> EarlyConversation {
             var conversation = try world.connect(resuming: session, sending: text)
@@ -262,7 +262,7 @@ import Testing
         let text = String(repeating: "x", count: 16_384) + "end"
         let world = try EarlyDataWorld(maximum: 65_536)
         var server = world.server
-        server.values.earlyDataAcceptance?.responder = self.world.server.values.earlyDataAcceptance?.responder
+        server.values.acceptedEarlyData?.responder = self.world.server.values.acceptedEarlyData?.responder
         self.world = world
         self.world.server = server
         let flight = try firstFlight(resuming: self.world.session(), text)

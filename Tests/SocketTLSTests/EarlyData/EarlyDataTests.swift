@@ -16,7 +16,7 @@ import Testing
     @Test func earlyDataIsOffByDefault() throws {
         var settings = TLSSettings.server(identity: try #require(world.server.identity))
         #expect(settings.clients == .anyone)
-        settings.clients = .anyone(tickets: .issued(1))
+        settings.sessionTickets = .issued(1)
         settings.minimumVersion = .tls12
         world.server = settings
         let session = try world.session()
@@ -158,7 +158,7 @@ import Testing
 
     @Test(arguments: [.max, 11]) func aServerThatStoppedTakingItGetsItLater(chunk: Int) throws {
         let session = try world.session()
-        world.server.clients = .anyone(tickets: .issued(1))
+        world.server.acceptedEarlyData = nil
         try expectRejection(world.connect(resuming: session, sending: "early", chunk: chunk), isResumed: false)
     }
 
@@ -275,9 +275,9 @@ import Testing
     @Test func settingsByNameHaveTheirOwnLimits() throws {
         let other = try Fixture(.tls13)
         var named = world.server
-        named.clients = .anyoneWithEarlyData(upTo: 300)
+        named.acceptedEarlyData = TLSAcceptedEarlyData(upTo: 300)
         world.server.serverNames = try TLSServerNames([Fixture.host: named])
-        world.server.clients = .anyone(tickets: .issued(1))
+        world.server.acceptedEarlyData = nil
         let session = try world.session()
         #expect(session.maximumEarlyDataBytes == 300)
         var conversation = try world.connect(resuming: session, sending: "early")
@@ -336,11 +336,11 @@ import Testing
         let server = world.server
         #expect(try complaint(server) { _ in } == nil)
         for count in [-1, 0, 65_537] {
-            let words = try complaint(server) { $0.clients = .anyoneWithEarlyData(upTo: count) }
+            let words = try complaint(server) { $0.acceptedEarlyData = TLSAcceptedEarlyData(upTo: count) }
             #expect(words?.contains("must be from 1 to 65536, but is \(count)") == true)
         }
         for count in [-1, 0, 9] {
-            let words = try complaint(server) { $0.clients = .anyoneWithEarlyData(upTo: 1, tickets: count) }
+            let words = try complaint(server) { $0.sessionTickets = .issued(count) }
             #expect(words?.contains("must be from 1 to 8, but is \(count)") == true)
         }
         #expect(try complaint(server) { $0.maximumVersion = .tls12 }?.contains("TLS 1.3") == true)

@@ -108,7 +108,7 @@ import Testing
     /// Each end is the earliest of all once.
     @Test(arguments: versions) func aSessionEndsWithTheProof(version: TLSVersion) throws {
         var fixture = try fixture(version)
-        fixture.server.clients = .anyone(tickets: .issued(1))
+        fixture.server.sessionTickets = .issued(1)
         let plain = try session(fixture)
         #expect(plain.end.timeIntervalSinceNow > 3000)
         let files = try [
@@ -127,7 +127,7 @@ import Testing
     @Test(arguments: versions) func aSessionEndsWithTheStapledAnswer(version: TLSVersion) throws {
         var fixture = try fixture(version)
         fixture.client.values.ocspStapling = .required
-        fixture.server.clients = .anyone(tickets: .issued(1))
+        fixture.server.sessionTickets = .issued(1)
         var ends: [Double] = []
         for seconds in [600, 1800] {
             let response = try chain.intermediate.response(about: chain.leaf, .init(seconds: seconds))

@@ -19,7 +19,8 @@ import Testing
         self.version = version
         certificates = try Fixture(version)
         var settings = certificates.server
-        settings.clients = .preSharedKeysOrAnyone(TLSPreSharedKeys(try PreSharedKeyFixture.key()), tickets: .issued(1))
+        settings.clients = .preSharedKeysOrAnyone(TLSPreSharedKeys(try PreSharedKeyFixture.key()))
+        settings.sessionTickets = .issued(1)
         mixed = settings
     }
 

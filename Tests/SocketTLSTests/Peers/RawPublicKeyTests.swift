@@ -40,8 +40,8 @@ import Testing
         var fixture = try RawPublicKeyFixture(version)
         try fixture.makeMutual()
         fixture.client.trustRoots = try fixture.base.authority.roots
-        fixture.client.proof = .certificatesWithOwnRawPublicKey()
-        fixture.server.values.rawPublicKeys?.showsOwnKey = false
+        fixture.client.proof = .certificates
+        fixture.server.presentsRawPublicKey = false
         guard try fixture.isSupported() else { return }
         let pair = try fixture.shaken()
         #expect(pair.isComplete && pair.server.session?.peerPublicKey == fixture.clientKey)
@@ -83,7 +83,7 @@ import Testing
         try fixture.makeMutual()
         for wish in [TLSClientCertificates.optional, .required] {
             fixture.server.clients = .rawPublicKeys(
-                try TLSRawPublicKeys(expected: [RawPublicKeyFixture.otherKey], showsOwnKey: true), wish)
+                try TLSRawPublicKeys(expected: [RawPublicKeyFixture.otherKey]), wish)
             fixture.server.trustEvaluation = mode
             guard try fixture.isSupported() else { return }
             let pair = try EnginePair(fixture.client, fixture.server)
@@ -135,7 +135,7 @@ import Testing
     @Test(arguments: versions) func aClientWithACertificateIsRefused(_ version: TLSVersion) throws {
         var fixture = try RawPublicKeyFixture(version)
         try fixture.makeMutual()
-        fixture.client.values.rawPublicKeys?.showsOwnKey = false
+        fixture.client.presentsRawPublicKey = false
         fixture.server.trustRoots = try fixture.base.authority.roots
         guard try fixture.isSupported() else { return }
         let pair = try fixture.shaken()
@@ -147,7 +147,7 @@ import Testing
         var fixture = try RawPublicKeyFixture(version)
         try fixture.makeMutual()
         fixture.client.identity = nil
-        fixture.client.values.rawPublicKeys?.showsOwnKey = false
+        fixture.client.presentsRawPublicKey = false
         guard try fixture.isSupported() else { return }
         let refused = try fixture.shaken()
         #expect(refused.server.session == nil && refused.serverError?.code == .clientCertificateMissing)
@@ -223,7 +223,8 @@ import Testing
         var plain = fixture.base
         plain.client.proof = .certificates
         plain.client.trustRoots = try plain.authority.roots
-        plain.server.clients = .anyone(tickets: .issued(1))
+        plain.server.presentsRawPublicKey = false
+        plain.server.sessionTickets = .issued(1)
         let first = try plain.pair()
         first.shakeHands()
         _ = try first.exchange([1], from: .server)

@@ -23,8 +23,8 @@ import Testing
         _ base: SecurityDomain, side: SecurityDomain.Side? = nil, identities: [TLSIdentity]? = nil, roots: TrustedRoots? = nil,
         rules: TrustRules? = nil, stapling: TLSOCSPStapling? = nil, policy: TLSPolicy? = nil, minimumVersion: TLSVersion? = nil,
         maximumVersion: TLSVersion?? = nil, applicationProtocols: [String]? = nil,
-        clientCertificates: TLSCertificateRequest? = nil, proof: TLSProof? = nil, maximumCertificateChainBytes: Int? = nil,
-        maximumCertificateChainLength: Int? = nil, keyLogFile: String?? = nil
+        clientCertificates: TLSCertificateRequest? = nil, proof: TLSProof? = nil, presentsRawPublicKey: Bool? = nil,
+        maximumCertificateChainBytes: Int? = nil, maximumCertificateChainLength: Int? = nil, keyLogFile: String?? = nil
     ) -> SecurityDomain {
         SecurityDomain(
             side: side ?? base.side, identities: identities ?? base.identities, roots: roots ?? base.roots,
@@ -33,6 +33,7 @@ import Testing
             maximumVersion: maximumVersion ?? base.maximumVersion,
             applicationProtocols: applicationProtocols ?? base.applicationProtocols,
             clientCertificates: clientCertificates ?? base.clientCertificates, proof: proof ?? base.proof,
+            presentsRawPublicKey: presentsRawPublicKey ?? base.presentsRawPublicKey,
             maximumCertificateChainBytes: maximumCertificateChainBytes ?? base.maximumCertificateChainBytes,
             maximumCertificateChainLength: maximumCertificateChainLength ?? base.maximumCertificateChainLength,
             keyLogFile: keyLogFile ?? base.keyLogFile)
@@ -64,6 +65,7 @@ import Testing
                 domain(base, applicationProtocols: ["2", "h"]),
             ],
             "clientCertificates": [.optional, .required, .onRequest].map { domain(base, clientCertificates: $0) },
+            "presentsRawPublicKey": [domain(base, presentsRawPublicKey: true)],
             "proof": try proofs().map { domain(base, proof: $0) },
             "maximumCertificateChainBytes": [domain(base, maximumCertificateChainBytes: 2048)],
             "maximumCertificateChainLength": [domain(base, maximumCertificateChainLength: 2)],
@@ -73,10 +75,9 @@ import Testing
 
     /// All proofs except certificates. Proofs with raw public keys differ in one property each.
     private func proofs() throws -> [TLSProof] {
-        let digests: [Set<[UInt8]>] = [[], [[UInt8](repeating: 1, count: 32)], [[UInt8](repeating: 2, count: 32)]]
-        var proofs = digests.map { TLSProof.rawPublicKeys(TLSRawPublicKeys($0, .required, false)) }
-        proofs.append(.rawPublicKeys(TLSRawPublicKeys(digests[1], .preferred, false)))
-        proofs.append(.rawPublicKeys(TLSRawPublicKeys(digests[1], .required, true)))
+        let digests: [Set<[UInt8]>] = [[[UInt8](repeating: 1, count: 32)], [[UInt8](repeating: 2, count: 32)]]
+        var proofs = digests.map { TLSProof.rawPublicKeys(TLSRawPublicKeys($0, .required)) }
+        proofs.append(.rawPublicKeys(TLSRawPublicKeys(digests[0], .preferred)))
         let key = try TLSPreSharedKey(identity: "alice", key: [UInt8](repeating: 1, count: 32))
         var keys = TLSPreSharedKeys(key)
         for use in [TLSPreSharedKeys.Use.required, .preferred] {

@@ -68,7 +68,7 @@ import Testing
     @Test func aTicketOfTLS12ThatReplacesAnotherLastsToTheEndOfTheSession() throws {
         let (now, keys) = (Locked(10_000), try KnownKeys())
         var settings = try Fixture.resuming().server
-        settings.clients = .anyone(tickets: .issued(2, keys: keys))
+        settings.sessionTickets = .issued(2, keys: keys)
         let context = try TLSContext(for: settings) { now.withLock { $0 } }
         func connect(at time: Int, resuming session: [UInt8]? = nil) throws -> RawPeer {
             now.withLock { $0 = time }
@@ -89,7 +89,7 @@ import Testing
     @Test(arguments: [true, false]) func aTicketOfTLS12StaysAsLongAsItsKeyEncrypts(sharesKeys: Bool) throws {
         let now = Locked(10_000)
         var settings = try Fixture.resuming().server
-        if sharesKeys { settings.clients = .anyone(tickets: .issued(2, keys: try KnownKeys())) }
+        if sharesKeys { settings.sessionTickets = .issued(2, keys: try KnownKeys()) }
         let context = try TLSContext(for: settings) { now.withLock { $0 } }
         var session: [UInt8]?
         for (time, tickets) in [(10_000, 1), (10_001, 0), (13_599, 0), (13_600, 1), (13_601, 0)] {

@@ -158,7 +158,7 @@ import Testing
     @Test(arguments: versions, [true, false])
     func aClockThatIsSetBackRenewsNoSession(version: TLSVersion, sharesKeys: Bool) throws {
         var fixture = try Fixture(version)
-        fixture.server.clients = .anyone(tickets: .issued(1, keys: sharesKeys ? try Keys() : nil))
+        fixture.server.sessionTickets = .issued(1, keys: sharesKeys ? try Keys() : nil)
         let context = try context(fixture.server)
         let session = try #require(try connect(fixture, to: context, at: 10_000).session)
         for (time, isResumed) in [

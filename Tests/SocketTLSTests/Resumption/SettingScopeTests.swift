@@ -104,14 +104,15 @@ import Testing
         // Set by the library, for settings that are listed by name.
         "acknowledgesServerName",
         // No ticket is issued, and no session resumed.
-        "proof",
+        "proof", "presentsRawPublicKey",
     ]
 
     // MARK: - Servers that share the keys of their tickets
 
     private func server() throws -> TLSServerSettings {
         var settings = TLSSettings.server(identity: try authority.identity(.server(names: ["a"])))
-        settings.clients = .certificates(.required, tickets: .issued(1, keys: keys))
+        settings.clients = .certificates(.required)
+        settings.sessionTickets = .issued(1, keys: keys)
         settings.trustRoots = try authority.roots
         return settings
     }
@@ -134,7 +135,7 @@ import Testing
     /// They are for clients, or cannot go with shared keys.
     private let notForServers: Set<String> = [
         "role", "ocspStapling", "verifiesHostName", "allowsPostHandshakeAuthentication", "earlyData", "resumption",
-        "earlyDataAcceptance",
+        "acceptedEarlyData",
     ]
 
     @Test func noServerResumesWithOtherSettings() throws {
@@ -190,7 +191,7 @@ import Testing
 
     /// They are for servers; the last one is how the session is given.
     private let notForClients: Set<String> = [
-        "additionalIdentities", "clientCertificates", "tickets", "earlyDataAcceptance", "serverNames", "resumption",
+        "additionalIdentities", "clientCertificates", "tickets", "acceptedEarlyData", "serverNames", "resumption",
     ]
 
     /// The same settings for another name.

@@ -24,7 +24,7 @@ import Testing
         var fixture = try Fixture()
         fixture.server.minimumVersion = .tls12
         fixture.server.maximumVersion = nil
-        fixture.server.clients = .anyone(tickets: .issued(1, keys: keys))
+        fixture.server.sessionTickets = .issued(1, keys: keys)
         self.fixture = fixture
     }
 

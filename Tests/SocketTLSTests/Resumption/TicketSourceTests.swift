@@ -40,7 +40,7 @@ import Testing
 
     private func fixture(_ source: AskingSource, _ version: TLSVersion = .tls13) throws -> Fixture {
         var fixture = try Fixture(version)
-        fixture.server.clients = .anyone(tickets: .issued(2, keys: source))
+        fixture.server.sessionTickets = .issued(2, keys: source)
         return fixture
     }
 

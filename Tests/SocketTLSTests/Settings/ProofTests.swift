@@ -13,7 +13,7 @@ import Testing
     private let source: Source
     private let responder = TLSEarlyDataResponder { _ in .afterHandshake }
 
-    private final class Source: TLSTicketKeySource {
+    final class Source: TLSTicketKeySource {
         let keys: TLSTicketKeys
 
         init() throws { keys = TLSTicketKeys(current: try TLSTicketKey(bytes: [UInt8](repeating: 1, count: 80))) }
@@ -21,37 +21,31 @@ import Testing
 
     init() throws {
         key = try PreSharedKeyFixture.key()
-        rawKeys = try TLSRawPublicKeys(expectedSHA256: [[UInt8](repeating: 2, count: 32)], showsOwnKey: true)
+        rawKeys = try TLSRawPublicKeys(expectedSHA256: [[UInt8](repeating: 2, count: 32)])
         source = try Source()
     }
 
     // MARK: - Clients of a server
 
-    /// A way, and what it leaves: the request, the rules, the number of tickets, and whether it takes early
-    /// data.
-    private typealias Row = (TLSClients, TLSCertificateRequest, TLSCertificateRules, Int, Bool)
+    /// A case, the request that it causes, and the rules that it has.
+    private typealias Row = (TLSClients, TLSCertificateRequest, TLSCertificateRules)
 
     private var none: TLSCertificateRules { TLSCertificateRules() }
 
     private var clients: [Row] {
-        let (keys, tickets) = (TLSPreSharedKeys(key), TLSSessionTickets.issued(2, keys: source))
+        let keys = TLSPreSharedKeys(key)
         return [
-            (.anyone, .none, none, 0, false),
-            (.anyone(tickets: tickets), .none, none, 2, false),
-            (.anyoneWithEarlyData(upTo: 7, tickets: 3, responder: responder), .none, none, 3, true),
-            (.certificates(.required), .required, none, 0, false),
-            (.certificates(.optional, rules), .optional, rules, 0, false),
-            (.certificates(.required, rules, tickets: tickets), .required, rules, 2, false),
-            (.certificatesOnRequest(), .onRequest, none, 0, false),
-            (.certificatesOnRequest(rules, tickets: .issued(1)), .onRequest, rules, 1, false),
-            (.anyoneWithOwnRawPublicKey, .none, none, 0, false),
-            (.certificatesWithOwnRawPublicKey(.optional, rules), .optional, rules, 0, false),
-            (.rawPublicKeys(rawKeys), .required, none, 0, false),
-            (.rawPublicKeys(rawKeys, .optional), .optional, none, 0, false),
-            (.rawPublicKeysOrCertificates(rawKeys, .optional, rules), .optional, rules, 0, false),
-            (.preSharedKeys(keys), .none, none, 0, false),
-            (.preSharedKeysOrAnyone(keys, tickets: tickets), .none, none, 2, false),
-            (.preSharedKeysOrCertificates(keys, .required, rules, tickets: tickets), .required, rules, 2, false),
+            (.anyone, .none, none),
+            (.certificates(.required), .required, none),
+            (.certificates(.optional, rules), .optional, rules),
+            (.certificatesOnRequest(), .onRequest, none),
+            (.certificatesOnRequest(rules), .onRequest, rules),
+            (.rawPublicKeys(rawKeys), .required, none),
+            (.rawPublicKeys(rawKeys, .optional), .optional, none),
+            (.rawPublicKeysOrCertificates(rawKeys, .optional, rules), .optional, rules),
+            (.preSharedKeys(keys), .none, none),
+            (.preSharedKeysOrAnyone(keys), .none, none),
+            (.preSharedKeysOrCertificates(keys, .required, rules), .required, rules),
         ]
     }
 
@@ -62,27 +56,38 @@ import Testing
     }
 
     @Test func eachWayOfClientsHasItsParts() throws {
-        for (way, request, rules, count, isEarly) in clients {
+        for (way, request, rules) in clients {
             let settings = try server(way)
             #expect(settings.clients == way)
-            let values = settings.values
-            #expect(values.clientCertificates == request && values.rules == rules, "\(way)")
-            #expect(values.tickets.count == count && (values.earlyDataAcceptance != nil) == isEarly, "\(way)")
+            #expect(settings.values.clientCertificates == request && settings.values.rules == rules, "\(way)")
         }
         #expect(try server().clients == .anyone)
     }
 
-    /// So rules, tickets and early data go with the way that they were written for.
+    /// So rules go with the case that they were written for.
     @Test func nothingIsLeftOverFromTheWayBefore() throws {
         var fresh = try server()
-        for (before, _, _, _, _) in clients {
-            for (way, _, _, _, _) in clients {
+        for (before, _, _) in clients {
+            for (way, _, _) in clients {
                 var settings = fresh
                 (settings.clients, settings.clients) = (before, way)
                 fresh.clients = way
                 #expect(settings == fresh, "\(before), then \(way)")
                 #expect((before == way) == (settings.clients == before))
             }
+        }
+    }
+
+    /// Tickets, early data and the form of the server's key are choices of their own.
+    @Test func otherChoicesAreKept() throws {
+        var settings = try server()
+        settings.sessionTickets = .issued(2, keys: source)
+        settings.acceptedEarlyData = TLSAcceptedEarlyData(upTo: 7, responder: responder)
+        settings.presentsRawPublicKey = true
+        for (way, _, _) in clients {
+            settings.clients = way
+            #expect(settings.sessionTickets == .issued(2, keys: source) && settings.presentsRawPublicKey, "\(way)")
+            #expect(settings.acceptedEarlyData?.maximumBytes == 7 && settings.acceptedEarlyData?.responder == responder)
         }
     }
 
@@ -93,8 +98,6 @@ import Testing
             (.certificates, none, .none),
             (.certificates(rules), rules, .none),
             (.certificates(rules, ocspStapling: .required), rules, .required),
-            (.certificatesWithOwnRawPublicKey(), none, .none),
-            (.certificatesWithOwnRawPublicKey(rules, ocspStapling: .requested), rules, .requested),
             (.rawPublicKeys(rawKeys), none, .none),
             (.rawPublicKeysOrCertificates(rawKeys, rules, ocspStapling: .required), rules, .required),
             (.preSharedKey(key), none, .none),

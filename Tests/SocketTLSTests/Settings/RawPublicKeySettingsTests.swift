@@ -84,6 +84,21 @@ import Testing
         try expect("set it to .none", \.client.values) { $0.resumption = .store(TLSSessionMemory.shared) }
         try expect("set it to false", \.client.values) { $0.allowsPostHandshakeAuthentication = true }
         try expect("earlyData requires session resumption", \.client.values) { $0.earlyData = TLSEarlyData([1]) }
+        let shared = TLSPreSharedKeys(try PreSharedKeyFixture.key())
+        for side in [\RawPublicKeyFixture.client.values, \.server.values] {
+            try expect("cannot be combined with pre-shared keys", side) { $0.proof = .preSharedKeys(shared.used(.preferred)) }
+        }
+        for presents in [true, false] {
+            try expect("set sessionTickets to .none", \.server.values) {
+                ($0.tickets, $0.presentsRawPublicKey) = (.issued(1), presents)
+            }
+            try expect("clients is .certificatesOnRequest", \.server.values) {
+                ($0.clientCertificates, $0.presentsRawPublicKey) = (.onRequest, presents)
+            }
+        }
+        try expect("no raw public key", \.server.values) {
+            ($0.clients, $0.acceptedEarlyData, $0.tickets) = (.anyone, TLSAcceptedEarlyData(upTo: 1), .none)
+        }
     }
 
     @Test func settingsWithOtherKeysShareNoContext() throws {
@@ -95,9 +110,9 @@ import Testing
             let first = try TLSContext.context(for: base, in: cache)
             #expect(try TLSContext.context(for: base, in: cache) === first)
             var others = [base, base, base, base]
-            others[0].rawPublicKeys = try TLSRawPublicKeys(expected: [RawPublicKeyFixture.otherKey], showsOwnKey: true)
+            others[0].rawPublicKeys = try TLSRawPublicKeys(expected: [RawPublicKeyFixture.otherKey])
             others[1].rawPublicKeys?.use = .preferred
-            others[2].rawPublicKeys?.showsOwnKey = false
+            others[2].presentsRawPublicKey = false
             others[3].rawPublicKeys = nil
             for other in others { #expect(try TLSContext.context(for: other, in: cache) !== first) }
         }

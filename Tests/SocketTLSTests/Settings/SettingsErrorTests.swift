@@ -223,25 +223,45 @@ import Testing
     @Test func rulesOfEarlyDataOfServers() throws {
         var fixture = try Fixture()
         func early(_ limit: Int) -> TLSSettingValues {
-            fixture.server.clients = .anyoneWithEarlyData(upTo: limit)
+            fixture.server.acceptedEarlyData = TLSAcceptedEarlyData(upTo: limit)
+            fixture.server.sessionTickets = .issued(1)
             return fixture.server.values
         }
         var settings = early(1)
         (settings.minimumVersion, settings.maximumVersion) = (.tls12, nil)
         let (none, most, more) = (early(0), early(65_536), early(65_537))
+        let (roots, keys) = (try fixture.authority.roots, try ProofTests.Source())
+        let shared = TLSPreSharedKeys(try PreSharedKeyFixture.key())
         expect(
             [
                 Row(
-                    "the early data limit for clients (in bytes) must be from 1 to 65536, but is 0",
-                    { $0.earlyDataAcceptance = none.earlyDataAcceptance },
-                    mended: { $0.earlyDataAcceptance = nil }),
+                    "acceptedEarlyData.maximumBytes must be from 1 to 65536, but is 0",
+                    { $0.acceptedEarlyData = none.acceptedEarlyData },
+                    mended: { $0.acceptedEarlyData = nil }),
                 Row(
-                    "the early data limit for clients (in bytes) must be from 1 to 65536, but is 65537",
-                    { $0.earlyDataAcceptance = more.earlyDataAcceptance },
-                    mended: { $0.earlyDataAcceptance = most.earlyDataAcceptance }),
+                    "acceptedEarlyData.maximumBytes must be from 1 to 65536, but is 65537",
+                    { $0.acceptedEarlyData = more.acceptedEarlyData },
+                    mended: { $0.acceptedEarlyData = most.acceptedEarlyData }),
                 Row(
-                    "early data from clients requires TLS 1.3, but maximumVersion is TLSv1.2", { $0.maximumVersion = .tls12 },
+                    "acceptedEarlyData requires TLS 1.3, but maximumVersion is TLSv1.2", { $0.maximumVersion = .tls12 },
                     mended: { $0.maximumVersion = .tls13 }),
+                Row(
+                    "sessionTickets is .none", { $0.tickets = .none }, mended: { $0.tickets = .issued(1) }),
+                Row(
+                    "ticket keys of this process", { $0.tickets = .issued(1, keys: keys) },
+                    mended: { $0.tickets = .issued(1) }),
+                Row(
+                    "requires clients to be .anyone", { ($0.clientCertificates, $0.trustRoots) = (.optional, roots) },
+                    mended: { $0.clientCertificates = .none }),
+                Row(
+                    "requires clients to be .anyone", { $0.clientCertificates = .onRequest },
+                    mended: { $0.clientCertificates = .none }),
+                Row(
+                    "requires clients to be .anyone", { $0.proof = .preSharedKeys(shared.used(.preferred)) },
+                    mended: { $0.proof = .certificates }),
+                Row(
+                    "cannot be combined with session tickets", { $0.proof = .preSharedKeys(shared) },
+                    mended: { $0.proof = .certificates }),
             ], of: settings)
     }
 
@@ -272,8 +292,7 @@ import Testing
     @Test func rulesOfServersOverDatagrams() throws {
         var fixture = try Fixture()
         let (roots, names) = (try fixture.authority.roots, try TLSServerNames([Fixture.host: fixture.server]))
-        fixture.server.clients = .anyoneWithEarlyData(upTo: 100)
-        let accepting = fixture.server.values.earlyDataAcceptance
+        let accepting = TLSAcceptedEarlyData(upTo: 100)
         expect(
             Self.versions + [
                 Row(
@@ -281,8 +300,8 @@ import Testing
                     { ($0.clientCertificates, $0.trustRoots) = (.onRequest, roots) },
                     mended: { $0.clientCertificates = .required }),
                 Row(
-                    "clients set to .anyoneWithEarlyData requires TLS 1.3", { $0.earlyDataAcceptance = accepting },
-                    mended: { $0.earlyDataAcceptance = nil }),
+                    "acceptedEarlyData requires TLS 1.3", { $0.acceptedEarlyData = accepting },
+                    mended: { $0.acceptedEarlyData = nil }),
                 Row(
                     "serverNames is supported only with TLS over streams", { $0.serverNames = names },
                     mended: { $0.serverNames = nil }),

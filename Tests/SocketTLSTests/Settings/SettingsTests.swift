@@ -66,15 +66,16 @@ import Testing
         let fixture = try Fixture()
         for count in [-1, 0, 9, Int.max] {
             var settings = fixture.server
-            settings.clients = .anyone(tickets: .issued(count))
+            settings.sessionTickets = .issued(count)
             #expect(complaint(settings)?.message.contains("must be from 1 to 8, but is \(count)") == true)
         }
         var asking = fixture.server
-        asking.clients = .certificates(.optional, tickets: .issued(1))
+        asking.clients = .certificates(.optional)
+        asking.sessionTickets = .issued(1)
         asking.trustRoots = try fixture.authority.roots
         #expect(complaint(asking) == nil)
         asking.trustEvaluation = .manual
-        #expect(complaint(asking)?.message.contains("stored verdict") == true)
+        #expect(complaint(asking)?.message.contains("store the verdict") == true)
     }
 
     @Test func aMissingFileOfRootsIsNamed() {
@@ -155,7 +156,7 @@ import Testing
     @Test func onlyContextsThatIssueTicketsPushOutOneThatDoes() throws {
         let (fixture, cache) = (try Fixture(), ContextCache(limit: 3))
         var settings = fixture.server
-        settings.clients = .anyone(tickets: .issued(1))
+        settings.sessionTickets = .issued(1)
         let context = try TLSContext.context(for: settings, in: cache)
         for number in 0..<20 { try use(fixture.client, number, in: cache) }
         #expect(try TLSContext.context(for: settings, in: cache) === context)
@@ -169,7 +170,7 @@ import Testing
     @Test func aContextWhoseNamesIssueTicketsCountsAmongThose() throws {
         let (fixture, cache) = (try Fixture(), ContextCache(limit: 3))
         var (named, settings) = (fixture.server, fixture.server)
-        named.clients = .anyone(tickets: .issued(1))
+        named.sessionTickets = .issued(1)
         settings.serverNames = try TLSServerNames([Fixture.host: named])
         let context = try TLSContext.context(for: settings, in: cache)
         for number in 0..<20 { try use(fixture.client, number, in: cache) }

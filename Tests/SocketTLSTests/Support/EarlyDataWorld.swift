@@ -18,7 +18,8 @@ struct EarlyDataWorld {
         client.maximumVersion = nil
         server.maximumVersion = nil
         client.resumption = .store(TLSSessionMemory())
-        server.clients = .anyoneWithEarlyData(upTo: maximum, tickets: tickets)
+        server.sessionTickets = .issued(tickets)
+        server.acceptedEarlyData = TLSAcceptedEarlyData(upTo: maximum)
     }
 
     func newServer() throws -> TLSEngine {

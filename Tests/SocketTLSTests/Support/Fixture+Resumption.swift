@@ -8,7 +8,7 @@ extension Fixture {
         var fixture = try Fixture()
         fixture.server.minimumVersion = .tls12
         fixture.server.maximumVersion = nil
-        fixture.server.clients = .anyone(tickets: .issued(2))
+        fixture.server.sessionTickets = .issued(2)
         return fixture
     }
 

@@ -17,7 +17,7 @@ struct RawPublicKeyFixture {
         clientKey = try #require(clientIdentity.privateKey.publicKey)
         base.client.trustRoots = try Fixture.stranger.roots
         base.client.proof = .rawPublicKeys(try TLSRawPublicKeys(expected: [serverKey]))
-        base.server.clients = .anyoneWithOwnRawPublicKey
+        base.server.presentsRawPublicKey = true
     }
 
     var client: TLSClientSettings {
@@ -33,9 +33,9 @@ struct RawPublicKeyFixture {
     /// The client shows its key too, and the server expects it.
     mutating func makeMutual(_ use: TLSRawPublicKeys.Use = .required) throws {
         client.identity = clientIdentity
-        client.values.rawPublicKeys?.showsOwnKey = true
+        client.presentsRawPublicKey = true
         server.trustRoots = try Fixture.stranger.roots
-        server.clients = .rawPublicKeys(try TLSRawPublicKeys(expected: [clientKey], showsOwnKey: true))
+        server.clients = .rawPublicKeys(try TLSRawPublicKeys(expected: [clientKey]))
         server.values.rawPublicKeys?.use = use
     }
 

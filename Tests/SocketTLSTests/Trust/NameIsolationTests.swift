@@ -193,7 +193,7 @@ import Testing
     func aSessionIsNotResumedUnderAnotherNameOfTheList(_ version: TLSVersion, sharesKeys: Bool) throws {
         let certificate = try authority.identity(.server(names: ["a.example.org", "b.example.org"]))
         var shared = TLSSettings.server(identity: certificate)
-        shared.clients = .anyone(tickets: .issued(1, keys: sharesKeys ? try SharedKeys() : nil))
+        shared.sessionTickets = .issued(1, keys: sharesKeys ? try SharedKeys() : nil)
         var settings = shared
         settings.serverNames = try TLSServerNames(["a.example.org": shared, "b.example.org": shared])
         func connect(_ name: String, resuming session: [UInt8]?) throws -> (engine: TLSEngine, session: [UInt8]?) {

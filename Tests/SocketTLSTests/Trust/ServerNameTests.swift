@@ -151,7 +151,7 @@ import Testing
     @Test(arguments: versions)
     func noSessionCrossesNames(_ version: TLSVersion) throws {
         var settings = try server("default.example.org")
-        settings.clients = .anyone(tickets: .issued(1))
+        settings.sessionTickets = .issued(1)
         var (one, two) = (try server("one.example.org"), try server("two.example.org"))
         (one.clients, two.clients) = (settings.clients, settings.clients)
         settings.serverNames = try TLSServerNames(["one.example.org": one, "two.example.org": two])

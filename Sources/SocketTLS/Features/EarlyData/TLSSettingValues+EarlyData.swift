@@ -11,6 +11,17 @@ extension TLSSettings where Side == TLSClient {
     }
 }
 
+extension TLSSettings where Side == TLSServer {
+    /// The early data that the server accepts. Defaults to `nil`: no early data is accepted.
+    ///
+    /// Requires `clients` set to `.anyone`, `sessionTickets` with keys of this process, and TLS 1.3.
+    /// Otherwise `startTLS` throws `invalidSettings`.
+    public var acceptedEarlyData: TLSAcceptedEarlyData? {
+        get { values.acceptedEarlyData }
+        set { values.acceptedEarlyData = newValue }
+    }
+}
+
 extension TLSSettingValues {
     func validateEarlyData() throws(TLSError) {
         switch role {
@@ -20,10 +31,22 @@ extension TLSSettingValues {
     }
 
     private func validateEarlyDataOfServer() throws(TLSError) {
-        guard let earlyDataAcceptance else { return }
+        guard let acceptedEarlyData else { return }
         try Self.validate(
-            earlyDataAcceptance.limit, in: 1...TLSEarlyData.byteLimit, "the early data limit for clients (in bytes)")
-        try requireTLS13("early data from clients")
+            acceptedEarlyData.maximumBytes, in: 1...TLSEarlyData.byteLimit, "acceptedEarlyData.maximumBytes")
+        // Early data arrives before a client could prove its identity.
+        guard proof == .certificates, clientCertificates == .none, !presentsRawPublicKey else {
+            throw Self.invalid("acceptedEarlyData requires clients to be .anyone, and no raw public key")
+        }
+        switch tickets {
+        case .none:
+            throw Self.invalid("acceptedEarlyData requires session tickets, but sessionTickets is .none: set it to .issued(1)")
+        // Other processes could accept the same early data once each.
+        case .issued(_, .some):
+            throw Self.invalid("acceptedEarlyData requires ticket keys of this process: set sessionTickets without keys")
+        case .issued(_, nil): break
+        }
+        try requireTLS13("acceptedEarlyData")
     }
 
     private func validateEarlyDataOfClient() throws(TLSError) {

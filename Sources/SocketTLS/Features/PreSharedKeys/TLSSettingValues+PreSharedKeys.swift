@@ -36,8 +36,8 @@ extension TLSSettingValues {
         let given = keys.used(.required)
         return switch (keys.use, clientCertificates) {
         case (.required, _): .preSharedKeys(given)
-        case (.preferred, .none): .preSharedKeysOrAnyone(given, tickets: tickets)
-        case (.preferred, _): .preSharedKeysOrCertificates(given, demand, rules, tickets: tickets)
+        case (.preferred, .none): .preSharedKeysOrAnyone(given)
+        case (.preferred, _): .preSharedKeysOrCertificates(given, demand, rules)
         }
     }
 }
@@ -54,6 +54,10 @@ extension TLSPreSharedKeys {
 
     func validate(in settings: TLSSettingValues) throws(TLSError) {
         try settings.requireNoSessionOfOthers()
+        if settings.tickets != .none, use == .required {
+            throw TLSSettingValues.invalid(
+                "clients is .preSharedKeys, which cannot be combined with session tickets: set sessionTickets to .none")
+        }
         if max(settings.minimumVersion, settings.policy.minimumVersion) < .tls13 { try validateForTLS12() }
     }
 

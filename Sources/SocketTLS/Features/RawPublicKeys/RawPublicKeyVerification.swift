@@ -14,12 +14,18 @@ internal import COpenSSL
 extension TLSRawPublicKeys {
     static func areShownByServer(on ssl: OpaquePointer) -> Bool { COpenSSL_serverShowsRawKey(ssl) != 0 }
 
-    /// Sets the certificate types for both directions, in order of preference.
-    func negotiate(on context: OpaquePointer, isServer: Bool) throws(TLSError) {
-        let raw = UInt8(COPENSSL_CERTIFICATE_TYPE_RAW)
-        let both = [raw, UInt8(COPENSSL_CERTIFICATE_TYPE_X509)]
-        if showsOwnKey { try Self.set(both, ofServers: isServer, on: context) }
-        if expectsKeys { try Self.set(use == .required ? [raw] : both, ofServers: !isServer, on: context) }
+    private static let rawType = UInt8(COPENSSL_CERTIFICATE_TYPE_RAW)
+    /// Both certificate types, in order of preference.
+    private static let bothTypes = [rawType, UInt8(COPENSSL_CERTIFICATE_TYPE_X509)]
+
+    /// Sets the certificate types that this side can present.
+    static func present(on context: OpaquePointer, isServer: Bool) throws(TLSError) {
+        try set(bothTypes, ofServers: isServer, on: context)
+    }
+
+    /// Sets the certificate types that this side accepts.
+    func expect(on context: OpaquePointer, isServer: Bool) throws(TLSError) {
+        try Self.set(use == .required ? [Self.rawType] : Self.bothTypes, ofServers: !isServer, on: context)
     }
 
     private static func set(_ types: [UInt8], ofServers: Bool, on context: OpaquePointer) throws(TLSError) {

@@ -9,7 +9,7 @@ internal import COpenSSL
 /// var client = TLSSettings.client(serverName: "hub.example.org")
 /// client.proof = .rawPublicKeys(try TLSRawPublicKeys(expected: [keyOfTheHub]))
 /// var server = TLSSettings.server(identity: hub)
-/// server.clients = .anyoneWithOwnRawPublicKey
+/// server.presentsRawPublicKey = true
 /// ```
 ///
 /// Raw public keys work with TLS 1.2 and 1.3. They need OpenSSL 3.2 or newer at run time: with an older
@@ -31,20 +31,14 @@ public struct TLSRawPublicKeys: Sendable, Hashable {
 
     /// The SHA-256 digests of the expected keys, each computed over the SubjectPublicKeyInfo in DER.
     public let expectedSHA256: Set<[UInt8]>
-    /// Whether this side sends the public key of its `identity` without the certificate. A peer that does
-    /// not support raw public keys still receives the certificate.
-    public internal(set) var showsOwnKey: Bool
-    /// Ignored if no keys are expected.
     package var use: Use
 
     /// Creates a list of keys that are accepted from the peer.
     ///
-    /// - Parameters:
-    ///   - keys: One or more SubjectPublicKeyInfo structures in DER (RFC 5280, section 4.1), such as
-    ///     `TLSCertificate.publicKey` and `TLSPrivateKey.publicKey` return.
-    ///   - showsOwnKey: Whether this side sends the public key of its `identity` without the certificate.
+    /// - Parameter keys: One or more SubjectPublicKeyInfo structures in DER (RFC 5280, section 4.1), such as
+    ///   `TLSCertificate.publicKey` and `TLSPrivateKey.publicKey` return.
     /// - Throws: `invalidSettings` if the list is empty or an element is not a public key.
-    public init(expected keys: [[UInt8]], showsOwnKey: Bool = false) throws(TLSError) {
+    public init(expected keys: [[UInt8]]) throws(TLSError) {
         var digests: Set<[UInt8]> = []
         for key in keys {
             guard let canonical = PublicKeyInfo.canonical(key) else {
@@ -52,39 +46,31 @@ public struct TLSRawPublicKeys: Sendable, Hashable {
             }
             digests.insert(PublicKeyInfo.sha256(of: canonical))
         }
-        try self.init(expectedSHA256: digests, showsOwnKey: showsOwnKey)
+        try self.init(expectedSHA256: digests)
     }
 
     /// Creates a list of keys that are accepted from the peer, identified by their digests.
     ///
-    /// - Parameters:
-    ///   - digests: One or more 32-byte SHA-256 digests, each of a SubjectPublicKeyInfo in DER, such as
-    ///     `TLSCertificate.publicKeySHA256` returns.
-    ///   - showsOwnKey: Whether this side sends the public key of its `identity` without the certificate.
+    /// - Parameter digests: One or more 32-byte SHA-256 digests, each of a SubjectPublicKeyInfo in DER, such as
+    ///   `TLSCertificate.publicKeySHA256` returns.
     /// - Throws: `invalidSettings` if the set is empty or a digest has the wrong length.
-    public init(expectedSHA256 digests: Set<[UInt8]>, showsOwnKey: Bool = false) throws(TLSError) {
+    public init(expectedSHA256 digests: Set<[UInt8]>) throws(TLSError) {
         guard !digests.isEmpty else { throw Self.invalid("the list of expected keys is empty: pass at least one key") }
         if let wrong = digests.first(where: { $0.count != 32 }) {
             throw Self.invalid("a digest must have 32 bytes (SHA-256), but has \(wrong.count)")
         }
-        self.init(digests, .required, showsOwnKey)
+        self.init(digests, .required)
     }
 
-    init(_ digests: Set<[UInt8]>, _ use: Use, _ showsOwnKey: Bool) {
+    init(_ digests: Set<[UInt8]>, _ use: Use) {
         expectedSHA256 = digests
         self.use = use
-        self.showsOwnKey = showsOwnKey
     }
 
-    /// This side sends its own raw key, and expects a certificate or no proof from the peer.
-    static let ownKey = TLSRawPublicKeys([], .required, true)
-
-    package func used(_ use: Use) -> TLSRawPublicKeys { TLSRawPublicKeys(expectedSHA256, use, showsOwnKey) }
+    package func used(_ use: Use) -> TLSRawPublicKeys { TLSRawPublicKeys(expectedSHA256, use) }
 
     /// Whether the loaded OpenSSL library supports raw public keys, which requires version 3.2 or newer.
     public static var isSupported: Bool { COpenSSL_hasRawPublicKeys() == 1 }
-
-    var expectsKeys: Bool { !expectedSHA256.isEmpty }
 
     func expects(_ key: [UInt8]) -> Bool { expectedSHA256.contains(PublicKeyInfo.sha256(of: key)) }
 
@@ -95,7 +81,7 @@ public struct TLSRawPublicKeys: Sendable, Hashable {
 
 extension TLSRawPublicKeys: Digestible {
     func append(to fields: inout DigestFields) {
-        _ = TLSRawPublicKeys(fields.add(expectedSHA256), fields.add(use), fields.add(showsOwnKey))
+        _ = TLSRawPublicKeys(fields.add(expectedSHA256), fields.add(use))
     }
 }
 

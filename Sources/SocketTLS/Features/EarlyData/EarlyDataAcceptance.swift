@@ -1,4 +1,0 @@
-package struct EarlyDataAcceptance: Sendable, Hashable {
-    package var limit: Int
-    package var responder: TLSEarlyDataResponder?
-}
