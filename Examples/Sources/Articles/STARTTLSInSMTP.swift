@@ -3,16 +3,15 @@ import AsyncSockets
 // Article: server
 /// Offers STARTTLS, and echoes lines once the connection is secure.
 func serve(_ socket: AsyncSocket, identity: TLSIdentity) async throws {
-    try await socket.write("220 ready\r\n")
-    while let command = try await socket.readLine(maxLength: 1_000, timeout: .seconds(60)) {
-        guard command == "STARTTLS" else {
-            try await socket.write("530 STARTTLS first\r\n")
-            continue
+    try await socket.writeLine("220 ready")
+    for try await line in socket.lines(maxLength: 1_000, idleTimeout: .seconds(60)) {
+        switch (line, socket.isSecure) {
+        case (_, true): try await socket.writeLine(line)
+        case ("STARTTLS", false):
+            try await socket.writeLine("220 go ahead")
+            try await socket.startTLS(settings: .server(identity: identity))
+        default: try await socket.writeLine("530 STARTTLS first")
         }
-        try await socket.write("220 go ahead\r\n")
-        try await socket.startTLS(settings: .server(identity: identity))
-        for try await line in socket.lines { try await socket.write(line + "\r\n") }
-        return
     }
 }
 // Article: end

@@ -68,7 +68,7 @@ extension AsyncSocket {
             public mutating func next(
                 isolation actor: isolated (any Actor)? = #isolation
             ) async throws -> Format.Frame? {
-                guard let connection = try scope.openConnection() else { return nil }
+                let connection = try scope.openConnection()
                 do {
                     return try await connection.readFrame(reader, OperationLimit(nil))
                 } catch {

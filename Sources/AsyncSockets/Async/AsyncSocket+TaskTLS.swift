@@ -6,9 +6,9 @@ extension AsyncSocket {
     /// Upgrades the connection to TLS after all previously queued writes and delegate reads are complete.
     ///
     /// Returns when the handshake is complete and the peer is trusted. See `beginTLS(settings:)` for the
-    /// treatment of bytes received early. Sequences such as `lines` finish at the upgrade; create new ones
-    /// afterwards. If the handshake fails or is cancelled, the connection is closed. It never falls back to
-    /// plaintext.
+    /// treatment of bytes received early. A loop over a sequence such as `lines` may call this and continue:
+    /// its later elements are decrypted data. If the handshake fails or is cancelled, the connection is
+    /// closed. It never falls back to plaintext.
     ///
     /// - Parameters:
     ///   - settings: The settings for the client or server role.

@@ -1,29 +1,23 @@
 internal import SocketBuffers
 internal import SocketCore
 
-/// The scope of a sequence: one connection of a socket, either before or after its upgrade to TLS.
+/// The scope of a sequence: one connection of a socket.
 struct SequenceScope {
     let socket: AsyncSocket
     private let connection: StreamConnection?
-    private let isUpgraded: Bool
     private let idle: IdleGuard?
 
     init(_ socket: AsyncSocket, _ idleTimeout: Duration?) {
         self.socket = socket
         connection = socket.connection
-        isUpgraded = Self.isUpgraded(connection)
         let operations = connection.map { TaskOperations(connection: $0) }
         idle = idleTimeout.flatMap { operations?.endWhenIdle($0) }.map { IdleGuard($0) }
     }
 
-    /// Returns the connection to read from, or `nil` if the sequence is finished.
-    func openConnection() throws(AsyncSocketError) -> TaskOperations? {
+    /// Returns the connection to read from.
+    func openConnection() throws(AsyncSocketError) -> TaskOperations {
         guard let connection else { throw AsyncSocket.notInUse("read") }
-        return Self.isUpgraded(connection) == isUpgraded ? TaskOperations(connection: connection) : nil
-    }
-
-    private static func isUpgraded(_ connection: StreamConnection?) -> Bool {
-        connection?.record.withLock { $0.claims.isUpgradeClaimed } ?? false
+        return TaskOperations(connection: connection)
     }
 
     /// Returns the error for the sequence to throw, or `nil` if the sequence simply finishes: after an

@@ -1,8 +1,8 @@
 // Rules of the sequences:
 //  1. Sequences buffer no bytes: each element is a separate read. Bytes that a loop does not consume remain
 //     for the next read.
-//  2. An iterator belongs to the connection on which it was created, and to one side of startTLS (before or
-//     after). Afterwards it returns no more elements, so plaintext never appears after the upgrade.
+//  2. An iterator belongs to the connection on which it was created. It continues over an upgrade to TLS:
+//     because of rule 1, every element after `startTLS` consists of decrypted bytes only.
 //  3. A sequence finishes after an orderly close. Any other end of the connection throws.
 
 public import FoundationEssentials
@@ -48,8 +48,9 @@ extension AsyncSocket {
 
     /// The received bytes of a connection, in chunks.
     ///
-    /// The sequence finishes after an orderly close of the connection, and when `startTLS` is called. Leaving
-    /// a loop early loses no data. If the task is cancelled, the loop throws a `CancellationError`.
+    /// The sequence finishes after an orderly close of the connection. The loop may call `startTLS`: every
+    /// later element is decrypted data. Leaving a loop early loses no data. If the task is cancelled, the loop
+    /// throws a `CancellationError`.
     public struct Chunks: AsyncSequence, Sendable {
         /// An `AsyncSocketError` with the reason why the connection closed, or a `CancellationError`.
         public typealias Failure = any Error
@@ -72,7 +73,7 @@ extension AsyncSocket {
             public mutating func next(
                 isolation actor: isolated (any Actor)? = #isolation
             ) async throws -> Data? {
-                guard let connection = try scope.openConnection() else { return nil }
+                let connection = try scope.openConnection()
                 try AsyncSocketError.checkMaxLength(maxLength)
                 do {
                     return try await connection.read(.anyBytes, maxLength, OperationLimit(nil))
@@ -86,8 +87,9 @@ extension AsyncSocket {
 
     /// The lines of text of a connection.
     ///
-    /// The sequence finishes after an orderly close of the connection, and when `startTLS` is called. Leaving
-    /// a loop early loses no data. If the task is cancelled, the loop throws a `CancellationError`.
+    /// The sequence finishes after an orderly close of the connection. The loop may call `startTLS`: every
+    /// later element is decrypted data. Leaving a loop early loses no data. If the task is cancelled, the loop
+    /// throws a `CancellationError`.
     public struct Lines: AsyncSequence, Sendable {
         /// An `AsyncSocketError` with the reason why the connection closed, or a `CancellationError`.
         public typealias Failure = any Error
@@ -110,7 +112,7 @@ extension AsyncSocket {
             public mutating func next(
                 isolation actor: isolated (any Actor)? = #isolation
             ) async throws -> String? {
-                guard let connection = try scope.openConnection() else { return nil }
+                let connection = try scope.openConnection()
                 try AsyncSocketError.checkMaxLength(line.maxLength)
                 do {
                     return try await connection.readLine(line, OperationLimit(nil))

@@ -146,26 +146,60 @@ import Testing
         #expect(received == Data("abc"))
     }
 
-    @Test func aSequenceEndsWhereTLSBegins() async throws {
+    /// The way in which most people write a server with STARTTLS first.
+    @Test func aLoopOverLinesGoesOnAfterItsUpgrade() async throws {
+        let pair = try await SocketPair()
+        let settings = try TestCertificates.server()
+        let serving = Task {
+            var secure: [Bool] = []
+            for try await line in pair.server.lines {
+                secure.append(pair.server.isSecure)
+                try await pair.server.writeLine("got \(line)")
+                if line == "STARTTLS" { try await pair.server.startTLS(settings: settings) }
+            }
+            return secure
+        }
+        func exchange(_ line: String) async throws {
+            try await pair.client.writeLine(line)
+            #expect(try await pair.client.readLine() == "got \(line)")
+        }
+        try await exchange("HELO")
+        try await exchange("STARTTLS")
+        try await pair.client.startTLS(settings: TestCertificates.client())
+        try await exchange("EHLO")
+        try await exchange("QUIT")
+        try await pair.client.close()
+        #expect(try await serving.value == [false, false, true, true])
+    }
+
+    @Test func chunksAndFramesGoOnAfterAnUpgrade() async throws {
         let settings = try TestCertificates.server()
         let (socket, _) = try await connectedSocket([
-            .send("plain\r\n"), .expect("go"), .startTLS(settings), .send("secret\r\nmore\r\n"),
+            .send("plain\r\n"), .expect("go"), .startTLS(settings), .send("one\r\n"), .expect("on"), .send("two"),
         ])
-        var lines = socket.lines.makeAsyncIterator()
+        var frames = socket.frames(Delimited(by: AsyncSocket.crlf)).makeAsyncIterator()
         var chunks = socket.chunks.makeAsyncIterator()
-        let sequence = socket.lines
-        #expect(try await lines.next() == "plain")
+        #expect(try await frames.next() == Data("plain".utf8))
         try await socket.write("go")
         try await socket.startTLS(settings: TestCertificates.client())
-        #expect(try await lines.next() == nil)
-        #expect(try await chunks.next() == nil)
-        // An iterator that is made afterwards begins afterwards.
-        for try await line in sequence {
-            #expect(line == "secret")
-            break
+        #expect(try await frames.next() == Data("one".utf8))
+        try await socket.write("on")
+        #expect(try await chunks.next() == Data("two".utf8))
+    }
+
+    /// Bytes behind the command of a client are the start of the handshake, and never a line after it.
+    @Test func aLineThatIsInjectedBeforeTheUpgradeIsNoLineOfTheLoop() async throws {
+        let pair = try await SocketPair()
+        let settings = try TestCertificates.server()
+        try await pair.client.write("STARTTLS\r\nMAIL FROM:<mallory@example.org>\r\n")
+        var lines: [String] = []
+        let error = await #expect(throws: AsyncSocketError.self) {
+            for try await line in pair.server.lines {
+                lines.append(line)
+                if line == "STARTTLS" { try? await pair.server.startTLS(settings: settings) }
+            }
         }
-        #expect(try await socket.readLine() == "more")
-        #expect(try await lines.next() == nil)
+        #expect(lines == ["STARTTLS"] && error?.code == .tls)
     }
 
     @Test func aSequenceBelongsToOneConnection() async throws {

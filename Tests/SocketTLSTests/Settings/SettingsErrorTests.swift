@@ -290,7 +290,7 @@ import Testing
     }
 
     @Test func rulesOfServersOverDatagrams() throws {
-        var fixture = try Fixture()
+        let fixture = try Fixture()
         let (roots, names) = (try fixture.authority.roots, try TLSServerNames([Fixture.host: fixture.server]))
         let accepting = TLSAcceptedEarlyData(upTo: 100)
         expect(
