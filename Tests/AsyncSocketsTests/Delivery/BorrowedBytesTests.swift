@@ -179,7 +179,7 @@ import Testing
     }
 
     /// The peer does not read: what the kernel does not take waits, counts, and has its time.
-    @Test(arguments: Link.Delivery.allCases)
+    @Test(.unmodifiedKernel, arguments: Link.Delivery.allCases)
     func aBorrowedWriteThatWaitsHasItsLimits(delivery: Link.Delivery) async throws {
         let waiting = Locked(0)
         let borrower = Borrower { socket, bytes in

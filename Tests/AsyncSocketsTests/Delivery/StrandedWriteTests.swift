@@ -183,7 +183,7 @@ import Testing
         }
     }
 
-    @Test func aConnectionThatTooManyBytesEndHasSentWhatWasCollected() async throws {
+    @Test(.unmodifiedKernel) func aConnectionThatTooManyBytesEndHasSentWhatWasCollected() async throws {
         let (socket, peer, _) = try connect("one\r\n" + String(repeating: "x", count: 1000))
         try await onLoop(of: socket) {
             try await Self.answer(socket, peer)
@@ -290,7 +290,7 @@ import Testing
     }
 
     /// Within the callback, and also in one of several of a block.
-    @Test(arguments: [Link.Delivery.inline, .delegateQueue])
+    @Test(.unmodifiedKernel, arguments: [Link.Delivery.inline, .delegateQueue])
     func aDelegateMayHaveItsAnswerSentAtOnce(delivery: Link.Delivery) async throws {
         let (socket, recorder, peer) = try connect(delivery.delegateQueue, "") { socket, line, peer in
             guard line == "one" else { return }
@@ -305,7 +305,7 @@ import Testing
     }
 
     /// What another thread asks for meanwhile makes the callback's requests wait too, but not until its end.
-    @Test func aMessageOfAnotherThreadDoesNotHoldUpAFlush() async throws {
+    @Test(.unmodifiedKernel) func aMessageOfAnotherThreadDoesNotHoldUpAFlush() async throws {
         let (socket, recorder, _) = try connect(nil) { socket, line, peer in
             let hasPosted = DispatchSemaphore(value: 0)
             Thread.detachNewThread {

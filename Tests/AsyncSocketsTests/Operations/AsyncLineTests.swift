@@ -196,7 +196,7 @@ import Testing
         let error = await #expect(throws: AsyncSocketError.self) {
             for try await line in pair.server.lines {
                 lines.append(line)
-                if line == "STARTTLS" { try? await pair.server.startTLS(settings: settings) }
+                if line == "STARTTLS" { _ = try? await pair.server.startTLS(settings: settings) }
             }
         }
         #expect(lines == ["STARTTLS"] && error?.code == .tls)
