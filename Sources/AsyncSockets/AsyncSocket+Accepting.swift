@@ -61,17 +61,24 @@ extension AsyncSocket {
         try accept(on: [SocketAddress.ofSocket(at: path, "listen")])
     }
 
-    /// The maximum number of accepted connections that may be open at the same time, or `nil` (the default)
-    /// for no limit.
+    /// The maximum number of accepted connections that may be open at the same time. Defaults to 10,000;
+    /// `.max` sets no limit.
     ///
     /// At the limit, the socket stops accepting, and further connections stay in the kernel's backlog until
     /// an open one closes. Connections still open from an earlier `accept` of this socket count too. A change
-    /// takes effect immediately. Lowering the limit closes no connections.
-    public var maximumAcceptedConnections: Int? {
-        get { configuration.maximumAcceptedConnections }
+    /// takes effect immediately. Lowering the limit closes no connections. `accept` throws `.badParameter` for a
+    /// limit below 1; while the socket is listening, such a value is treated as 1.
+    public var maximumConnections: Int {
+        get { configuration.maximumConnections }
         set {
-            configure { $0.maximumAcceptedConnections = newValue }
-            state.withLock { $0.quota }?.setLimit(newValue)
+            configure { $0.maximumConnections = newValue }
+            state.withLock { $0.quota }?.setLimit(max(1, newValue))
+        }
+    }
+
+    func checkMaximumConnections() throws(AsyncSocketError) {
+        guard maximumConnections >= 1 else {
+            throw .badParameter("listen", "maximumConnections must be at least 1, but is \(maximumConnections)")
         }
     }
 
@@ -81,6 +88,7 @@ extension AsyncSocket {
         guard hasDelegate else {
             throw .badConfiguration("listen", "no delegate is set to receive the accepted connections: set a delegate first")
         }
+        try checkMaximumConnections()
         guard isDisconnected else { throw .badConfiguration("listen", "the socket is in use: disconnect it first") }
         let (listener, outlet) = try bind(to: enabled(addresses))
         do throws(AsyncSocketError) {
@@ -110,7 +118,7 @@ extension AsyncSocket {
             switch $0.family {
             case .ipv4: configuration.isIPv4Enabled
             case .ipv6: configuration.isIPv6Enabled
-            case .unix, .virtualMachine: true
+            case .unix, .vsock: true
             }
         }
         guard !enabled.isEmpty else {
@@ -125,7 +133,7 @@ extension AsyncSocket {
     ) throws(AsyncSocketError) -> (Listener, EventOutlet<AsyncSocket>) {
         let loop = try chooseLoop("listen")
         let (options, quota) = state.withLock { state in
-            let quota = state.quota ?? AcceptQuota(limit: state.configuration.value.maximumAcceptedConnections, loop: loop)
+            let quota = state.quota ?? AcceptQuota(limit: state.configuration.value.maximumConnections, loop: loop)
             state.quota = quota
             return (state.options, quota)
         }

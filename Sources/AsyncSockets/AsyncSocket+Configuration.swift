@@ -1,4 +1,4 @@
-public import FoundationEssentials
+internal import FoundationEssentials
 public import Logging
 internal import SocketBuffers
 public import SocketCore
@@ -25,10 +25,16 @@ extension AsyncSocket {
         set { configure { $0.isIPv4PreferredOverIPv6 = newValue } }
     }
 
-    /// The number of seconds from the start of one connection attempt to the start of the next: the
-    /// connection attempt delay of RFC 8305, section 5. Defaults to 0.3. If an attempt fails, the next one
-    /// starts immediately. A change takes effect at the next `connect`.
-    public var alternateAddressDelay: TimeInterval {
+    /// The time from the start of one connection attempt to the start of the next: the connection attempt
+    /// delay of RFC 8305, section 5. Defaults to 0.3 seconds. If an attempt fails, the next one starts
+    /// immediately. A change takes effect at the next `connect`.
+    public var alternateAddressDelay: Duration {
+        get { .seconds(attemptDelay) }
+        set { attemptDelay = newValue.inSeconds }
+    }
+
+    /// The same in seconds, without a check: `GCDAsyncSocket` accepts any number.
+    package var attemptDelay: Double {
         get { configuration.alternateAddressDelay }
         set { configure { $0.alternateAddressDelay = newValue } }
     }

@@ -198,7 +198,7 @@ extension SocketAddress {
         if let address = SocketAddress(unixPath: path) { return address }
         let fault = path.utf8.contains(0) ? "contains a zero byte" : "has \(path.utf8.count)"
         throw .badParameter(
-            operation, "a socket path must have 1 to \(longestUnixPath) bytes without a zero byte, but \"\(path)\" \(fault)")
+            operation, "a socket path must have 1 to \(maximumUnixPathBytes) bytes without a zero byte, but \"\(path)\" \(fault)")
     }
 }
 

@@ -28,7 +28,7 @@ extension AsyncSocket {
     ///   connection. `.closed` if you are already closing the connection; then only data that is already
     ///   queued is sent. If the connection has closed for another reason, the call does not throw:
     ///   `socketDidDisconnect(_:withError:)` reports the reason.
-    public func beginTLS(settings: TLSSettings<some TLSSide>) throws(AsyncSocketError) {
+    public func beginTLS(settings: TLSSettings<some TLSRole.Side>) throws(AsyncSocketError) {
         _ = try startTLS(settings: settings.values, waiter: nil, decidesTrust: false)
     }
 

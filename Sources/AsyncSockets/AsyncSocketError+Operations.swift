@@ -67,7 +67,7 @@ extension AsyncSocketError {
 
     private static func families(of addresses: [SocketAddress]) -> String {
         let names: KeyValuePairs<SocketAddress.Family, String> = [
-            .ipv4: "IPv4", .ipv6: "IPv6", .unix: "the Unix domain", .virtualMachine: "virtual machines",
+            .ipv4: "IPv4", .ipv6: "IPv6", .unix: "the Unix domain", .vsock: "virtual machines",
         ]
         let families = Set(addresses.map(\.family))
         return names.filter { families.contains($0.key) }.map(\.value).joined(separator: " and ")

@@ -59,7 +59,7 @@ public final class MetricsObserver: SocketObserver {
     public func connection(
         _ connection: ObservedConnection, didSecureAs role: TLSRole, session: TLSSession, times: HandshakeTimes
     ) {
-        handshakes(as: role).succeed(session, times.seconds)
+        handshakes(as: role).succeed(session, times.total)
     }
 
     /// Counts the failed or cancelled handshake.
@@ -123,7 +123,7 @@ private struct ConnectionMetrics: Sendable {
         closed.increment()
         bytesReceived.increment(by: totals.bytesReceived)
         bytesSent.increment(by: totals.bytesSent)
-        duration.recordNanoseconds(Int64(totals.seconds * 1_000_000_000))
+        duration.record(duration: totals.duration)
     }
 }
 
@@ -154,11 +154,11 @@ private struct HandshakeMetrics: Sendable {
         duration = names.timer("handshake_duration", [("role", role)])
     }
 
-    func succeed(_ session: TLSSession, _ seconds: Double) {
+    func succeed(_ session: TLSSession, _ time: Duration) {
         if let version = versions.first(where: { $0.version == session.protocolVersion }) {
             (session.isResumed ? version.resumed : version.full).increment()
         }
-        duration.recordNanoseconds(Int64(seconds * 1_000_000_000))
+        duration.record(duration: time)
     }
 
     func fail(_ error: AsyncSocketError?) {

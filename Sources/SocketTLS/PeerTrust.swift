@@ -7,7 +7,7 @@ internal import COpenSSL
 /// client has proved possession.
 public struct PeerTrust: Sendable, Hashable {
     /// The side that is being evaluated: `.server` on a client, `.client` on a server.
-    public let peer: Peer
+    public let peer: TLSRole
     /// The certificates as the peer sent them, own certificate first. Empty if the peer sent a raw public
     /// key.
     ///
@@ -28,7 +28,7 @@ public struct PeerTrust: Sendable, Hashable {
 
     /// Creates a value with a given chain and verdict, for tests of a trust callback.
     public init(
-        peer: Peer = .server, chain: [TLSCertificate], verdict: Verdict = .trusted, otherFaults: [Verdict] = [],
+        peer: TLSRole = .server, chain: [TLSCertificate], verdict: Verdict = .trusted, otherFaults: [Verdict] = [],
         serverName: String? = nil, publicKey: [UInt8]? = nil
     ) {
         self.otherFaults = otherFaults
@@ -42,15 +42,8 @@ public struct PeerTrust: Sendable, Hashable {
     /// The peer's own certificate.
     public var leaf: TLSCertificate? { chain.first }
 
-    /// The side that is being evaluated.
-    public enum Peer: Sendable, Hashable {
-        /// The peer is a server, and this side is a client.
-        case server
-        /// The peer is a client, and this side is a server.
-        case client
-    }
-
     /// OpenSSL's verdict.
+    @nonexhaustive
     public enum Verdict: Sendable, Hashable {
         /// The chain leads to a trusted root and passed all other checks.
         case trusted

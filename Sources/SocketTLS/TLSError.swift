@@ -127,6 +127,7 @@ extension TLSError {
 
 extension TLSError {
     /// The party that must change something before the same attempt can succeed.
+    @nonexhaustive
     public enum Fault: Sendable, Hashable, CustomStringConvertible {
         /// The program that uses this library: a setting, a file, or a trust callback that did not decide in
         /// time.

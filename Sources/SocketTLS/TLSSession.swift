@@ -44,7 +44,7 @@ public struct TLSSession: Sendable, Hashable {
     ///
     /// The completed handshake has confirmed that these bytes are not a replay. They have no forward secrecy.
     /// 0 on a client, and for bytes already handled by a `TLSEarlyDataResponder`.
-    public let earlyByteCount: Int
+    public let earlyDataByteCount: Int
     /// The latest session from the server that a later connection can resume with
     /// `TLSResumption.session(_:)`.
     ///
@@ -77,7 +77,7 @@ public struct TLSSession: Sendable, Hashable {
         preSharedKeyIdentity: [UInt8]? = nil,
         peerPublicKey: [UInt8]? = nil,
         earlyData: TLSEarlyDataOutcome = .notOffered,
-        earlyByteCount: Int = 0
+        earlyDataByteCount: Int = 0
     ) {
         self.preSharedKeyIdentity = preSharedKeyIdentity
         self.peerPublicKey = peerPublicKey
@@ -91,7 +91,7 @@ public struct TLSSession: Sendable, Hashable {
         self.matchesPins = matchesPins
         self.peerSignatureAlgorithm = peerSignatureAlgorithm
         self.earlyData = earlyData
-        self.earlyByteCount = earlyByteCount
+        self.earlyDataByteCount = earlyDataByteCount
         source = Source()
     }
 }
@@ -119,7 +119,7 @@ extension TLSSession {
         isResumed = SSL_session_reused(ssl) == 1 && preSharedKeyIdentity == nil
         peerSignatureAlgorithm = Self.peerSignatureAlgorithm(of: ssl)
         earlyData = early.isWithheld ? .withheld : Self.earlyData(of: ssl)
-        earlyByteCount = early.byteCount
+        earlyDataByteCount = early.byteCount
     }
 
     private static func earlyData(of ssl: OpaquePointer) -> TLSEarlyDataOutcome {

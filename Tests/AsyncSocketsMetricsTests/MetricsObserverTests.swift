@@ -93,7 +93,7 @@ import Testing
         let party = Party()
         let listener = AsyncSocket(inlineDelegate: party)
         listener.observer = PauseForwarder(observer: MetricsObserver(factory: metrics), continuation: continuation)
-        listener.maximumAcceptedConnections = 1
+        listener.maximumConnections = 1
         try listener.accept(onInterface: "127.0.0.1", port: 0)
         let client = AsyncSocket(inlineDelegate: party)
         try client.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: .patient)
@@ -112,11 +112,11 @@ import Testing
         let connection = ObservedConnection(number: 1, role: .server, peer: peer)
         observer.connectDidFail(error)
         observer.connectDidFail(nil)
-        observer.acceptingDidPause(AcceptPause(reason: .shortage(error), seconds: 0.05))
+        observer.acceptingDidPause(AcceptPause(reason: .shortage(error), retryDelay: .milliseconds(50)))
         observer.didLoseAcceptedConnection(from: peer, .noDelegate)
         observer.connection(
-            connection, didSecureAs: .server, session: TLSSession(isResumed: true), times: HandshakeTimes(seconds: 1))
-        observer.connection(connection, didFailToSecureAs: .server, error: nil, times: HandshakeTimes(seconds: 1))
+            connection, didSecureAs: .server, session: TLSSession(isResumed: true), times: HandshakeTimes(total: .seconds(1)))
+        observer.connection(connection, didFailToSecureAs: .server, error: nil, times: HandshakeTimes(total: .seconds(1)))
         #expect(try counter("connect_failures_total") == 1)
         #expect(try counter("accept_pauses_total", [("reason", "shortage")]) == 1)
         #expect(try counter("accepted_connections_lost_total") == 1)

@@ -24,7 +24,7 @@ enum UDPSocketProbe {
         let inbox = Inbox()
         let (sender, receiver) = (AsyncUDPSocket(), AsyncUDPSocket(inlineDelegate: inbox))
         try sender.bind(toPort: 0)
-        try sender.sendMulticast(onInterface: "veth1")
+        try sender.setMulticastInterface("veth1")
         try elsewhere { try receiver.bind(toPort: 0) }
         try receiver.beginReceiving()
         return (sender, receiver, inbox)

@@ -1,4 +1,4 @@
-// error: property 'clients' requires the types 'TLSClient' and 'TLSServer' be equivalent
+// error: property 'clients' requires the types 'TLSRole.Client' and 'TLSRole.Server' be equivalent
 
 import AsyncSockets
 

@@ -36,7 +36,7 @@ final class ChatServer {
         self.settings = settings
         // The accepted sockets inherit these.
         listener.writeHighWaterMark = limits.waitingByteCount
-        listener.maximumAcceptedConnections = limits.connectionCount
+        listener.maximumConnections = limits.connectionCount
         listener.setDelegate(self)
         try listener.accept(onPort: port)
         log("listening on port \(listener.localPort)")

@@ -22,7 +22,7 @@ func offer(_ service: String, _ description: String, onInterface interface: Stri
             // Other programs of this machine may listen too.
             try $0.setOption(.reuseAddress, to: true)
             // Not more than this, even if someone writes false senders into questions.
-            $0.rateLimit = DatagramRateLimit(perSource: .init(perSecond: 10, burst: 20), inAll: .init(perSecond: 100, burst: 100))
+            $0.rateLimit = DatagramRateLimit(perSource: .init(perSecond: 10, burst: 20), total: .init(perSecond: 100, burst: 100))
         }
     ) { socket in
         try socket.joinMulticastGroup(group, onInterface: interface)
@@ -39,7 +39,7 @@ func offer(_ service: String, _ description: String, onInterface interface: Stri
 func find(_ service: String, onInterface interface: String?) async throws {
     var found: Set<SocketAddress> = []
     try await AsyncUDPSocket.withSocket(boundTo: 0, configure: { $0.isIPv6Enabled = false }) { socket in
-        if let interface { try socket.sendMulticast(onInterface: interface) }
+        if let interface { try socket.setMulticastInterface(interface) }
         for _ in 0..<3 {
             try await socket.send(Data("? \(service)".utf8), to: group, port: port)
             do {

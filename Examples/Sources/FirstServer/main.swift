@@ -25,7 +25,7 @@ final class EchoServer: AsyncSocketDelegate {
         settings.trustRoots = .file(path: "clients.pem")
         settings.trustEvaluation = .delegate
         self.settings = settings
-        listener.maximumAcceptedConnections = 1_000
+        listener.maximumConnections = 1_000
         listener.setDelegate(self, delegateQueue: DispatchQueue(label: "echo-server"))
         try listener.accept(onPort: port)
         print("listening on port \(listener.localPort)")

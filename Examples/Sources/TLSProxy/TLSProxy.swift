@@ -21,7 +21,7 @@ final class TLSProxy: AsyncSocketDelegate {
             identity: try TLSIdentity(certificateFile: "server.pem", privateKeyFile: "server.key"))
         // The accepted sockets inherit these.
         listener.autoDisconnectOnClosedReadStream = false
-        listener.maximumAcceptedConnections = 1_000
+        listener.maximumConnections = 1_000
         listener.setDelegate(self, delegateQueue: queue)
         try listener.accept(onPort: port)
         log("listening on port \(listener.localPort)")

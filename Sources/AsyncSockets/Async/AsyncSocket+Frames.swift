@@ -11,7 +11,7 @@ extension AsyncSocket {
     ///
     /// - Parameters:
     ///   - framing: The format that splits the byte stream into frames.
-    ///   - idleTimeout: See `chunks(atMost:idleTimeout:)`.
+    ///   - idleTimeout: See `chunks(maxLength:idleTimeout:)`.
     public func frames<Format: Framing>(_ framing: Format, idleTimeout: Duration? = nil) -> Frames<Format> {
         Frames(socket: self, framing: framing, idleTimeout: idleTimeout)
     }
@@ -20,8 +20,8 @@ extension AsyncSocket {
     ///
     /// - Parameters:
     ///   - framing: The format that splits the byte stream into frames.
-    ///   - timeout: See `read(atMost:timeout:)`.
-    /// - Throws: The errors of `read(atMost:timeout:)` and of the framing, `.readMaxedOut` if the frame is
+    ///   - timeout: See `read(maxLength:timeout:)`.
+    /// - Throws: The errors of `read(maxLength:timeout:)` and of the framing, `.readMaxedOut` if the frame is
     ///   too long, and `.closedByPeer` if the peer closes the connection in the middle of a frame.
     public nonisolated(nonsending) func readFrame<Format: Framing>(
         _ framing: Format, timeout: Duration? = nil

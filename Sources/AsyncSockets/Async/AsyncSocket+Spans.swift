@@ -11,10 +11,10 @@ extension AsyncSocket {
     /// If several tasks read at the same time, it is undefined which task receives the bytes.
     ///
     /// - Parameters:
-    ///   - timeout: See `read(atMost:timeout:)`.
+    ///   - timeout: See `read(maxLength:timeout:)`.
     ///   - body: Receives the bytes, at least one.
     /// - Returns: The value that `body` returns.
-    /// - Throws: The errors of `read(atMost:timeout:)` and of `body`. The bytes are consumed even if `body`
+    /// - Throws: The errors of `read(maxLength:timeout:)` and of `body`. The bytes are consumed even if `body`
     ///   throws.
     @inlinable
     public nonisolated(nonsending) func withNextBytes<Result>(

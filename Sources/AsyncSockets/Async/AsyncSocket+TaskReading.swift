@@ -19,7 +19,7 @@ extension AsyncSocket {
     ///   socket was never in use, `.badParameter` for a `maxLength` below 1, `.deadlineExceeded` if a
     ///   `withDeadline(_:_:)` expires, or the reason the connection failed.
     public nonisolated(nonsending) func read(
-        atMost maxLength: Int = 65536, timeout: Duration? = nil
+        maxLength: Int = 65536, timeout: Duration? = nil
     ) async throws -> Data? {
         try AsyncSocketError.checkMaxLength(maxLength)
         do {
@@ -34,8 +34,8 @@ extension AsyncSocket {
     /// - Parameters:
     ///   - count: The number of bytes. With 0, the read returns no bytes once all earlier reads are
     ///     complete. Memory use grows with the received data and does not depend on this number.
-    ///   - timeout: See `read(atMost:timeout:)`.
-    /// - Throws: The errors of `read(atMost:timeout:)`, and `.closedByPeer` if the peer closes the
+    ///   - timeout: See `read(maxLength:timeout:)`.
+    /// - Throws: The errors of `read(maxLength:timeout:)`, and `.closedByPeer` if the peer closes the
     ///   connection in an orderly way before `count` bytes have arrived. The bytes received so far can still
     ///   be read.
     public nonisolated(nonsending) func read(exactly count: Int, timeout: Duration? = nil) async throws -> Data {
@@ -49,7 +49,7 @@ extension AsyncSocket {
     ///   - delimiter: The bytes that complete the read, such as `AsyncSocket.crlf`.
     ///   - maxLength: The maximum number of bytes to return, 1 MiB by default. If that many bytes arrive
     ///     without a delimiter, the connection fails with `.readMaxedOut`.
-    ///   - timeout: See `read(atMost:timeout:)`.
+    ///   - timeout: See `read(maxLength:timeout:)`.
     /// - Throws: The errors of `read(exactly:timeout:)`, and `.badParameter` if the delimiter is empty or
     ///   longer than `maxLength`.
     public nonisolated(nonsending) func read(
@@ -73,8 +73,8 @@ extension AsyncSocket {
     /// - Parameters:
     ///   - maxLength: The maximum length of the line in bytes, including its terminator; 64 KiB by default.
     ///     A longer line makes the connection fail with `.readMaxedOut`.
-    ///   - timeout: See `read(atMost:timeout:)`.
-    /// - Throws: The errors of `read(atMost:timeout:)`.
+    ///   - timeout: See `read(maxLength:timeout:)`.
+    /// - Throws: The errors of `read(maxLength:timeout:)`.
     public nonisolated(nonsending) func readLine(
         maxLength: Int = 65536, timeout: Duration? = nil
     ) async throws -> String? {
@@ -88,8 +88,8 @@ extension AsyncSocket {
     /// - Parameters:
     ///   - maxLength: The maximum number of bytes to return, 1 MiB by default. If more bytes arrive, the
     ///     connection fails with `.readMaxedOut`.
-    ///   - timeout: See `read(atMost:timeout:)`.
-    /// - Throws: The errors of `read(atMost:timeout:)`. With TLS, a connection closed without a close_notify
+    ///   - timeout: See `read(maxLength:timeout:)`.
+    /// - Throws: The errors of `read(maxLength:timeout:)`. With TLS, a connection closed without a close_notify
     ///   is `.truncated`.
     public nonisolated(nonsending) func readToEnd(
         maxLength: Int = AsyncSocket.defaultMaxLength, timeout: Duration? = nil
@@ -150,7 +150,7 @@ extension AsyncSocket {
     ///   - timeout: The time limit for receiving the bytes, starting now. `nil` means no limit.
     ///   - progress: See `write(contentsOfFile:offset:length:timeout:progress:)`.
     /// - Returns: The length of the file in bytes.
-    /// - Throws: The errors of `read(atMost:timeout:)`, with the number of bytes received in the message;
+    /// - Throws: The errors of `read(maxLength:timeout:)`, with the number of bytes received in the message;
     ///   `.badParameter` if the path refers to something other than a file, such as a folder or a device;
     ///   `.system` if the file cannot be created or written. With TLS, a connection closed without a
     ///   close_notify is `.truncated`.

@@ -26,14 +26,14 @@ extension AsyncSocket {
     ///   delegate, or another task is waiting in a read. In the last two cases the connection is closed.
     @discardableResult
     public nonisolated(nonsending) func startTLS(
-        settings: TLSSettings<some TLSSide>, trust: (@Sendable (PeerTrust) async throws -> Bool)? = nil
+        settings: TLSSettings<some TLSRole.Side>, trust: (@Sendable (PeerTrust) async throws -> Bool)? = nil
     ) async throws -> TLSSession {
         try await askForTLS(settings, hasTrust: trust != nil).session(trust).value
     }
 
     /// Starts `startTLS(settings:trust:)`. The waiting task does not hold on to the settings.
     @inline(never)
-    func askForTLS(_ settings: TLSSettings<some TLSSide>, hasTrust: Bool) throws -> AwaitedHandshake {
+    func askForTLS(_ settings: TLSSettings<some TLSRole.Side>, hasTrust: Bool) throws -> AwaitedHandshake {
         let limit = OperationLimit(nil)
         do {
             try limit.check(.startTLS)

@@ -14,9 +14,9 @@ public struct SocketInput: Sendable {
     /// The lines of text. See `AsyncSocket.lines`.
     public var lines: AsyncSocket.Lines { socket.lines }
 
-    /// Returns the received bytes in chunks. See `AsyncSocket.chunks(atMost:idleTimeout:)`.
-    public func chunks(atMost maxLength: Int = 65536, idleTimeout: Duration? = nil) -> AsyncSocket.Chunks {
-        socket.chunks(atMost: maxLength, idleTimeout: idleTimeout)
+    /// Returns the received bytes in chunks. See `AsyncSocket.chunks(maxLength:idleTimeout:)`.
+    public func chunks(maxLength: Int = 65536, idleTimeout: Duration? = nil) -> AsyncSocket.Chunks {
+        socket.chunks(maxLength: maxLength, idleTimeout: idleTimeout)
     }
 
     /// Returns the lines of text. See `AsyncSocket.lines(maxLength:idleTimeout:)`.
@@ -29,11 +29,11 @@ public struct SocketInput: Sendable {
         socket.frames(framing, idleTimeout: idleTimeout)
     }
 
-    /// Reads the next bytes. See `AsyncSocket.read(atMost:timeout:)`.
+    /// Reads the next bytes. See `AsyncSocket.read(maxLength:timeout:)`.
     public nonisolated(nonsending) func read(
-        atMost maxLength: Int = 65536, timeout: Duration? = nil
+        maxLength: Int = 65536, timeout: Duration? = nil
     ) async throws -> Data? {
-        try await socket.read(atMost: maxLength, timeout: timeout)
+        try await socket.read(maxLength: maxLength, timeout: timeout)
     }
 
     /// Reads exactly `count` bytes. See `AsyncSocket.read(exactly:timeout:)`.

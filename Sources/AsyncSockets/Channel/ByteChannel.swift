@@ -373,7 +373,7 @@ final class ByteChannel {
         switch parting {
         case .reset:
             // The peer must not mistake a FIN for the end of the announced data.
-            try? descriptor.set(.linger, to: 0)
+            try? descriptor.set(.linger, to: .zero)
             descriptor.close()
         case .atOnce where engine?.hasOutput != true: descriptor.close()
         case .lingering, .atOnce:

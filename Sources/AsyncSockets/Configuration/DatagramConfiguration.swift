@@ -45,7 +45,7 @@ struct DatagramConfiguration: Sendable {
         switch family {
         case .ipv4: isIPv4Enabled
         case .ipv6: isIPv6Enabled
-        case .unix, .virtualMachine: false
+        case .unix, .vsock: false
         }
     }
 

@@ -44,7 +44,7 @@ struct SocketConfiguration: Sendable {
     /// `nil` for the library's logger.
     var logger: Logger?
     var observer: (any SocketObserver)?
-    var maximumAcceptedConnections: Int?
+    var maximumConnections = 10_000
 }
 
 /// Values that few sockets use, stored separately so that other sockets reserve no memory for them.

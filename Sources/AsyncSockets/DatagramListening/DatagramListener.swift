@@ -178,15 +178,15 @@ public final class DatagramListener: Sendable {
     /// Half of the memory is reserved for one datagram per peer, so that peers with slow tasks do not shut
     /// out other peers. To use the reserve, a datagram must not exceed that half divided by `maximumPeers`,
     /// including the 256 bytes: 3,355 bytes by default. Datagrams that do not fit are dropped. They are
-    /// counted in the `dropCount` of the peer's socket, or in `refusedCount` if a stranger sent them. For
-    /// sockets with a delegate, the limit `maximumPendingReceiveBytes` of the socket applies in addition.
-    public var maximumPendingReceiveBytes: Int {
+    /// counted in the `droppedCount` of the peer's socket, or in `refusedCount` if a stranger sent them. For
+    /// sockets with a delegate, the socket's `maximumPendingReceiveBytes` also applies.
+    public var maximumTotalPendingReceiveBytes: Int {
         get { hub.mailboxes.limit.load(ordering: .relaxed) }
         set { hub.mailboxes.limit.store(newValue, ordering: .relaxed) }
     }
 
     /// The number of datagrams from strangers that were dropped because of `maximumPeers`,
-    /// `maximumHandshakes` or `maximumPendingReceiveBytes`, plus the number of handshakes that were replaced
+    /// `maximumHandshakes` or `maximumTotalPendingReceiveBytes`, plus the number of handshakes that were replaced
     /// at a limit.
     public var refusedCount: Int { hub.counts.refused.load(ordering: .relaxed) }
 

@@ -40,7 +40,7 @@ extension AsyncUDPSocket {
     ///   waiting in `receive(timeout:)`, which closes the socket; or the error with which the socket closed.
     @discardableResult
     public nonisolated(nonsending) func startDTLS(
-        settings: TLSSettings<some TLSSide>, trust: (@Sendable (PeerTrust) async throws -> Bool)? = nil
+        settings: TLSSettings<some TLSRole.Side>, trust: (@Sendable (PeerTrust) async throws -> Bool)? = nil
     ) async throws -> TLSSession {
         try await askForDTLS(settings, hasTrust: trust != nil).session(trust).value
     }
@@ -48,7 +48,7 @@ extension AsyncUDPSocket {
     /// Starts `startDTLS(settings:trust:)`. A separate function, so that the waiting task does not hold the
     /// settings.
     @inline(never)
-    func askForDTLS(_ settings: TLSSettings<some TLSSide>, hasTrust: Bool) throws -> AwaitedDatagramHandshake {
+    func askForDTLS(_ settings: TLSSettings<some TLSRole.Side>, hasTrust: Bool) throws -> AwaitedDatagramHandshake {
         let limit = OperationLimit(nil)
         do {
             try limit.check(.startTLS)
@@ -86,7 +86,7 @@ extension AsyncUDPSocket {
     ///   after the call is never sent in plaintext, even if you ignore the error. `.badConfiguration`,
     ///   without any effect, if the socket is not connected or DTLS was already started. `.closed` if the
     ///   socket is closed.
-    public func beginDTLS(settings: TLSSettings<some TLSSide>) throws(AsyncSocketError) {
+    public func beginDTLS(settings: TLSSettings<some TLSRole.Side>) throws(AsyncSocketError) {
         try startDTLS(settings.values, nil, decidesTrust: false, on: upgradable())
     }
 

@@ -113,7 +113,7 @@ extension AsyncUDPSocket {
     /// Delivers all datagrams to the delegate until `pauseReceiving()` or `receiveOnce()` is called.
     ///
     /// If undelivered datagrams exceed `maximumPendingReceiveBytes`, further datagrams stay in the kernel's
-    /// receive buffer. The kernel drops datagrams when that buffer is full: see `dropCount`.
+    /// receive buffer. The kernel drops datagrams when that buffer is full: see `droppedCount`.
     ///
     /// - Throws: The errors of `receiveOnce()`.
     public func beginReceiving() throws(AsyncSocketError) {
@@ -149,7 +149,7 @@ extension AsyncUDPSocket {
     ///
     /// A batch of datagrams from one sender (`UDP_GRO`, udp(7)) counts as one unless `maximumReceiveSize` is
     /// set. To enlarge the buffer, see `SocketOption.receiveBufferSize`.
-    public var dropCount: Int {
+    public var droppedCount: Int {
         guard let connection else { return 0 }
         return connection.record.withLock { $0.countDrops() } + connection.counts.mailboxDrops.load(ordering: .relaxed)
     }

@@ -160,17 +160,17 @@ extension AsyncUDPSocket {
     ///
     /// - Parameter interface: The interface, by name or address.
     /// - Throws: `.badConfiguration` if the socket is not in use, `.badParameter` for an unknown interface.
-    public func sendMulticast(onInterface interface: String) throws(AsyncSocketError) {
-        try sendMulticast(onInterface: interface, over: nil)
+    public func setMulticastInterface(_ interface: String) throws(AsyncSocketError) {
+        try setMulticastInterface(interface, over: nil)
     }
 
     /// Sets the interface for outgoing multicast datagrams of one IP version. If `family` is `nil`, sets it
     /// for both.
     ///
     /// - Throws: `.badConfiguration` also if the socket does not use that version.
-    package func sendMulticast(onInterface interface: String, over family: SocketAddress.Family?) throws(AsyncSocketError) {
-        let connection = try openConnection("sendMulticast")
-        let index = try Self.index(of: interface, "sendMulticast")
+    package func setMulticastInterface(_ interface: String, over family: SocketAddress.Family?) throws(AsyncSocketError) {
+        let connection = try openConnection("setMulticastInterface")
+        let index = try Self.index(of: interface, "setMulticastInterface")
         let isDone: Bool
         do throws(SystemError) {
             isDone = try connection.record.withLock { record throws(SystemError) in
@@ -179,9 +179,9 @@ extension AsyncUDPSocket {
                 return family == nil || !descriptors.isEmpty
             }
         } catch {
-            throw AsyncSocketError(datagram: error, "sendMulticast")
+            throw AsyncSocketError(datagram: error, "setMulticastInterface")
         }
-        guard isDone else { throw .badConfiguration("sendMulticast", "the socket is not bound for that IP version") }
+        guard isDone else { throw .badConfiguration("setMulticastInterface", "the socket is not bound for that IP version") }
     }
 
     /// Returns the descriptor for an IP version, or the first descriptor if `family` is `nil`. The descriptor

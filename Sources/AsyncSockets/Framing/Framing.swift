@@ -141,6 +141,12 @@ extension AsyncSocketError {
         AsyncSocketError(.malformedFrame, fault: .peer, operation: "read", message: message)
     }
 
+    static func frameTooLong(_ length: Int, maximum: Int) -> AsyncSocketError {
+        AsyncSocketError(
+            .readMaxedOut, fault: .peer, operation: "read",
+            message: "a frame of \(length) bytes exceeds maximumFrameLength (\(maximum) bytes)")
+    }
+
     fileprivate static func frameTooLong(_ count: String, _ limit: Int, fault: TLSError.Fault = .peer) -> AsyncSocketError {
         AsyncSocketError(
             fault == .peer ? .readMaxedOut : .badParameter, fault: fault, operation: fault == .peer ? "read" : "write",

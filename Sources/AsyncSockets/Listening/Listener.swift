@@ -205,7 +205,7 @@ final class Listener: Sendable {
     /// Called on the loop when accepting pauses.
     private func deliverPause(_ reason: AcceptPause.Reason, _ seconds: Double? = nil) {
         ConnectionObservation.deliver(
-            AcceptPause(reason: reason, seconds: seconds, listener: localAddress), to: observer)
+            AcceptPause(reason: reason, retryDelay: seconds.map { .seconds($0) }, listener: localAddress), to: observer)
     }
 
     private func isLastEnd() -> Bool {

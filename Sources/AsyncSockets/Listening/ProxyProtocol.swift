@@ -60,10 +60,10 @@ extension SocketListener {
         /// How connections from other sources are treated.
         public enum UnlistedSources: Sendable, Hashable {
             /// Connections from other sources are closed immediately.
-            case refused
+            case reject
             /// Connections from other sources have no header and are served with their real address. If such
             /// a peer sends a header anyway, it is treated as data.
-            case served
+            case accept
         }
 
         /// The peers that must always send a header.
@@ -85,7 +85,7 @@ extension SocketListener {
         ///   - maximumHeaderBytes: The maximum size of a version 2 header, in bytes. The default is 4 KiB. A
         ///     version 1 header has at most 107 bytes.
         public static func required(
-            from sources: Sources, unlistedSources: UnlistedSources = .refused, timeout: Duration = .seconds(3),
+            from sources: Sources, unlistedSources: UnlistedSources = .reject, timeout: Duration = .seconds(3),
             maximumHeaderBytes: Int = ProxyHeader.defaultMaximumCount
         ) -> ProxyProtocol {
             ProxyProtocol(
@@ -112,8 +112,8 @@ extension SocketListener.ProxyProtocol {
     @inline(never)
     private func expectsHeader(on socket: AsyncSocket) throws -> Bool {
         if let peer = socket.connectedAddress, sources.contains(peer) { return true }
-        if unlistedSources == .served { return false }
-        throw failure("the peer is not one of the proxies in sources: add its address or set unlistedSources to .served")
+        if unlistedSources == .accept { return false }
+        throw failure("the peer is not one of the proxies in sources: add its address or set unlistedSources to .accept")
     }
 
     @inline(never)

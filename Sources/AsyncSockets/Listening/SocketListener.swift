@@ -47,7 +47,7 @@ public final class SocketListener: Sendable {
     ///   address. Rethrows the errors of `configure`.
     public convenience init(
         port: some BinaryInteger, interface: String? = nil, tls: TLSServerSettings? = nil, proxyProtocol: ProxyProtocol? = nil,
-        maximumConnections: Int? = nil,
+        maximumConnections: Int = 10_000,
         configure: (AsyncSocket) throws -> Void = { _ in }, trust: TrustDecision? = nil
     ) throws {
         let model = try Self.makeModel(maximumConnections, configure)
@@ -64,7 +64,7 @@ public final class SocketListener: Sendable {
     ///   `init(port:interface:tls:proxyProtocol:maximumConnections:configure:trust:)`.
     public convenience init(
         address: SocketAddress, tls: TLSServerSettings? = nil, proxyProtocol: ProxyProtocol? = nil,
-        maximumConnections: Int? = nil,
+        maximumConnections: Int = 10_000,
         configure: (AsyncSocket) throws -> Void = { _ in }, trust: TrustDecision? = nil
     ) throws {
         let model = try Self.makeModel(maximumConnections, configure)
@@ -80,7 +80,7 @@ public final class SocketListener: Sendable {
     ///   otherwise the same errors as
     ///   `init(port:interface:tls:proxyProtocol:maximumConnections:configure:trust:)`.
     public convenience init(
-        path: String, tls: TLSServerSettings? = nil, proxyProtocol: ProxyProtocol? = nil, maximumConnections: Int? = nil,
+        path: String, tls: TLSServerSettings? = nil, proxyProtocol: ProxyProtocol? = nil, maximumConnections: Int = 10_000,
         configure: (AsyncSocket) throws -> Void = { _ in }, trust: TrustDecision? = nil
     ) throws {
         let model = try Self.makeModel(maximumConnections, configure)
@@ -100,7 +100,7 @@ public final class SocketListener: Sendable {
     ///   `init(port:interface:tls:proxyProtocol:maximumConnections:configure:trust:)`.
     public convenience init(
         inherited descriptors: [InheritedDescriptor], tls: TLSServerSettings? = nil, proxyProtocol: ProxyProtocol? = nil,
-        maximumConnections: Int? = nil,
+        maximumConnections: Int = 10_000,
         configure: (AsyncSocket) throws -> Void = { _ in }, trust: TrustDecision? = nil
     ) throws {
         let model = try Self.makeModel(maximumConnections, configure)
@@ -121,7 +121,7 @@ public final class SocketListener: Sendable {
         let tls = try tls.map { (tls) throws(AsyncSocketError) in try ListenerTLS(tls, over: .stream, trust: trust) }
         preparation = Preparation(model: model, tls: tls, proxyProtocol: proxyProtocol)
         let loop = try model.chooseLoop("listen")
-        let quota = AcceptQuota(limit: model.maximumAcceptedConnections, aheadLimit: Self.aheadLimit, loop: loop)
+        let quota = AcceptQuota(limit: model.maximumConnections, aheadLimit: Self.aheadLimit, loop: loop)
         let reception = Reception<AcceptedConnection>(loop: loop, quota: quota)
         let setup = Listener.Setup(
             loop: loop, options: model.state.withLock { $0.options }, quota: quota, logger: model.logger,
@@ -158,15 +158,12 @@ public final class SocketListener: Sendable {
     }
 
     private static func makeModel(
-        _ maximumConnections: Int?, _ configure: (AsyncSocket) throws -> Void
+        _ maximumConnections: Int, _ configure: (AsyncSocket) throws -> Void
     ) throws -> AsyncSocket {
         let model = AsyncSocket()
-        model.maximumAcceptedConnections = maximumConnections
+        model.maximumConnections = maximumConnections
         try configure(model)
-        let limit = model.maximumAcceptedConnections
-        guard limit ?? 1 >= 1 else {
-            throw AsyncSocketError.badParameter("listen", "maximumConnections must be at least 1, but is \(limit ?? 0)")
-        }
+        try model.checkMaximumConnections()
         return model
     }
 
@@ -192,17 +189,17 @@ public final class SocketListener: Sendable {
     /// `run` is cancelled, and after accepting has failed permanently.
     public var isListening: Bool { reception.isOpen }
 
-    /// The maximum number of accepted connections that may be open simultaneously. `nil`, the default, sets
-    /// no limit.
+    /// The maximum number of accepted connections that may be open simultaneously. Defaults to 10,000; `.max`
+    /// sets no limit.
     ///
     /// When the limit is reached, the listener stops accepting, and further connections wait in the kernel's
     /// backlog until a connection closes. A change takes effect immediately. Lowering the limit does not
     /// close connections. Values below 1 are treated as 1.
-    public var maximumConnections: Int? {
-        get { preparation.model.maximumAcceptedConnections }
+    public var maximumConnections: Int {
+        get { preparation.model.maximumConnections }
         set {
-            let limit = newValue.map { max(1, $0) }
-            preparation.model.maximumAcceptedConnections = limit
+            let limit = max(1, newValue)
+            preparation.model.maximumConnections = limit
             reception.quota.setLimit(limit)
         }
     }

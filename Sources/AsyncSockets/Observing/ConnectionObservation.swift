@@ -34,7 +34,7 @@ final class ConnectionObservation {
         func times(at now: Deadline) -> HandshakeTimes {
             var ended = self
             ended.decided(at: now)
-            return HandshakeTimes(seconds: now.seconds(since: begin), trustSeconds: ended.trustSeconds)
+            return HandshakeTimes(total: .seconds(now.seconds(since: begin)), trust: .seconds(ended.trustSeconds))
         }
     }
 
@@ -74,7 +74,7 @@ final class ConnectionObservation {
         observer.connectionDidEnd(
             connection, withError: error,
             totals: ConnectionTotals(
-                bytesReceived: carried.received, bytesSent: carried.sent, seconds: now.seconds(since: begin)))
+                bytesReceived: carried.received, bytesSent: carried.sent, duration: .seconds(now.seconds(since: begin))))
     }
 }
 

@@ -100,6 +100,7 @@ extension SocketObserver {
 }
 
 /// How a connection was created.
+@nonexhaustive
 public enum ConnectionRole: String, Sendable, Hashable, CaseIterable {
     /// Created by `connect`.
     case client
@@ -128,16 +129,16 @@ public struct ObservedConnection: Sendable, Hashable {
 
 /// The duration of a TLS handshake.
 public struct HandshakeTimes: Sendable, Hashable {
-    /// The duration of the whole handshake, in seconds.
-    public let seconds: Double
-    /// The part of `seconds` spent waiting for a delegate or task to decide about the peer's certificate.
-    /// Zero if OpenSSL made the decision.
-    public let trustSeconds: Double
+    /// The duration of the whole handshake.
+    public let total: Duration
+    /// The part of `total` until a delegate or task had decided about the peer's certificate. Zero if
+    /// OpenSSL made the decision.
+    public let trust: Duration
 
     /// Creates arbitrary times, for tests of observers.
-    public init(seconds: Double, trustSeconds: Double = 0) {
-        self.seconds = seconds
-        self.trustSeconds = trustSeconds
+    public init(total: Duration, trust: Duration = .zero) {
+        self.total = total
+        self.trust = trust
     }
 }
 
@@ -148,22 +149,23 @@ public struct ConnectionTotals: Sendable, Hashable {
     public let bytesReceived: Int
     /// The number of bytes you wrote that the kernel has accepted or, with TLS, that were encrypted.
     public let bytesSent: Int
-    /// The duration of the connection in seconds.
-    public let seconds: Double
+    /// The duration of the connection.
+    public let duration: Duration
 
     /// Creates arbitrary totals, for tests of observers.
-    public init(bytesReceived: Int, bytesSent: Int, seconds: Double) {
+    public init(bytesReceived: Int, bytesSent: Int, duration: Duration) {
         self.bytesReceived = bytesReceived
         self.bytesSent = bytesSent
-        self.seconds = seconds
+        self.duration = duration
     }
 }
 
 /// A pause in which a listener does not accept connections.
 public struct AcceptPause: Sendable, Hashable {
     /// The reason why a listener pauses.
+    @nonexhaustive
     public enum Reason: Sendable, Hashable {
-        /// The number of open connections has reached `maximumAcceptedConnections`.
+        /// The number of open connections has reached `maximumConnections`.
         case connectionLimit
         /// The process or the system has run out of file descriptors or memory. The error contains the
         /// `errno`.
@@ -175,21 +177,22 @@ public struct AcceptPause: Sendable, Hashable {
 
     /// The reason for the pause.
     public let reason: Reason
-    /// The number of seconds until the listener tries again. `nil` if it resumes when a connection closes or
-    /// the limit changes.
-    public let seconds: Double?
+    /// The time until the listener tries again. `nil` if it resumes when a connection closes or the limit
+    /// changes.
+    public let retryDelay: Duration?
     /// The listener's address, or the first of several addresses.
     public let listener: SocketAddress?
 
     /// Creates an arbitrary pause, for tests of observers.
-    public init(reason: Reason, seconds: Double?, listener: SocketAddress? = nil) {
+    public init(reason: Reason, retryDelay: Duration?, listener: SocketAddress? = nil) {
         self.reason = reason
-        self.seconds = seconds
+        self.retryDelay = retryDelay
         self.listener = listener
     }
 }
 
 /// The reason why an accepted connection was lost.
+@nonexhaustive
 public enum AcceptLoss: Sendable, Hashable {
     /// The listener's delegate was released. A socket holds its delegate weakly.
     case noDelegate

@@ -10,7 +10,7 @@ internal import SocketBuffers
 internal import SocketCore
 
 extension AsyncSocket {
-    /// The received bytes in chunks, until an orderly close. Each element is a `read(atMost:timeout:)`.
+    /// The received bytes in chunks, until an orderly close. Each element is a `read(maxLength:timeout:)`.
     ///
     /// ```swift
     /// for try await bytes in socket.chunks { try await socket.write(bytes) }
@@ -25,7 +25,7 @@ extension AsyncSocket {
     ///   - idleTimeout: If no byte is received or sent for this long, the connection closes, and the loop
     ///     throws `.idleTimeout`. `nil` means no limit. The clock runs until the loop exits, including
     ///     while the loop body runs, but not during a handshake.
-    public func chunks(atMost maxLength: Int = 65536, idleTimeout: Duration? = nil) -> Chunks {
+    public func chunks(maxLength: Int = 65536, idleTimeout: Duration? = nil) -> Chunks {
         Chunks(socket: self, maxLength: maxLength, idleTimeout: idleTimeout)
     }
 
@@ -41,7 +41,7 @@ extension AsyncSocket {
     ///
     /// - Parameters:
     ///   - maxLength: The maximum number of bytes in a line, including its terminator.
-    ///   - idleTimeout: See `chunks(atMost:idleTimeout:)`.
+    ///   - idleTimeout: See `chunks(maxLength:idleTimeout:)`.
     public func lines(maxLength: Int = 65536, idleTimeout: Duration? = nil) -> Lines {
         Lines(socket: self, maxLength: maxLength, idleTimeout: idleTimeout)
     }

@@ -73,8 +73,8 @@ extension Upgrade {
             return .waits
         case .more: return .more
         case .failed(let error): return .fails(error)
-        case .began(let settings, let earlyByteCount):
-            data.secure(earlyByteCount: earlyByteCount)
+        case .began(let settings, let earlyDataByteCount):
+            data.secure(earlyDataByteCount: earlyDataByteCount)
             beginHandshake(settings, owner)
         case .asksSettings(let question):
             ask(question, owner)

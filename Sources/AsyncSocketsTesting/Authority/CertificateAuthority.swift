@@ -77,7 +77,7 @@ public final class CertificateAuthority: Sendable {
 
 extension CertificateAuthority {
     /// Trust roots that contain only the root certificate.
-    public var roots: TrustRoots {
+    public var roots: TLSTrustRoots {
         get throws(TLSError) { .certificates([try TLSCertificate(pem: rootPEM)]) }
     }
 

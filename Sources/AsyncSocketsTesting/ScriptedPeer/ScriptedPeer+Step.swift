@@ -105,7 +105,7 @@ extension ScriptedPeer.Step {
     ///
     /// With `cut`, the step completes when the handshake has been cut off, and the peer cannot use TLS
     /// afterwards. If the settings delegate the trust decision to a callback, the peer accepts.
-    public static func startTLS(_ settings: TLSSettings<some TLSSide>, cut: ScriptedPeer.HandshakeCut? = nil) -> Self {
+    public static func startTLS(_ settings: TLSSettings<some TLSRole.Side>, cut: ScriptedPeer.HandshakeCut? = nil) -> Self {
         Self(action: .startTLS(settings.values, cut), description: "startTLS")
     }
 

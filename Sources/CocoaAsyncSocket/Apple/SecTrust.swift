@@ -16,7 +16,7 @@ internal import SocketTLS
 struct EvaluationSettings: Sendable {
     /// The trusted roots, or `nil` to use the system's roots.
     var anchors: [TLSCertificate]?
-    var peer = PeerTrust.Peer.server
+    var peer = TLSRole.server
     /// The name that a server's certificate must match, or `nil` if the socket connected to an endpoint
     /// without a name.
     var serverName: String?

@@ -235,11 +235,11 @@ open class GCDAsyncUdpSocket: NSObject {
     }
     /// Sets the interface for outgoing IPv4 multicast datagrams.
     open func sendIPv4Multicast(onInterface interface: String) throws {
-        try attempt { core throws(AsyncSocketError) in try core.sendMulticast(onInterface: interface, over: .ipv4) }
+        try attempt { core throws(AsyncSocketError) in try core.setMulticastInterface(interface, over: .ipv4) }
     }
     /// Sets the interface for outgoing IPv6 multicast datagrams.
     open func sendIPv6Multicast(onInterface interface: String) throws {
-        try attempt { core throws(AsyncSocketError) in try core.sendMulticast(onInterface: interface, over: .ipv6) }
+        try attempt { core throws(AsyncSocketError) in try core.setMulticastInterface(interface, over: .ipv6) }
     }
     /// Sets whether other sockets may bind to the same port. Call it on each of these sockets before `bind`.
     open func enableReusePort(_ flag: Bool) throws {

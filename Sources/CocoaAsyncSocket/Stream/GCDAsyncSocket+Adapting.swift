@@ -98,7 +98,7 @@ extension GCDAsyncSocket {
         accepted.isIPv4Enabled = core.isIPv4Enabled
         accepted.isIPv6Enabled = core.isIPv6Enabled
         accepted.isIPv4PreferredOverIPv6 = core.isIPv4PreferredOverIPv6
-        accepted.alternateAddressDelay = core.alternateAddressDelay
+        accepted.attemptDelay = core.attemptDelay
         accepted.autoDisconnectOnClosedReadStream = core.autoDisconnectOnClosedReadStream
         core = accepted
         callBack(on: audience.queue)

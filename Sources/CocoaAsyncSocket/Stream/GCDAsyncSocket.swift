@@ -187,8 +187,8 @@ open class GCDAsyncSocket: NSObject {
     /// The delay between concurrent connection attempts, in seconds. The default is 0.3. After a failed
     /// attempt, the next attempt starts immediately.
     open var alternateAddressDelay: TimeInterval {
-        get { core.alternateAddressDelay }
-        set { core.alternateAddressDelay = newValue }
+        get { core.attemptDelay }
+        set { core.attemptDelay = newValue }
     }
     /// An arbitrary value for the program's own use.
     open var userData: Any? {

@@ -219,16 +219,16 @@ struct TLSDictionary {
 enum PeerSessions {
     private struct Entry {
         let peerID: Data
-        let sessions: TLSSessionMemory
+        let sessions: TLSInMemorySessionStore
     }
 
     /// Least recently used first.
     private static let entries = Locked<[Entry]>([])
     private static let limit = 64
 
-    static func store(for peerID: Data) -> TLSSessionMemory {
+    static func store(for peerID: Data) -> TLSInMemorySessionStore {
         entries.withLock { entries in
-            let sessions = entries.first { $0.peerID == peerID }?.sessions ?? TLSSessionMemory()
+            let sessions = entries.first { $0.peerID == peerID }?.sessions ?? TLSInMemorySessionStore()
             entries.removeAll { $0.peerID == peerID }
             entries.append(Entry(peerID: peerID, sessions: sessions))
             if entries.count > limit { entries.removeFirst() }

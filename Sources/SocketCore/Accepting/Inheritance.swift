@@ -22,7 +22,7 @@ package final class Inheritance: Sendable {
     ///   unchanged.
     package init(
         environment: [String: String], processID: pid_t, firstNumber: CInt = Inheritance.firstNumber
-    ) throws(InheritanceError) {
+    ) throws(InheritedDescriptorError) {
         let names = try Self.names(in: environment, processID: processID, firstNumber: firstNumber)
         self.names = names
         unclaimed = Locked(names.enumerated().map { InheritedDescriptor(firstNumber + CInt($0), name: $1) })
@@ -30,7 +30,7 @@ package final class Inheritance: Sendable {
 
     /// - Parameter name: Restricts the claim to descriptors with this name, or `nil` to claim all.
     /// - Throws: `.alreadyClaimed`.
-    package func claim(named name: String?) throws(InheritanceError) -> [InheritedDescriptor] {
+    package func claim(named name: String?) throws(InheritedDescriptorError) -> [InheritedDescriptor] {
         let claimed = unclaimed.withLock { unclaimed in
             let claimed = unclaimed.filter { name == nil || $0.name == name }
             unclaimed.removeAll { name == nil || $0.name == name }
@@ -38,7 +38,7 @@ package final class Inheritance: Sendable {
         }
         guard !claimed.isEmpty || !names.contains(where: { name == nil || $0 == name }) else {
             let which = name.map { " \"\($0)\"" } ?? ""
-            throw InheritanceError(
+            throw InheritedDescriptorError(
                 .alreadyClaimed, "the inherited descriptors\(which) were already claimed: claim them only once")
         }
         for descriptor in claimed { descriptor.setNonBlocking() }
@@ -49,7 +49,7 @@ package final class Inheritance: Sendable {
 
     private static func names(
         in environment: [String: String], processID: pid_t, firstNumber: CInt
-    ) throws(InheritanceError) -> [String] {
+    ) throws(InheritedDescriptorError) -> [String] {
         guard let process = environment[processVariable], let announced = environment[countVariable] else { return [] }
         guard let intended = number(process), intended > 0 else {
             throw malformed("\(processVariable) must be a process ID, but is \(quote(process))")
@@ -60,7 +60,7 @@ package final class Inheritance: Sendable {
         }
         // Checked before allocating memory, because the environment can announce any number.
         for number in firstNumber..<firstNumber + count where fcntl(number, F_GETFD) < 0 {
-            throw InheritanceError(
+            throw InheritedDescriptorError(
                 .missingDescriptor, "\(countVariable) announces descriptors from \(firstNumber), but \(number) is not open")
         }
         guard let text = environment[namesVariable] else { return Array(repeating: "unknown", count: Int(count)) }
@@ -83,8 +83,8 @@ package final class Inheritance: Sendable {
         return CInt(text)
     }
 
-    private static func malformed(_ message: String) -> InheritanceError {
-        InheritanceError(.malformedEnvironment, message)
+    private static func malformed(_ message: String) -> InheritedDescriptorError {
+        InheritedDescriptorError(.malformedEnvironment, message)
     }
 
     private static func quote(_ text: String) -> String { ProxyFailure.quote(text.utf8) }
@@ -95,7 +95,7 @@ extension InheritedDescriptor {
     ///
     /// - Returns: The descriptors. Empty if this process was started without any.
     /// - Throws: The errors of `claim(named:)`.
-    public static func claimAll() throws(InheritanceError) -> [InheritedDescriptor] {
+    public static func claimAll() throws(InheritedDescriptorError) -> [InheritedDescriptor] {
         try ofProcess.get().claim(named: nil)
     }
 
@@ -107,11 +107,11 @@ extension InheritedDescriptor {
     ///   without any.
     /// - Throws: `.malformedEnvironment`; `.missingDescriptor`; `.alreadyClaimed` if all descriptors with
     ///   this name have already been claimed.
-    public static func claim(named name: String) throws(InheritanceError) -> [InheritedDescriptor] {
+    public static func claim(named name: String) throws(InheritedDescriptorError) -> [InheritedDescriptor] {
         try ofProcess.get().claim(named: name)
     }
 
-    private static let ofProcess = Result { () throws(InheritanceError) in
+    private static let ofProcess = Result { () throws(InheritedDescriptorError) in
         let names = [Inheritance.processVariable, Inheritance.countVariable, Inheritance.namesVariable]
         let pairs = names.compactMap { name in getenv(name).map { (name, String(cString: $0)) } }
         return try Inheritance(environment: Dictionary(uniqueKeysWithValues: pairs), processID: getpid())

@@ -106,7 +106,7 @@ public final class InheritedDescriptor: Sendable {
 }
 
 /// The reason why descriptors passed by a service manager cannot be used.
-public struct InheritanceError: Error, Sendable, Hashable, CustomStringConvertible {
+public struct InheritedDescriptorError: Error, Sendable, Hashable, CustomStringConvertible {
     /// The kind of failure. New kinds may be added, so a switch needs a `default`.
     public struct Code: Sendable, Hashable, CustomStringConvertible {
         /// The name of the constant.

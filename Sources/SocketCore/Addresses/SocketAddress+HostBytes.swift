@@ -13,7 +13,7 @@ extension SocketAddress {
             switch family {
             case .ipv4: body(UnsafeRawBufferPointer(rebasing: bytes[4..<8]))
             case .ipv6: body(UnsafeRawBufferPointer(rebasing: bytes[8..<24]))
-            case .unix, .virtualMachine: body(UnsafeRawBufferPointer(start: nil, count: 0))
+            case .unix, .vsock: body(UnsafeRawBufferPointer(start: nil, count: 0))
             }
         }
     }

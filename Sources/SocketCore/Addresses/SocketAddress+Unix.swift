@@ -5,18 +5,18 @@ internal import Glibc
 extension SocketAddress {
     /// The maximum length of a path, in bytes of UTF-8: `sun_path` has 108 bytes, including the terminating
     /// zero.
-    public static let longestUnixPath = 107
+    public static let maximumUnixPathBytes = 107
 
     /// The maximum length of an abstract name, in bytes of UTF-8: `sun_path` has 108 bytes, including the
     /// leading zero.
-    public static let longestAbstractName = 107
+    public static let maximumAbstractNameBytes = 107
 
     /// Creates the address of a Unix-domain socket with a path.
     ///
-    /// Returns `nil` if the path is empty, contains a zero byte, or is longer than `longestUnixPath`. Paths
+    /// Returns `nil` if the path is empty, contains a zero byte, or is longer than `maximumUnixPathBytes`. Paths
     /// are never truncated.
     public init?(unixPath path: String) {
-        guard !path.isEmpty, !path.utf8.contains(0), path.utf8.count <= Self.longestUnixPath else { return nil }
+        guard !path.isEmpty, !path.utf8.contains(0), path.utf8.count <= Self.maximumUnixPathBytes else { return nil }
         self.init(sunPath: Array(path.utf8) + [0])
     }
 
@@ -24,9 +24,9 @@ extension SocketAddress {
     ///
     /// An abstract name does not exist in any file system, and disappears when the last socket using it is
     /// closed. Any process of any user in the network namespace can connect to it. Returns `nil` if the name
-    /// is empty or longer than `longestAbstractName`.
+    /// is empty or longer than `maximumAbstractNameBytes`.
     public init?(abstractName name: String) {
-        guard !name.isEmpty, name.utf8.count <= Self.longestAbstractName else { return nil }
+        guard !name.isEmpty, name.utf8.count <= Self.maximumAbstractNameBytes else { return nil }
         self.init(sunPath: [0] + Array(name.utf8))
     }
 

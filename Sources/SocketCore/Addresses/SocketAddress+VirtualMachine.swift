@@ -11,9 +11,9 @@ extension SocketAddress {
     /// listening fail with `.connectFailed` or `.system` and an `errno` such as `EADDRNOTAVAIL`.
     ///
     /// - Parameters:
-    ///   - port: The port. For a listener, `anyVirtualMachinePort` lets the kernel choose a port.
+    ///   - port: The port. For a listener, `anyVsockPort` lets the kernel choose a port.
     ///   - contextID: The CID of the machine. For a listener, `nil` means any.
-    public init(virtualMachinePort port: UInt32, contextID: UInt32?) {
+    public init(vsockPort port: UInt32, contextID: UInt32?) {
         var storage = sockaddr_storage()
         var address = sockaddr_vm()
         address.svm_family = sa_family_t(AF_VSOCK)
@@ -25,19 +25,19 @@ extension SocketAddress {
     }
 
     /// The port number that lets the kernel choose a port (`VMADDR_PORT_ANY`).
-    public static let anyVirtualMachinePort = UInt32.max
+    public static let anyVsockPort = UInt32.max
 
     /// The CID of this machine (`VMADDR_CID_LOCAL`), which requires the kernel's loopback transport.
     public static let localContextID: UInt32 = 1
 
     /// The context identifier (CID) of the machine. `nil` for any other family.
-    public var contextID: UInt32? { virtualMachine?.svm_cid }
+    public var contextID: UInt32? { vsock?.svm_cid }
 
     /// The port on the machine. `nil` for any other family.
-    public var virtualMachinePort: UInt32? { virtualMachine?.svm_port }
+    public var vsockPort: UInt32? { vsock?.svm_port }
 
-    private var virtualMachine: sockaddr_vm? {
-        guard family == .virtualMachine else { return nil }
+    private var vsock: sockaddr_vm? {
+        guard family == .vsock else { return nil }
         return withUnsafeBytes(of: storage) { $0.load(as: sockaddr_vm.self) }
     }
 }

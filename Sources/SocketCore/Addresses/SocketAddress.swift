@@ -36,6 +36,7 @@ public struct SocketAddress: Sendable {
     }
 
     /// The address family.
+    @nonexhaustive
     public enum Family: Sendable, Hashable {
         /// IPv4 (`AF_INET`).
         case ipv4
@@ -44,7 +45,7 @@ public struct SocketAddress: Sendable {
         /// A Unix-domain socket (`AF_UNIX`).
         case unix
         /// A socket between a virtual machine and its host (`AF_VSOCK`).
-        case virtualMachine
+        case vsock
     }
 
     /// Creates an address from a `sockaddr_in`, `sockaddr_in6`, `sockaddr_un` or `sockaddr_vm` as laid out
@@ -134,7 +135,7 @@ public struct SocketAddress: Sendable {
         switch head.family {
         case AF_INET: .ipv4
         case AF_INET6: .ipv6
-        case AF_VSOCK: .virtualMachine
+        case AF_VSOCK: .vsock
         default: .unix
         }
     }
@@ -162,7 +163,7 @@ public struct SocketAddress: Sendable {
             switch family {
             case .ipv4: bytes.storeBytes(of: port.bigEndian, toByteOffset: Self.ipv4PortOffset, as: UInt16.self)
             case .ipv6: bytes.storeBytes(of: port.bigEndian, toByteOffset: Self.ipv6PortOffset, as: UInt16.self)
-            case .unix, .virtualMachine: break
+            case .unix, .vsock: break
             }
         }
         return address
@@ -204,7 +205,7 @@ extension SocketAddress: CustomStringConvertible {
     /// Control characters in a path or name, which the peer may have chosen, are replaced with question
     /// marks.
     public var description: String {
-        if let contextID, let virtualMachinePort { return "vsock:\(contextID):\(virtualMachinePort)" }
+        if let contextID, let vsockPort { return "vsock:\(contextID):\(vsockPort)" }
         guard let host, let port else { return "unix:" + Self.printable(unixPath ?? abstractName.map { "@" + $0 } ?? "") }
         return family == .ipv6 ? "[\(host)]:\(port)" : "\(host):\(port)"
     }
@@ -220,7 +221,7 @@ extension SocketAddress.Family {
     package var isInternet: Bool {
         switch self {
         case .ipv4, .ipv6: true
-        case .unix, .virtualMachine: false
+        case .unix, .vsock: false
         }
     }
 }
@@ -243,7 +244,7 @@ package struct AddressFamilies: OptionSet, Hashable, Sendable {
         switch family {
         case .ipv4: contains(.ipv4)
         case .ipv6: contains(.ipv6)
-        case .unix, .virtualMachine: true
+        case .unix, .vsock: true
         }
     }
 }

@@ -3,16 +3,17 @@ internal import Glibc
 
 /// Metadata about a received datagram: its destination, interface, size, ECN mark and arrival time.
 public struct DatagramArrival: Sendable, Hashable {
-    /// An ECN mark, which lets a router signal congestion without dropping the packet (RFC 3168, section 5).
-    public enum Congestion: UInt8, Sendable, Hashable {
-        /// The sender does not support ECN, so routers drop its packets when congested.
-        case notCapable = 0
-        /// `ECT(1)`: the sender supports ECN. Used mostly by L4S (RFC 9331).
-        case capable1 = 1
-        /// `ECT(0)`: the sender supports ECN.
-        case capable0 = 2
-        /// `CE`: a router on the path was congested.
-        case experienced = 3
+    /// The ECN field of the IP header, with which a router signals congestion instead of dropping the packet
+    /// (RFC 3168, section 5).
+    public enum ECN: UInt8, Sendable, Hashable {
+        /// Not-ECT: the sender does not support ECN, so routers drop its packets when congested.
+        case notECT = 0
+        /// ECT(1): the sender supports ECN. Used mostly by L4S (RFC 9331).
+        case ect1 = 1
+        /// ECT(0): the sender supports ECN.
+        case ect0 = 2
+        /// CE: a router on the path was congested.
+        case ce = 3
     }
 
     /// The destination address of the datagram, with the local port. It is an address of this machine, a
@@ -26,8 +27,8 @@ public struct DatagramArrival: Sendable, Hashable {
     public let fullSize: Int
     /// Whether the datagram was larger than the receive buffer, so that its last bytes were lost.
     public let isTruncated: Bool
-    /// The datagram's ECN mark.
-    public let congestion: Congestion
+    /// The datagram's ECN field.
+    public let ecn: ECN
     /// When the kernel received the datagram, by the system clock: the time since 1970, without leap
     /// seconds. `nil` unless timestamps were requested.
     public let timeSince1970: Duration?
@@ -49,7 +50,7 @@ public struct DatagramArrival: Sendable, Hashable {
         interfaceIndex = facts.interfaceIndex
         self.fullSize = fullSize
         self.isTruncated = isTruncated
-        congestion = facts.congestion
+        ecn = facts.ecn
         timeSince1970 = facts.timeSince1970
         replySource = facts.replySource
     }
@@ -59,7 +60,7 @@ public struct DatagramArrival: Sendable, Hashable {
 struct ArrivalFacts {
     private(set) var localAddress: InternetAddress?
     private(set) var interfaceIndex: UInt32 = 0
-    private(set) var congestion = DatagramArrival.Congestion.notCapable
+    private(set) var ecn = DatagramArrival.ECN.notECT
     private(set) var timeSince1970: Duration?
     private(set) var replySource: DatagramSource?
     /// The kernel's count of dropped datagrams when this datagram arrived. The kernel omits a count of zero.
@@ -116,7 +117,7 @@ struct ArrivalFacts {
     }
 
     private mutating func readTrafficClass(_ byte: UInt8?) {
-        if let byte, let mark = DatagramArrival.Congestion(rawValue: byte & 3) { congestion = mark }
+        if let byte, let mark = DatagramArrival.ECN(rawValue: byte & 3) { ecn = mark }
     }
 
     private mutating func readTime(_ message: ControlMessageReader.Message) {

@@ -9,7 +9,7 @@
 /// Each limit consists of a rate in datagrams per second and a burst, the number of datagrams accepted
 /// back-to-back after a pause. A datagram rejected by one limit does not use up the other.
 ///
-/// `trackedSources` bounds the memory. A source is forgotten only when its full burst is available again,
+/// `maximumSources` bounds the memory. A source is forgotten only when its full burst is available again,
 /// so forgetting the source has no effect on it. If more sources than that have sent recently, new sources
 /// share a few buckets and may be rejected earlier. Sources that are already tracked are not affected.
 public struct DatagramRateLimit: Sendable, Hashable {
@@ -39,16 +39,16 @@ public struct DatagramRateLimit: Sendable, Hashable {
     /// The limit for each source, or `nil` for no limit.
     public var perSource: Rate?
     /// The limit for all sources together, or `nil` for no limit.
-    public var inAll: Rate?
+    public var total: Rate?
     /// The maximum number of sources tracked at the same time. Each uses about 60 bytes.
-    public let trackedSources: Int
+    public let maximumSources: Int
 
     /// Creates a limit. A rate of `nil` means no limit.
     ///
-    /// - Parameter trackedSources: From 1 to 1,048,576; other values are clamped.
-    public init(perSource: Rate?, inAll: Rate? = nil, trackedSources: Int = 4096) {
+    /// - Parameter maximumSources: From 1 to 1,048,576; other values are clamped.
+    public init(perSource: Rate?, total: Rate? = nil, maximumSources: Int = 4096) {
         self.perSource = perSource
-        self.inAll = inAll
-        self.trackedSources = max(1, min(trackedSources, 1 << 20))
+        self.total = total
+        self.maximumSources = max(1, min(maximumSources, 1 << 20))
     }
 }

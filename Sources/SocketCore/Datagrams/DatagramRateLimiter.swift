@@ -25,17 +25,17 @@ package struct DatagramRateLimiter: Sendable {
     package private(set) var refusedCount: UInt64 = 0
 
     private let perSource: Pace?
-    private let inAll: Pace?
+    private let total: Pace?
     private var all = Bucket()
     private var sources: SourceTable
 
     package init(_ limit: DatagramRateLimit) {
         perSource = limit.perSource.map { Pace($0) }
-        inAll = limit.inAll.map { Pace($0) }
-        sources = SourceTable(limit: limit.trackedSources)
+        total = limit.total.map { Pace($0) }
+        sources = SourceTable(limit: limit.maximumSources)
     }
 
-    /// The number of sources currently tracked, at most `trackedSources`.
+    /// The number of sources currently tracked, at most `maximumSources`.
     package var trackedCount: Int { sources.count }
 
     /// - Parameter now: Must not be earlier than in the previous call.
@@ -44,7 +44,7 @@ package struct DatagramRateLimiter: Sendable {
         let verdict = verdict(on: source, at: now)
         switch verdict {
         case .admitted:
-            if let inAll { all.take(inAll, at: now) }
+            if let total { all.take(total, at: now) }
             if let source, let perSource { sources.take(source, perSource, at: now) }
         case .sourceRefused, .allRefused: refusedCount += 1
         }
@@ -53,7 +53,7 @@ package struct DatagramRateLimiter: Sendable {
 
     private func verdict(on source: DatagramSourceKey?, at now: Deadline) -> Verdict {
         if let source, let perSource, !sources.bucket(of: source).admits(perSource, at: now) { return .sourceRefused }
-        if let inAll, !all.admits(inAll, at: now) { return .allRefused }
+        if let total, !all.admits(total, at: now) { return .allRefused }
         return .admitted
     }
 }

@@ -78,7 +78,7 @@ extension DatagramDescriptor {
         switch membership.group.family {
         case .ipv4: level = CInt(IPPROTO_IP)
         case .ipv6: level = CInt(IPPROTO_IPV6)
-        case .unix, .virtualMachine: throw SystemError(call, errno: EAFNOSUPPORT).about(membership.group)
+        case .unix, .vsock: throw SystemError(call, errno: EAFNOSUPPORT).about(membership.group)
         }
         do throws(SystemError) {
             if let source = membership.source {

@@ -85,7 +85,7 @@ package final class SocketDescriptor: LoopDescriptor, @unchecked Sendable {
             case .ipv4: AF_INET
             case .ipv6: AF_INET6
             case .unix: AF_UNIX
-            case .virtualMachine: AF_VSOCK
+            case .vsock: AF_VSOCK
             }
         let type = CInt(SOCK_STREAM.rawValue | SOCK_NONBLOCK.rawValue | SOCK_CLOEXEC.rawValue)
         var descriptor: CInt = -1

@@ -1,5 +1,4 @@
 internal import CLinux
-public import FoundationEssentials
 internal import Glibc
 
 private let tcp = CInt(IPPROTO_TCP)
@@ -42,27 +41,27 @@ extension SocketOption where Value == Bool {
     public static var quickAck: SocketOption { .flag("TCP_QUICKACK", tcp, TCP_QUICKACK) }
 }
 
-extension SocketOption where Value == TimeInterval {
-    /// The idle time before the first keep-alive probe, in seconds (`TCP_KEEPIDLE`, tcp(7)). Whole seconds
+extension SocketOption where Value == Duration {
+    /// The idle time before the first keep-alive probe (`TCP_KEEPIDLE`, tcp(7)). Whole seconds
     /// from 1 to 32767; fractions are rounded up. TCP only.
     public static var keepAliveIdle: SocketOption { .time("TCP_KEEPIDLE", tcp, TCP_KEEPIDLE, unitsPerSecond: 1) }
 
-    /// The time between keep-alive probes, in seconds (`TCP_KEEPINTVL`, tcp(7)). Whole seconds from 1 to
+    /// The time between keep-alive probes (`TCP_KEEPINTVL`, tcp(7)). Whole seconds from 1 to
     /// 32767; fractions are rounded up. TCP only.
     public static var keepAliveInterval: SocketOption { .time("TCP_KEEPINTVL", tcp, TCP_KEEPINTVL, unitsPerSecond: 1) }
 
-    /// How long sent data may remain unacknowledged before the connection fails with `ETIMEDOUT`, in seconds
+    /// How long sent data may remain unacknowledged before the connection fails with `ETIMEDOUT`
     /// (`TCP_USER_TIMEOUT`, tcp(7), RFC 5482). TCP only.
     ///
-    /// The resolution is one millisecond; fractions are rounded up. 0, the default, selects the system's
+    /// The resolution is one millisecond; fractions are rounded up. Zero, the default, selects the system's
     /// limit, usually about 15 minutes.
     public static var userTimeout: SocketOption { .time("TCP_USER_TIMEOUT", tcp, TCP_USER_TIMEOUT, unitsPerSecond: 1000) }
 }
 
-extension SocketOption where Value == TimeInterval? {
+extension SocketOption where Value == Duration? {
     /// How closing treats unsent data (`SO_LINGER`, socket(7)).
     ///
-    /// With `nil`, the default, the kernel continues to send the data. With 0, it drops the data and resets
+    /// With `nil`, the default, the kernel continues to send the data. With `.zero`, it drops the data and resets
     /// the connection. Any other value is rejected with `EINVAL`, because close(2) would block the event
     /// loop. Use `disconnectAfterWriting()` instead.
     public static var linger: SocketOption { .resetting("SO_LINGER", SOL_SOCKET, SO_LINGER) }

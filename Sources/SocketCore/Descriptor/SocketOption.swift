@@ -77,14 +77,20 @@ extension SocketOption where Value == Int {
     }
 }
 
-extension SocketOption where Value == TimeInterval {
+extension SocketOption where Value == Duration {
     /// - Parameter unitsPerSecond: 1 or 1000. Fractions are rounded up, so that a short time does not become
     ///   zero.
-    static func time(_ name: String, _ level: CInt, _ option: CInt, unitsPerSecond: Double) -> SocketOption {
-        SocketOption(name, .one(Key(level, option))) {
-            CInt(exactly: ($0 * unitsPerSecond).rounded(.up))?.kernelBytes
+    static func time(_ name: String, _ level: CInt, _ option: CInt, unitsPerSecond: Int64) -> SocketOption {
+        SocketOption(name, .one(Key(level, option))) { time in
+            let (seconds, attoseconds) = time.components
+            let unit = 1_000_000_000_000_000_000 / unitsPerSecond
+            let (units, isTooLong) = seconds.multipliedReportingOverflow(by: unitsPerSecond)
+            guard !isTooLong else { return nil }
+            // The fraction is less than one second, so it has few units. It is rounded up.
+            let (sum, overflows) = units.addingReportingOverflow((attoseconds + (attoseconds > 0 ? unit - 1 : 0)) / unit)
+            return overflows ? nil : CInt(exactly: sum)?.kernelBytes
         } decode: {
-            CInt(kernelBytes: $0).map { Double($0) / unitsPerSecond }
+            CInt(kernelBytes: $0).map { .seconds(1) * Int64($0) / unitsPerSecond }
         }
     }
 }
@@ -101,18 +107,18 @@ extension SocketOption where Value == String {
     }
 }
 
-extension SocketOption where Value == TimeInterval? {
+extension SocketOption where Value == Duration? {
     static func resetting(_ name: String, _ level: CInt, _ option: CInt) -> SocketOption {
-        SocketOption(name, .one(Key(level, option))) { seconds in
+        SocketOption(name, .one(Key(level, option))) { time in
             // With a linger time, close(2) blocks even for a non-blocking descriptor, and would block the
             // event loop.
-            guard seconds == nil || seconds == 0 else { return nil }
-            return CInt(seconds == nil ? 0 : 1).kernelBytes + CInt(0).kernelBytes
+            guard time == nil || time == .zero else { return nil }
+            return CInt(time == nil ? 0 : 1).kernelBytes + CInt(0).kernelBytes
         } decode: { bytes in
             guard let isOn = CInt(kernelBytes: bytes), let seconds = CInt(kernelBytes: Array(bytes.dropFirst(4))) else {
                 return nil
             }
-            return .some(isOn == 0 ? nil : TimeInterval(seconds))
+            return .some(isOn == 0 ? nil : .seconds(seconds))
         }
     }
 }

@@ -81,8 +81,8 @@ extension ProxyHeader {
         case (.ipv4, .ipv4): return .ipv4
         case (.ipv6, .ipv6): return .ipv6
         case (.unix, .unix): return .unix
-        case (.virtualMachine, .virtualMachine): throw .notEncodable("the PROXY protocol does not support vsock addresses")
-        case (.ipv4, _), (.ipv6, _), (.unix, _), (.virtualMachine, _):
+        case (.vsock, .vsock): throw .notEncodable("the PROXY protocol does not support vsock addresses")
+        case (.ipv4, _), (.ipv6, _), (.unix, _), (.vsock, _):
             throw .notEncodable("\(source) and \(destination) belong to different address families")
         }
     }
@@ -96,8 +96,8 @@ extension ProxyHeader {
         if let applicationProtocol { bytes += try Self.field(FieldType.applicationProtocol.rawValue, applicationProtocol) }
         if let authority { bytes += try Self.field(FieldType.authority.rawValue, Self.text(authority)) }
         if let uniqueID {
-            guard uniqueID.count <= Self.longestUniqueID else {
-                throw .notEncodable("the unique ID has \(uniqueID.count) bytes, but at most \(Self.longestUniqueID) are allowed")
+            guard uniqueID.count <= Self.maximumUniqueIDBytes else {
+                throw .notEncodable("the unique ID has \(uniqueID.count) bytes, but at most \(Self.maximumUniqueIDBytes) are allowed")
             }
             bytes += try Self.field(FieldType.uniqueID.rawValue, uniqueID)
         }

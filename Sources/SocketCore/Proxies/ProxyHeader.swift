@@ -54,7 +54,7 @@ public struct ProxyHeader: Sendable, Hashable {
     /// The host name that the client requested, such as the TLS server name (`PP2_TYPE_AUTHORITY`), or
     /// `nil` if absent.
     public var authority: String?
-    /// The proxy's identifier for the connection, at most `longestUniqueID` bytes long
+    /// The proxy's identifier for the connection, at most `maximumUniqueIDBytes` bytes long
     /// (`PP2_TYPE_UNIQUE_ID`), or `nil` if absent.
     public var uniqueID: [UInt8]?
     /// Information about TLS between the client and the proxy (`PP2_TYPE_SSL`), or `nil` if absent.
@@ -68,7 +68,7 @@ public struct ProxyHeader: Sendable, Hashable {
     public var otherFields: [Field] = []
 
     /// The maximum length of `uniqueID` in bytes.
-    public static let longestUniqueID = 128
+    public static let maximumUniqueIDBytes = 128
 
     private init(source: SocketAddress?, destination: SocketAddress?, transport: Transport, isLocal: Bool) {
         self.source = source

@@ -85,7 +85,7 @@ struct ProxyHeaderFields {
     }
 
     private static func uniqueID(_ bytes: [UInt8]) throws(ProxyHeaderError) -> [UInt8] {
-        guard bytes.count <= ProxyHeader.longestUniqueID else {
+        guard bytes.count <= ProxyHeader.maximumUniqueIDBytes else {
             throw .malformed(
                 "the unique ID in the peer's PROXY header has \(bytes.count) bytes, but at most 128 are allowed")
         }

@@ -31,7 +31,7 @@ struct ContextParameters {
             throw Self.invalid("securityLevel must be from 2 to 5, but is \(policy.securityLevel)")
         }
         SSL_CTX_set_security_level(context, max(Int32(policy.securityLevel), SSL_CTX_get_security_level(context)))
-        if !policy.serverChooses { SSL_CTX_clear_options(context, COpenSSL_serverPreferenceOptions()) }
+        if !policy.prefersServerCipherSuites { SSL_CTX_clear_options(context, COpenSSL_serverPreferenceOptions()) }
         try setCipherSuites(on: context)
         try setGroups(on: context, verifiesPeer)
         try setSignatures(on: context)

@@ -6,7 +6,7 @@ enum TrustedRoots: Hashable, Sendable {
     case folder(path: String, [FileStamp])
     case certificates([TLSCertificate])
 
-    init(_ roots: TrustRoots) {
+    init(_ roots: TLSTrustRoots) {
         switch roots {
         case .system: self = .system(SystemTrustStore.currentStamps())
         case .file(let path): self = .file(path: path, FileStamp(path: path))

@@ -93,11 +93,7 @@ package final class TLSEngine {
         context: TLSContext, settings: TLSSettingValues, endpoint: String? = nil, defersWork: Bool = false,
         clock: @escaping @Sendable () -> Int = MessageAllowance.monotonicNanoseconds
     ) throws(TLSError) {
-        let serverName: ServerName?
-        switch settings.role {
-        case .client(let name): serverName = try TLSSettingValues.name(name)
-        case .server: serverName = nil
-        }
+        let serverName: ServerName? = settings.role == .client ? try TLSSettingValues.name(settings.serverName) : nil
         clientAuthentication = ClientAuthentication(settings)
         let isServer = settings.role == .server
         let bio = EngineBIO(over: context.transport)

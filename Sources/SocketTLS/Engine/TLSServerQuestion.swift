@@ -6,7 +6,7 @@ package struct NamedContext: Sendable {
 /// A decision by the server's program: the settings for one connection, or how to treat early data.
 package enum TLSServerChoice: Sendable {
     case settings(Settings)
-    case early(TLSEarlyAnswer)
+    case early(TLSEarlyDataResponse)
 
     package enum Settings: Sendable {
         /// The settings that contain the names.
@@ -22,7 +22,7 @@ package enum TLSServerChoice: Sendable {
 /// A question that only the server's program can decide.
 package enum TLSServerQuestion: Sendable {
     case settings(TLSServerNames, TLSClientHello)
-    case early(TLSEarlyDataResponder, TLSEarlyRequest)
+    case early(TLSEarlyDataResponder, TLSEarlyDataRequest)
 
     package func answer() async -> TLSServerChoice {
         switch self {

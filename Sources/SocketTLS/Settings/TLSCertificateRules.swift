@@ -11,14 +11,14 @@ public import FoundationEssentials
 /// ```
 public struct TLSCertificateRules: Sendable, Hashable {
     /// SHA-256 digests of public keys (`TLSCertificate.publicKeySHA256`). The peer's verified chain,
-    /// including the root, must contain at least one of these keys (RFC 7469, section 2.6). If empty, any key
-    /// is accepted.
+    /// including the root, must contain at least one of these keys (RFC 7469, section 2.6). If `nil`, any key
+    /// is accepted. An empty set is an error.
     ///
     /// Include a backup pin for a key that you store elsewhere: without a backup, losing the key locks out
     /// every client. Pins are an additional check: a chain that is not trusted stays untrusted. A chain
     /// without a pinned key fails with `pinMismatch`, and the trust callback cannot override that. If the
     /// callback accepts a chain without a trusted root, the peer's own key must be pinned.
-    public var pins: Set<[UInt8]>
+    public var pins: Set<[UInt8]>?
     /// Whether a pin mismatch is only reported and not enforced. `TLSSession.matchesPins` contains the result
     /// of the check.
     public var onlyReportsPins: Bool
@@ -51,7 +51,7 @@ public struct TLSCertificateRules: Sendable, Hashable {
 
     /// Creates rules. Omitted arguments add no requirements.
     public init(
-        pins: Set<[UInt8]> = [], onlyReportsPins: Bool = false, revocationLists: [TLSRevocationSource] = [],
+        pins: Set<[UInt8]>? = nil, onlyReportsPins: Bool = false, revocationLists: [TLSRevocationSource] = [],
         revocationScope: TLSRevocationScope = .chain, acceptsPartialChains: Bool = false, isStrict: Bool = false,
         verificationTime: Date? = nil
     ) {
@@ -83,7 +83,7 @@ public enum TLSRevocationScope: Sendable, Hashable {
 }
 
 /// The roots that a peer's certificate chain must lead to.
-public enum TrustRoots: Sendable, Hashable {
+public enum TLSTrustRoots: Sendable, Hashable {
     /// The system's roots, from OpenSSL's default locations (`SSL_CERT_FILE` and `SSL_CERT_DIR` are honored).
     ///
     /// They are loaded once for the whole process, and again when the files change.

@@ -1,10 +1,16 @@
-/// The role of this side in the handshake.
+/// The role of one side in the handshake.
 public enum TLSRole: Sendable, Hashable {
-    /// The client, which starts the handshake, and the name or address that it expects the server to have. If
-    /// `serverName` is `nil`, the client expects the host that the program connected to.
-    case client(serverName: String?)
+    /// The client, which starts the handshake.
+    case client
     /// The server, which responds to the client.
     case server
+
+    /// A role as a type, which determines the settings that `TLSSettings` has.
+    public protocol Side: Sendable {}
+    /// The role of a client, as a type.
+    public enum Client: Side {}
+    /// The role of a server, as a type.
+    public enum Server: Side {}
 }
 
 /// Whether OpenSSL, the trust callback, or both decide about the peer's certificate.

@@ -36,7 +36,7 @@ public struct TLSPolicy: Sendable, Hashable {
     public var securityLevel: Int
     /// Whether the server's order of cipher suites takes precedence, with ChaCha20 first for clients that
     /// prefer it. Otherwise the client's order does.
-    public var serverChooses: Bool
+    public var prefersServerCipherSuites: Bool
     /// Whether every algorithm must be provided by OpenSSL's FIPS provider (fips_module(7)). Defaults to
     /// false.
     ///
@@ -67,7 +67,7 @@ public struct TLSPolicy: Sendable, Hashable {
     private static func preset(_ minimumVersion: TLSVersion, _ cipherSuites: [String]) -> TLSPolicy {
         TLSPolicy(
             minimumVersion: minimumVersion, cipherSuites: cipherSuites, groups: standardGroups,
-            signatureAlgorithms: standardSignatures, securityLevel: 2, serverChooses: true, requiresFIPS: false)
+            signatureAlgorithms: standardSignatures, securityLevel: 2, prefersServerCipherSuites: true, requiresFIPS: false)
     }
 
     // Longest keys first, in OpenSSL's order.

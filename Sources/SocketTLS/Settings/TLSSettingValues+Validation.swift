@@ -4,7 +4,7 @@ internal import FoundationEssentials
 extension TLSSettingValues {
     func validateRole() throws(TLSError) {
         switch role {
-        case .client(let serverName):
+        case .client:
             _ = try Self.name(serverName)
         case .server:
             if identity == nil, showsCertificates {

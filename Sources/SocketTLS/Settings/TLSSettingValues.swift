@@ -2,9 +2,11 @@
 /// has.
 package struct TLSSettingValues: Sendable, Hashable {
     package var role: TLSRole
+    /// The name or address that a client expects. If `nil`, it expects the host that the program connected to.
+    package var serverName: String?
     package var identity: TLSIdentity?
     package var additionalIdentities: [TLSIdentity]
-    package var trustRoots: TrustRoots
+    package var trustRoots: TLSTrustRoots
     package var rules: TLSCertificateRules
     package var ocspStapling: TLSOCSPStapling
     package var verifiesHostName: Bool
@@ -35,9 +37,10 @@ package struct TLSSettingValues: Sendable, Hashable {
 
 extension TLSSettingValues {
     /// Creates the settings of a side, with the default values for all other settings.
-    init(role: TLSRole, identity: TLSIdentity?, earlyPlaintext: TLSEarlyPlaintext) {
+    init(role: TLSRole, serverName: String? = nil, identity: TLSIdentity?, earlyPlaintext: TLSEarlyPlaintext) {
         self.init(
             role: role,
+            serverName: serverName,
             identity: identity,
             additionalIdentities: [],
             trustRoots: .system,
@@ -69,9 +72,9 @@ extension TLSSettingValues {
 
     /// Returns a copy that expects `host` as the server's name, unless a name was given.
     package func expecting(_ host: String?) -> TLSSettingValues {
-        guard case .client(serverName: nil) = role else { return self }
+        guard role == .client, serverName == nil else { return self }
         var named = self
-        named.role = .client(serverName: host)
+        named.serverName = host
         return named
     }
 }

@@ -1,10 +1,10 @@
-extension TLSSettings where Side == TLSClient {
+extension TLSSettings where Side == TLSRole.Client {
     /// Returns settings for a client that expects `serverName`, a host name or an IP address.
     ///
     /// The client verifies the server's certificate for this name, and sends the name with SNI unless it is
     /// an address. Non-ASCII names must be given as A-labels ("xn--…"). One trailing dot is ignored.
     public static func client(serverName: String) -> TLSClientSettings {
-        TLSClientSettings(TLSSettingValues(role: .client(serverName: serverName), identity: nil, earlyPlaintext: .reject))
+        TLSClientSettings(TLSSettingValues(role: .client, serverName: serverName, identity: nil, earlyPlaintext: .reject))
     }
 
     /// Settings for a client that expects the host that the program connected to, as if its name or address
@@ -14,7 +14,13 @@ extension TLSSettings where Side == TLSClient {
     /// host, such as an accepted connection or a connection to a path, needs a name: otherwise `startTLS`
     /// throws `invalidSettings`.
     public static var client: TLSClientSettings {
-        TLSClientSettings(TLSSettingValues(role: .client(serverName: nil), identity: nil, earlyPlaintext: .reject))
+        TLSClientSettings(TLSSettingValues(role: .client, identity: nil, earlyPlaintext: .reject))
+    }
+
+    /// The name or address that the server must have. If `nil`, it is the host that the program connected to.
+    public var serverName: String? {
+        get { values.serverName }
+        set { values.serverName = newValue }
     }
 
     /// How the server proves its identity: with certificates (the default), with public keys without
@@ -24,7 +30,7 @@ extension TLSSettings where Side == TLSClient {
         set { values.serverProof = newValue }
     }
 
-    /// Whether the server's certificate must match the name in `role`.
+    /// Whether the server's certificate must match `serverName`. Defaults to `true`.
     ///
     /// **Dangerous to turn off**: an attacker with a valid certificate for *any* name can then impersonate
     /// the server.

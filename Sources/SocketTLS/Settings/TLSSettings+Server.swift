@@ -1,4 +1,4 @@
-extension TLSSettings where Side == TLSServer {
+extension TLSSettings where Side == TLSRole.Server {
     /// Returns settings for a server that presents `identity`.
     public static func server(identity: TLSIdentity) -> TLSServerSettings {
         TLSServerSettings(TLSSettingValues(role: .server, identity: identity, earlyPlaintext: .feedToTLS))

@@ -1,10 +1,9 @@
-/// The TLS settings for one side of a connection: `TLSSettings<TLSClient>` (`TLSClientSettings`) or
-/// `TLSSettings<TLSServer>` (`TLSServerSettings`).
+/// The TLS settings for one side of a connection: `TLSClientSettings` or `TLSServerSettings`.
 ///
 /// Start from `client`, `client(serverName:)` or `server(identity:)` and change what differs. The defaults
 /// are safe: TLS 1.2 or newer, and a client verifies the server's certificate against the system's roots and
 /// the expected name. Using a setting that belongs to the other side is a compile-time error.
-public struct TLSSettings<Side: TLSSide>: Sendable, Hashable {
+public struct TLSSettings<Side: TLSRole.Side>: Sendable, Hashable {
     /// The values, for code that serves both sides.
     package var values: TLSSettingValues
 
@@ -13,16 +12,15 @@ public struct TLSSettings<Side: TLSSide>: Sendable, Hashable {
         self.values = values
     }
 
-    /// The role in the handshake.
-    public var role: TLSRole { values.role }
-    /// This side's certificate and key. A server requires an identity. A client presents it if requested.
+    /// This side's certificate and key. A client presents it if requested. A server requires an identity,
+    /// unless it accepts only pre-shared keys.
     public var identity: TLSIdentity? {
         get { values.identity }
         set { values.identity = newValue }
     }
     /// The roots that the peer's certificate chain must lead to. On a server, the roots for client
-    /// certificates.
-    public var trustRoots: TrustRoots {
+    /// certificates. Defaults to `.system`.
+    public var trustRoots: TLSTrustRoots {
         get { values.trustRoots }
         set { values.trustRoots = newValue }
     }
@@ -32,7 +30,7 @@ public struct TLSSettings<Side: TLSSide>: Sendable, Hashable {
         get { values.policy }
         set { values.policy = newValue }
     }
-    /// The oldest version to accept, unless `policy` requires a newer version.
+    /// The oldest version to accept, unless `policy` requires a newer version. Defaults to `.tls12`.
     public var minimumVersion: TLSVersion {
         get { values.minimumVersion }
         set { values.minimumVersion = newValue }
@@ -51,8 +49,8 @@ public struct TLSSettings<Side: TLSSide>: Sendable, Hashable {
         get { values.applicationProtocols }
         set { values.applicationProtocols = newValue }
     }
-    /// The maximum total size of the peer's certificates in bytes, from 1,024 to 1,048,576. A typical chain
-    /// has 2,000 to 6,000 bytes.
+    /// The maximum total size of the peer's certificates in bytes, from 1,024 to 1,048,576. Defaults to
+    /// 65,536. A typical chain has 2,000 to 6,000 bytes.
     ///
     /// Larger chains make the handshake fail with `certificateTooLarge` before they are parsed. On a client,
     /// this also limits the names of accepted issuers in a server's certificate request.
@@ -61,7 +59,7 @@ public struct TLSSettings<Side: TLSSide>: Sendable, Hashable {
         set { values.maximumCertificateChainBytes = newValue }
     }
     /// The maximum number of certificates that the peer may send, including its own, and the maximum number
-    /// of intermediates between its own certificate and a root: 1 to 100.
+    /// of intermediates between its own certificate and a root: 1 to 100. Defaults to 10.
     ///
     /// Longer chains make the handshake fail with `certificateTooLarge` before any certificate is decoded.
     /// The same error is reported for keys that are too expensive to verify with: RSA keys of more than 8,192
@@ -71,13 +69,13 @@ public struct TLSSettings<Side: TLSSide>: Sendable, Hashable {
         get { values.maximumCertificateChainLength }
         set { values.maximumCertificateChainLength = newValue }
     }
-    /// Whether OpenSSL, the trust callback, or both decide about the peer's certificate. On a server, this
-    /// also applies to each name of `serverNames`.
+    /// Whether OpenSSL, the trust callback, or both decide about the peer's certificate. Defaults to
+    /// `.builtIn`. On a server, this also applies to each name of `serverNames`.
     public var trustEvaluation: TLSTrustEvaluation {
         get { values.trustEvaluation }
         set { values.trustEvaluation = newValue }
     }
-    /// The time limit for the handshake, not including the trust callback.
+    /// The time limit for the handshake, not including the trust callback. Defaults to 30 seconds.
     ///
     /// The time before the handshake is limited separately. A task's `startTLS` fails if no byte of the
     /// pending writes is sent for this long. A task's `startDTLS` allows this long in total for everything
@@ -86,7 +84,7 @@ public struct TLSSettings<Side: TLSSide>: Sendable, Hashable {
         get { values.handshakeTimeout }
         set { values.handshakeTimeout = newValue }
     }
-    /// The time limit for the trust callback.
+    /// The time limit for the trust callback. Defaults to 30 seconds.
     public var trustTimeout: Duration {
         get { values.trustTimeout }
         set { values.trustTimeout = newValue }
@@ -105,24 +103,16 @@ public struct TLSSettings<Side: TLSSide>: Sendable, Hashable {
         get { values.keyLogFile }
         set { values.keyLogFile = newValue }
     }
-    /// How to treat unread bytes that arrived before the upgrade to TLS started.
+    /// How to treat unread bytes that arrived before the upgrade to TLS started. Defaults to `.reject` on a
+    /// client and `.feedToTLS` on a server.
     public var earlyPlaintext: TLSEarlyPlaintext {
         get { values.earlyPlaintext }
         set { values.earlyPlaintext = newValue }
     }
 }
 
-/// A side of the handshake, as a type.
-public protocol TLSSide: Sendable {}
-
-/// The client side, which starts the handshake.
-public enum TLSClient: TLSSide {}
-
-/// The server side, which responds to the client.
-public enum TLSServer: TLSSide {}
-
 /// TLS settings for a client.
-public typealias TLSClientSettings = TLSSettings<TLSClient>
+public typealias TLSClientSettings = TLSSettings<TLSRole.Client>
 
 /// TLS settings for a server.
-public typealias TLSServerSettings = TLSSettings<TLSServer>
+public typealias TLSServerSettings = TLSSettings<TLSRole.Server>

@@ -5,7 +5,7 @@ internal import COpenSSL
 package struct ChainEvaluation: Sendable {
     /// The certificates as the peer sent them, own certificate first.
     package var chain: [TLSCertificate]
-    package var peer: PeerTrust.Peer
+    package var peer: TLSRole
     /// The name or address that a server's certificate must match, or `nil` to accept any name.
     package var serverName: String?
     /// Certificates that are each trusted as a root, even if their issuer is not trusted.
@@ -13,7 +13,7 @@ package struct ChainEvaluation: Sendable {
     package var trustsSystemRoots: Bool
 
     package init(
-        _ chain: [TLSCertificate], of peer: PeerTrust.Peer, serverName: String?, anchors: [TLSCertificate],
+        _ chain: [TLSCertificate], of peer: TLSRole, serverName: String?, anchors: [TLSCertificate],
         trustsSystemRoots: Bool
     ) {
         self.chain = chain

@@ -16,7 +16,7 @@ import Testing
         let recorder = Recorder()
         let listener = AsyncSocket(inlineDelegate: recorder)
         listener.observer = observer
-        listener.maximumAcceptedConnections = 1
+        listener.maximumConnections = 1
         try listener.accept(onInterface: "127.0.0.1", port: 0)
         let address = try #require(listener.localAddress)
         let clients = try (0..<3).map { _ in try RawSocket.connected(to: address) }
@@ -28,7 +28,7 @@ import Testing
                 Issue.record("no pause")
                 return
             }
-            #expect(pause == AcceptPause(reason: .connectionLimit, seconds: nil, listener: address))
+            #expect(pause == AcceptPause(reason: .connectionLimit, retryDelay: nil, listener: address))
             // Another connection comes during the pause.
             try RawSocket.connected(to: address).resetWhenClosed()
             socket.removeDelegate()

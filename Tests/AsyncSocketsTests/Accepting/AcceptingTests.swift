@@ -120,15 +120,15 @@ import Testing
         let listener = AsyncSocket(inlineDelegate: recorder)
         listener.isIPv4PreferredOverIPv6 = false
         listener.isIPv6Enabled = false
-        listener.alternateAddressDelay = 1.25
-        listener.maximumAcceptedConnections = 12
+        listener.alternateAddressDelay = .seconds(1.25)
+        listener.maximumConnections = 12
         try listener.accept(onInterface: "127.0.0.1", port: 0)
         let client = try RawSocket.connected(to: try #require(listener.localAddress))
         let child = try await recorder.accepted()
         #expect(!child.isIPv4PreferredOverIPv6)
         #expect(!child.isIPv6Enabled && child.isIPv4Enabled)
-        #expect(child.alternateAddressDelay == 1.25)
-        #expect(child.maximumAcceptedConnections == 12)
+        #expect(child.alternateAddressDelay == .seconds(1.25))
+        #expect(child.maximumConnections == 12)
         // The listener's delegate gets the end.
         child.disconnect()
         #expect(try await recorder.disconnected() == nil)
@@ -262,7 +262,7 @@ import Testing
     func atTheLimitConnectionsWaitUntilOneIsClosed(_ delivery: Link.Delivery) async throws {
         let recorder = Recorder()
         let listener = AsyncSocket(recorder, calledOn: delivery.delegateQueue)
-        listener.maximumAcceptedConnections = 2
+        listener.maximumConnections = 2
         try listener.accept(onInterface: "localhost", port: 0)
         let address = try #require(listener.localAddress)
         let clients = try (0..<20).map { _ in try RawSocket.connected(to: address) }
@@ -285,13 +285,12 @@ import Testing
     @Test func theLimitMayChangeWhileConnectionsWait() async throws {
         let recorder = Recorder()
         let listener = AsyncSocket(inlineDelegate: recorder)
-        listener.maximumAcceptedConnections = 0
+        listener.maximumConnections = 1
         try listener.accept(onInterface: "127.0.0.1", port: 0)
         let address = try #require(listener.localAddress)
         let clients = try (0..<4).map { _ in try RawSocket.connected(to: address) }
-        listener.maximumAcceptedConnections = 1
         var open = [try await recorder.accepted()]
-        listener.maximumAcceptedConnections = nil
+        listener.maximumConnections = .max
         for _ in 1..<clients.count { open.append(try await recorder.accepted()) }
         #expect(open.count { $0.isConnected } == 4)
         listener.disconnect()

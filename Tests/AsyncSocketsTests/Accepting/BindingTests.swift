@@ -121,12 +121,12 @@ import Testing
             (bindings, continuation) = AsyncStream<[UInt8]>.makeStream()
         }
 
-        func store(_ session: TLSResumableSession, for key: TLSSessionKey) {
+        func store(_ session: TLSResumableSession, for key: TLSSessionStoreKey) {
             let socket = socket.withLock { $0 }
             if let binding = try? socket?.channelBinding(.tlsExporter) { continuation.yield(binding) }
         }
 
-        func take(for key: TLSSessionKey) -> TLSResumableSession? { nil }
+        func take(for key: TLSSessionStoreKey) -> TLSResumableSession? { nil }
     }
 
     @Test func aStoreOfSessionsMayAsk() async throws {

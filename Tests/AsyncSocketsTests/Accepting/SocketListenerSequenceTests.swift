@@ -10,7 +10,7 @@ import Testing
 
 /// The sequence of the connections of a listener.
 @Suite(.timeLimit(.patient)) struct SocketListenerSequenceTests {
-    private static func listener(_ isSecure: Bool = false, maximumConnections: Int? = nil) throws -> SocketListener {
+    private static func listener(_ isSecure: Bool = false, maximumConnections: Int = .max) throws -> SocketListener {
         try SocketListener(
             port: 0, interface: "127.0.0.1", tls: isSecure ? TestCertificates.server() : nil,
             maximumConnections: maximumConnections)

@@ -164,7 +164,7 @@ import Testing
     @Test(arguments: [0, -1]) func aLimitBelowOneIsRefused(_ limit: Int) throws {
         let makings: [(name: String, make: () throws -> Any)] = [
             ("maximumConnections", { try SocketListener(port: 0, maximumConnections: limit) }),
-            ("maximumConnections", { try SocketListener(port: 0, configure: { $0.maximumAcceptedConnections = limit }) }),
+            ("maximumConnections", { try SocketListener(port: 0, configure: { $0.maximumConnections = limit }) }),
             ("maximumPeers", { try DatagramListener(port: 0, maximumPeers: limit) }),
         ]
         for (name, make) in makings {

@@ -39,7 +39,7 @@ enum UpgradeEnd: Sendable {
     // MARK: - The upgrade
 
     /// Starts an upgrade with the delegate methods.
-    func begin(_ settings: TLSSettings<some TLSSide>) throws {
+    func begin(_ settings: TLSSettings<some TLSRole.Side>) throws {
         switch self {
         case .stream(let socket, _): try socket.beginTLS(settings: settings)
         case .datagrams(let socket, _): try socket.beginDTLS(settings: settings)
@@ -48,7 +48,7 @@ enum UpgradeEnd: Sendable {
 
     /// Upgrades in a task.
     func upgrade(
-        _ settings: TLSSettings<some TLSSide>, trust: (@Sendable (PeerTrust) async throws -> Bool)? = nil
+        _ settings: TLSSettings<some TLSRole.Side>, trust: (@Sendable (PeerTrust) async throws -> Bool)? = nil
     ) async throws {
         switch (self, trust) {
         case (.stream(let socket, _), nil): try await socket.startTLS(settings: settings)

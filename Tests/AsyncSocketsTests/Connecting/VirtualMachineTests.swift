@@ -23,7 +23,7 @@ import Testing
         let atListener = Recorder()
         let listener = AsyncSocket(inlineDelegate: atListener)
         let local = SocketAddress(
-            virtualMachinePort: SocketAddress.anyVirtualMachinePort, contextID: SocketAddress.localContextID)
+            vsockPort: SocketAddress.anyVsockPort, contextID: SocketAddress.localContextID)
         if let refusal = Self.kernelRefusal(of: local) {
             let error = #expect(throws: AsyncSocketError.self) { try listener.accept(onAddress: local) }
             #expect(error?.code == .system)
@@ -43,9 +43,9 @@ import Testing
     }
 
     @Test func anAddressOfAMachineSaysItsPartsAndIsTheKernels() throws {
-        let address = SocketAddress(virtualMachinePort: 1234, contextID: 3)
-        #expect(address.family == .virtualMachine)
-        #expect((address.virtualMachinePort, address.contextID) == (1234, 3))
+        let address = SocketAddress(vsockPort: 1234, contextID: 3)
+        #expect(address.family == .vsock)
+        #expect((address.vsockPort, address.contextID) == (1234, 3))
         #expect(address.host == nil && address.port == nil && address.unixPath == nil)
         #expect("\(address)" == "vsock:3:1234")
         var kernels = sockaddr_vm()
@@ -55,13 +55,13 @@ import Testing
         #expect(address.data == withUnsafeBytes(of: &kernels) { Data($0) })
         #expect(SocketAddress(data: address.data) == address)
         #expect(SocketAddress(data: address.data.dropLast()) == nil)
-        #expect(SocketAddress(virtualMachinePort: 1, contextID: nil).contextID == .max)
+        #expect(SocketAddress(vsockPort: 1, contextID: nil).contextID == .max)
     }
 
     @Test func anInterfaceForAMachineIsTheCallersError() throws {
         let socket = AsyncSocket()
         let error = #expect(throws: AsyncSocketError.self) {
-            try socket.connect(toAddress: SocketAddress(virtualMachinePort: 1, contextID: 1), viaInterface: "lo")
+            try socket.connect(toAddress: SocketAddress(vsockPort: 1, contextID: 1), viaInterface: "lo")
         }
         #expect(error?.code == .badParameter)
     }

@@ -220,7 +220,7 @@ final class ManualDTLS {
     private let engine: DTLSEngine
 
     /// - Parameter settings: Of either side.
-    init(_ settings: TLSSettings<some TLSSide>, on socket: AsyncUDPSocket? = nil) throws {
+    init(_ settings: TLSSettings<some TLSRole.Side>, on socket: AsyncUDPSocket? = nil) throws {
         self.socket = try socket ?? .bound()
         let values = settings.values
         engine = try DTLSEngine(context: TLSContext.context(for: values, over: .datagrams), settings: values, size: 1400)

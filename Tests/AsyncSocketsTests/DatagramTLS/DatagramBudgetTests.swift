@@ -37,7 +37,7 @@ import Testing
     }
 
     private func establishedEngine() throws -> DTLSEngine {
-        func engine(_ settings: TLSSettings<some TLSSide>) throws -> DTLSEngine {
+        func engine(_ settings: TLSSettings<some TLSRole.Side>) throws -> DTLSEngine {
             let values = settings.values
             return try DTLSEngine(context: TLSContext.context(for: values, over: .datagrams), settings: values, size: 1400)
         }

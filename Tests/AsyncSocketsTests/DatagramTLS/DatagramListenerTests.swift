@@ -308,7 +308,7 @@ import Testing
         let quick = try #require(held.withLock { $0.first { $0 !== slow } })
         try await eventually("its datagrams are dropped") {
             for _ in 0..<10 { try await client.send(Data(count: 1000)) }
-            return slow.dropCount > 0
+            return slow.droppedCount > 0
         }
         // The others are served.
         #expect(try await quick.receive().data == Data("hello".utf8))

@@ -114,8 +114,8 @@ import Testing
     /// Strangers send what no task takes: the sum is bounded, and what was dropped is counted.
     @Test func strangersTogetherFillNoMoreThanTheLimit() async throws {
         let listener = try DatagramListener(address: .loopback())
-        listener.maximumPendingReceiveBytes = 100_000
-        #expect(listener.maximumPendingReceiveBytes == 100_000)
+        listener.maximumTotalPendingReceiveBytes = 100_000
+        #expect(listener.maximumTotalPendingReceiveBytes == 100_000)
         let serving = Task { try await listener.run { _ in await Self.waitForCancellation() } }
         var strangers: [AsyncUDPSocket] = []
         while listener.refusedCount == 0, strangers.count < 100 {

@@ -77,7 +77,7 @@ final class ScheduledEnd {
             (Task.immediate { [socket] in try await socket.receive(timeout: isShort ? .milliseconds(1) : nil) }, socket.isSecure))
     }
 
-    func upgrade(_ settings: TLSSettings<some TLSSide>, byTask: Bool) throws {
+    func upgrade(_ settings: TLSSettings<some TLSRole.Side>, byTask: Bool) throws {
         isUpgrading = true
         guard byTask else { return try socket.beginDTLS(settings: settings) }
         upgrading = Task.immediate { [socket] in

@@ -37,7 +37,7 @@ struct StyledDatagramSocket: Sendable {
         _ = try await recorder.connected()
     }
 
-    func startDTLS(_ settings: TLSSettings<some TLSSide>) async throws {
+    func startDTLS(_ settings: TLSSettings<some TLSRole.Side>) async throws {
         guard let recorder else {
             if let trust {
                 try await socket.startDTLS(settings: settings, trust: { await trust($0) })

@@ -211,6 +211,6 @@ import Testing
         socket.close()
         _ = try await recorder.closed()
         #expect(try socket.address == local && socket.connectedAddress == peer.address && !socket.isConnected)
-        #expect(socket.dropCount == 0)
+        #expect(socket.droppedCount == 0)
     }
 }

@@ -99,7 +99,7 @@ import Testing
         for number in UInt8(0)..<3 { #expect(try await socket.receive().data == Data([number])) }
         let late = await #expect(throws: AsyncSocketError.self) { try await socket.receive(timeout: .milliseconds(1)) }
         #expect(late?.code == .readTimeout)
-        #expect(socket.rateLimitedCount == 7 && socket.dropCount == 0)
+        #expect(socket.rateLimitedCount == 7 && socket.droppedCount == 0)
         socket.rateLimit = nil
         try await other.send(Data([99]), to: socket.address)
         #expect(try await socket.receive().data == Data([99]))

@@ -34,7 +34,7 @@ import Testing
         try socket.bind(toAddress: .loopback())
         try socket.beginReceiving()
         let sentCount = try flood(socket.address)
-        #expect(sentCount == Self.count && socket.dropCount > 0)
+        #expect(sentCount == Self.count && socket.droppedCount > 0)
         waits.withLock { $0 = false }
         mayGoOn.signal()
         try await sendMarker(to: socket.address) {
@@ -94,7 +94,7 @@ import Testing
             }
             return false
         }
-        #expect((1...1_000).contains(count) && socket.dropCount > 0)
+        #expect((1...1_000).contains(count) && socket.droppedCount > 0)
     }
 
     /// Two sockets on one loop: the flooded one does not keep the other from its datagram.

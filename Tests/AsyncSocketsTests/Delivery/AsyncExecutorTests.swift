@@ -224,7 +224,7 @@ import Testing
         var lines = socket.lines.makeAsyncIterator()
         #expect(try await lines.next() == "two")
         #expect(try await socket.read(until: AsyncSocket.lf) == Data("three\n".utf8))
-        var chunks = socket.chunks(atMost: 5).makeAsyncIterator()
+        var chunks = socket.chunks(maxLength: 5).makeAsyncIterator()
         #expect(try await chunks.next() == Data("four\n".utf8))
         #expect(try await socket.read(exactly: 4) == Data("five".utf8))
         let rest = try await withDeadline(.patient) { try await socket.read() }

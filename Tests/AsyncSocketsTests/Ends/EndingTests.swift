@@ -179,7 +179,7 @@ import Testing
     // MARK: - A peer that goes away in the middle of the handshake
 
     /// The length of the handshake in the direction from the peer to us.
-    private func handshakeLength(ofPeer settings: TLSSettings<some TLSSide>, with ours: TLSSettings<some TLSSide>) async throws
+    private func handshakeLength(ofPeer settings: TLSSettings<some TLSRole.Side>, with ours: TLSSettings<some TLSRole.Side>) async throws
         -> Int
     {
         let atOurs = Recorder { socket, told in
@@ -188,7 +188,7 @@ import Testing
         }
         let peer: ScriptedPeer
         let listener = AsyncSocket(inlineDelegate: atOurs)
-        if ours.role == .server {
+        if ours.values.role == .server {
             try listener.accept(onInterface: "127.0.0.1", port: 0)
             peer = try ScriptedPeer.connecting(toPort: listener.localPort, [.startTLS(settings), .finish])
         } else {
@@ -197,7 +197,7 @@ import Testing
             try listener.beginTLS(settings: ours)
         }
         let transcript = try await peer.finish().transcript
-        return ours.role == .server ? transcript.fromClient.count : transcript.fromServer.count
+        return ours.values.role == .server ? transcript.fromClient.count : transcript.fromServer.count
     }
 
     /// Alternately a FIN and a reset, behind each byte of what the peer sends.

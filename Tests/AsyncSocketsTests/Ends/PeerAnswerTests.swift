@@ -15,12 +15,12 @@ import Testing
     func ticketsLeaveThoughTheServerSaysNothing(version: TLSVersion, isDelegates: Bool) async throws {
         var server = try TestCertificates.server()
         server.sessionTickets = .issued(2)
-        let store = TLSSessionMemory()
+        let store = TLSInMemorySessionStore()
         var client = try TestCertificates.client().only(version)
         client.resumption = .store(store)
         guard !isDelegates else {
             for delivery in Link.Delivery.allCases {
-                let (link, store) = (try await Link.make(delivery), TLSSessionMemory())
+                let (link, store) = (try await Link.make(delivery), TLSInMemorySessionStore())
                 client.resumption = .store(store)
                 try await link.secure(client: client, server: server)
                 link.client.readData(tag: 1)

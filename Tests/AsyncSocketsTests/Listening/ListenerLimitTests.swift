@@ -8,7 +8,7 @@ import Testing
 
 /// The limits of a listener, and connections that wait at one of them.
 @Suite(.timeLimit(.patient)) struct ListenerLimitTests {
-    private func listener(isSecure: Bool, maximumConnections: Int? = nil) throws -> SocketListener {
+    private func listener(isSecure: Bool, maximumConnections: Int = .max) throws -> SocketListener {
         try SocketListener(
             port: 0, interface: "127.0.0.1", tls: isSecure ? TestCertificates.server() : nil,
             maximumConnections: maximumConnections)

@@ -55,7 +55,7 @@ import Testing
                 switch round % 4 {
                 case 0: try await client.read(exactly: count)
                 case 1: try await client.read(until: Data([UInt8(count & 0xFF)]))
-                case 2: try await client.read(atMost: count) ?? Data()
+                case 2: try await client.read(maxLength: count) ?? Data()
                 default: Data(try await client.read(exactly: count % 5))
                 }
             }

@@ -148,6 +148,24 @@ import Testing
         #expect(LengthPrefixed<UInt8>(maxLength: -1).maxLength == 0)
     }
 
+    /// A format with frames of twelve bytes that allows eight.
+    private struct Lengthy: Framing {
+        let maximumFrameLength = 8
+        func decode(_ bytes: RawSpan) throws(AsyncSocketError) -> FrameDecoding<Int> {
+            bytes.byteCount < 12 ? .incomplete(minimumLength: bytes.byteCount + 1) : .frame(1, length: 12)
+        }
+        func encode(_ frame: Int, into bytes: inout Data) throws(AsyncSocketError) {}
+    }
+
+    /// A frame that has arrived as a whole is not limited by reading.
+    @Test(arguments: [true, false]) func aBufferedFrameIsLimitedToo(isBuffered: Bool) async throws {
+        let pair = try await SocketPair()
+        try await pair.client.write("first\n" + String(repeating: "x", count: 24))
+        if isBuffered { #expect(try await pair.server.readLine() == "first") }
+        let error = await #expect(throws: AsyncSocketError.self) { try await pair.server.readFrame(Lengthy()) }
+        #expect(error?.code == .readMaxedOut && error?.fault == .peer)
+    }
+
     /// A format that takes more than there is must not crash.
     private struct Greedy: Framing {
         let maximumFrameLength = 1000

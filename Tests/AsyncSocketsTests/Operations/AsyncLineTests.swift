@@ -106,7 +106,7 @@ import Testing
             [.send("one\r\ntwo\r\nfour bytes\r\nthe rest")] + .orderlyEnd(isSecure: isSecure), isSecure: isSecure)
         for try await line in socket.lines where line == "two" { break }
         #expect(try await socket.read(exactly: 4) == Data("four"))
-        for try await bytes in socket.chunks(atMost: 3) {
+        for try await bytes in socket.chunks(maxLength: 3) {
             #expect(bytes == Data(" by"))
             break
         }
@@ -218,11 +218,11 @@ import Testing
     @Test(arguments: [0, -1]) func aSequenceOfNothingIsRefused(_ length: Int) async throws {
         let pair = try await SocketPair()
         try await pair.client.write("one\n")
-        let chunks = await #expect(throws: AsyncSocketError.self) { for try await _ in pair.server.chunks(atMost: length) {} }
+        let chunks = await #expect(throws: AsyncSocketError.self) { for try await _ in pair.server.chunks(maxLength: length) {} }
         let lines = await #expect(throws: AsyncSocketError.self) {
             for try await _ in pair.server.lines(maxLength: length) {}
         }
-        let read = await #expect(throws: AsyncSocketError.self) { _ = try await pair.server.read(atMost: length) }
+        let read = await #expect(throws: AsyncSocketError.self) { _ = try await pair.server.read(maxLength: length) }
         for error in [chunks, lines, read] {
             #expect(error?.code == .badParameter && error?.message.contains("is \(length)") == true)
         }

@@ -15,7 +15,7 @@ import Testing
     @Test(arguments: [false, true])
     func bytesComeAsTheyAreAndNilAfterAnOrderlyEnd(isSecure: Bool) async throws {
         let (socket, _) = try await connectedSocket([.send("hello")] + .orderlyEnd(isSecure: isSecure), isSecure: isSecure)
-        var bytes = try #require(try await socket.read(atMost: 2))
+        var bytes = try #require(try await socket.read(maxLength: 2))
         #expect(bytes.count == 2 || bytes.count == 1)
         while let more = try await socket.read() { bytes += more }
         #expect(bytes == Data("hello"))
@@ -191,8 +191,8 @@ import Testing
     @Test(arguments: [false, true])
     func aMistakeOfTheCallerChangesNothing(isSecure: Bool) async throws {
         let (socket, _) = try await connectedSocket([.send("abc")], isSecure: isSecure)
-        #expect(await outcome { try await socket.read(atMost: 0) } == .failed(.badParameter))
-        #expect(await outcome { try await socket.read(atMost: .min) } == .failed(.badParameter))
+        #expect(await outcome { try await socket.read(maxLength: 0) } == .failed(.badParameter))
+        #expect(await outcome { try await socket.read(maxLength: .min) } == .failed(.badParameter))
         #expect(await outcome { try await socket.read(exactly: -1) } == .failed(.badParameter))
         #expect(await outcome { try await socket.read(until: Data()) } == .failed(.badParameter))
         #expect(await outcome { try await socket.read(until: AsyncSocket.crlf, maxLength: 1) } == .failed(.badParameter))

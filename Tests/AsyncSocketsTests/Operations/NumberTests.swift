@@ -123,7 +123,7 @@ import Testing
         try listener.accept(onInterface: "127.0.0.1", port: 0)
         let recorder = Recorder()
         let client = AsyncSocket(inlineDelegate: recorder)
-        client.alternateAddressDelay = seconds
+        client.attemptDelay = seconds
         if seconds.isNaN {
             let error = #expect(throws: AsyncSocketError.self) {
                 try client.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: seconds)
@@ -178,9 +178,9 @@ import Testing
 
     @Test func anOptionThatNoKernelNumberHoldsIsTheCallersError() throws {
         let socket = AsyncSocket()
-        for option in [SocketOption<TimeInterval>.userTimeout, .keepAliveIdle, .keepAliveInterval] {
-            for seconds in [Double.infinity, -.infinity, .nan, 1e300, -1e300] {
-                let error = #expect(throws: AsyncSocketError.self) { try socket.setOption(option, to: seconds) }
+        for option in [SocketOption<Duration>.userTimeout, .keepAliveIdle, .keepAliveInterval] {
+            for time in [Duration.seconds(Int64.max), .seconds(Int64.min), .seconds(1 << 31), .seconds(-(1 << 31) - 1)] {
+                let error = #expect(throws: AsyncSocketError.self) { try socket.setOption(option, to: time) }
                 #expect(error?.code == .badParameter)
             }
         }
@@ -190,20 +190,24 @@ import Testing
                 #expect(error?.code == .badParameter)
             }
         }
-        for seconds in [Double.infinity, -1, 1, .nan, .leastNonzeroMagnitude] {
-            let error = #expect(throws: AsyncSocketError.self) { try socket.setOption(.linger, to: seconds) }
+        for time in [Duration.seconds(Int64.max), .seconds(-1), .seconds(1), .nanoseconds(1)] {
+            let error = #expect(throws: AsyncSocketError.self) { try socket.setOption(.linger, to: time) }
             #expect(error?.code == .badParameter)
         }
     }
 
     @Test(arguments: [Int.min, -1, 0])
-    func aListenerWithoutPermitsLeavesConnectionsInTheBacklog(limit: Int) async throws {
+    func aLimitOfConnectionsBelowOneIsAnError(limit: Int) async throws {
         let recorder = Recorder()
         let listener = AsyncSocket(inlineDelegate: recorder)
-        listener.maximumAcceptedConnections = limit
+        listener.maximumConnections = limit
+        let error = #expect(throws: AsyncSocketError.self) { try listener.accept(onInterface: "127.0.0.1", port: 0) }
+        #expect(error?.code == .badParameter && error?.message == "maximumConnections must be at least 1, but is \(limit)")
+        listener.maximumConnections = 1
         try listener.accept(onInterface: "127.0.0.1", port: 0)
+        // A socket that listens treats it as 1.
+        listener.maximumConnections = limit
         let client = try RawSocket.connected(to: try #require(listener.localAddress))
-        listener.maximumAcceptedConnections = .max
         let child = try await recorder.accepted()
         child.write(Data("late"), withTimeout: .patient, tag: 0)
         #expect(try client.receive(atLeast: 4) == "late")

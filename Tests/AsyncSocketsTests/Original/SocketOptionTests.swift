@@ -62,13 +62,14 @@ import Testing
     private static let forConnections: [Case] = [
         Case(.noDelay, false, tcp, TCP_NODELAY, 0),
         Case(.keepAlive, true, SOL_SOCKET, SO_KEEPALIVE, 1),
-        Case(.keepAliveIdle, 76.5, readsAs: 77, tcp, TCP_KEEPIDLE, 77),
-        Case(.keepAliveInterval, 11, tcp, TCP_KEEPINTVL, 11),
+        Case(.keepAliveIdle, .seconds(76.5), readsAs: .seconds(77), tcp, TCP_KEEPIDLE, 77),
+        Case(.keepAliveInterval, .seconds(11), tcp, TCP_KEEPINTVL, 11),
         Case(.keepAliveCount, 5, tcp, TCP_KEEPCNT, 5),
         Case(.receiveBufferSize, 65_536, readsAs: 131_072, SOL_SOCKET, SO_RCVBUF, 131_072),
         Case(.sendBufferSize, 65_536, readsAs: 131_072, SOL_SOCKET, SO_SNDBUF, 131_072),
-        Case(.linger, .some(0), SOL_SOCKET, SO_LINGER, 1),
-        Case(.userTimeout, 1.5, tcp, TCP_USER_TIMEOUT, 1500),
+        Case(.linger, .zero, SOL_SOCKET, SO_LINGER, 1),
+        Case(.userTimeout, .seconds(1.5), tcp, TCP_USER_TIMEOUT, 1500),
+        Case(.userTimeout, .nanoseconds(1_000_001), readsAs: .milliseconds(2), tcp, TCP_USER_TIMEOUT, 2),
         Case(.ipTTL, 42, CInt(IPPROTO_IP), IP_TTL, 42),
         Case(.trafficClass, 0x48, CInt(IPPROTO_IP), IP_TOS, 0x48),
         Case(.priority, 5, SOL_SOCKET, SO_PRIORITY, 5),
@@ -173,9 +174,9 @@ import Testing
         let link = try await Link.make()
         for refused: @Sendable (AsyncSocket) throws -> Void in [
             { try $0.setOption(.receiveBufferSize, to: .max) },
-            { try $0.setOption(.keepAliveIdle, to: .nan) },
-            { try $0.setOption(.userTimeout, to: .infinity) },
-            { try $0.setOption(.linger, to: 5) },
+            { try $0.setOption(.keepAliveIdle, to: .seconds(1 << 40)) },
+            { try $0.setOption(.userTimeout, to: .seconds(Int64.max)) },
+            { try $0.setOption(.linger, to: .seconds(5)) },
             { try $0.setOption(.congestionControl, to: "a\0b") },
         ] {
             for socket in [link.client, link.listener, AsyncSocket()] {
@@ -185,7 +186,7 @@ import Testing
                 #expect(error?.errno == EINVAL)
             }
         }
-        let error = #expect(throws: AsyncSocketError.self) { try link.client.setOption(.keepAliveIdle, to: 0) }
+        let error = #expect(throws: AsyncSocketError.self) { try link.client.setOption(.keepAliveIdle, to: .zero) }
         #expect(error?.errno == EINVAL)
         withExtendedLifetime(link) {}
     }

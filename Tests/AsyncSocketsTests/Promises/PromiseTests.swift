@@ -111,7 +111,7 @@ import Testing
         if unresumed != .server { serverSettings.sessionTickets = .issued(2) }
         var clientSettings = try TestCertificates.client()
         // A store of its own, unlike that of the process.
-        clientSettings.resumption = unresumed == .client ? .none : .store(TLSSessionMemory())
+        clientSettings.resumption = unresumed == .client ? .none : .store(TLSInMemorySessionStore())
         for round in 0..<2 {
             let (client, server) = try await StyledSocket.pair(style, through: listener)
             let serving = Task { [serverSettings] in

@@ -51,7 +51,7 @@ struct StyledSocket: Sendable {
         }
     }
 
-    func startTLS(_ settings: TLSSettings<some TLSSide>) async throws {
+    func startTLS(_ settings: TLSSettings<some TLSRole.Side>) async throws {
         guard let recorder else {
             try await socket.startTLS(settings: settings)
             return

@@ -112,7 +112,7 @@ final class ChannelWire {
 }
 
 extension ChannelEnd {
-    func beginTLS(_ settings: TLSSettings<some TLSSide>) throws {
+    func beginTLS(_ settings: TLSSettings<some TLSRole.Side>) throws {
         let engine = try TLSEngine(context: TLSContext.context(for: settings), settings: settings)
         channel.beginTLS(engine, feeding: reads)
     }

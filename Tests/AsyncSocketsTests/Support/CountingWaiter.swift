@@ -89,7 +89,7 @@ final class Operations {
     }
 
     @discardableResult
-    func startTLS(_ settings: TLSSettings<some TLSSide>, on socket: AsyncSocket) -> CountingWaiter<HandshakeNews> {
+    func startTLS(_ settings: TLSSettings<some TLSRole.Side>, on socket: AsyncSocket) -> CountingWaiter<HandshakeNews> {
         let waiter: CountingWaiter<HandshakeNews> = add("startTLS \(outcomes.count)")
         socket.startTLS(settings, for: waiter)
         return waiter
@@ -128,7 +128,7 @@ extension AsyncSocket {
         connection.write(WritePacket(data: data, timeout: -1, completion: .waiter(waiter)))
     }
 
-    func startTLS(_ settings: TLSSettings<some TLSSide>, for waiter: any OperationWaiter<HandshakeNews>) {
+    func startTLS(_ settings: TLSSettings<some TLSRole.Side>, for waiter: any OperationWaiter<HandshakeNews>) {
         do throws(AsyncSocketError) {
             _ = try startTLS(settings: settings.values, waiter: waiter, decidesTrust: false)
         } catch {

@@ -32,7 +32,7 @@ extension AsyncSocket {
     }
 }
 
-extension TLSSettings where Side == TLSClient {
+extension TLSSettings where Side == TLSRole.Client {
     /// A client that trusts the authority of the tests.
     static func ofTests() throws -> TLSClientSettings { try TestCertificates.client() }
 }

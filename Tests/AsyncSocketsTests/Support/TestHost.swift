@@ -17,7 +17,7 @@ extension AsyncSocket {
     ) -> AsyncSocket {
         let client = AsyncSocket(inlineDelegate: delegate)
         client.resolver = .answering(addresses)
-        client.alternateAddressDelay = delay
+        client.attemptDelay = delay
         if let loop { client.stay(on: loop) }
         return client
     }

@@ -36,7 +36,7 @@ import Testing
         try await output.write(Data("one".utf8))
         #expect(try await input.read(exactly: 3) == Data("one".utf8))
         try await output.write([1, 2, 3])
-        #expect(try await input.read(atMost: 2) == Data([1, 2]))
+        #expect(try await input.read(maxLength: 2) == Data([1, 2]))
         #expect(try await input.read() == Data([3]))
         try await output.writeLine("two")
         #expect(try await input.read(until: AsyncSocket.crlf) == Data("two\r\n".utf8))

@@ -16,7 +16,7 @@ import Testing
         func run(_ socket: AsyncSocket, idleTimeout: Duration?) async throws -> Int {
             var count = 0
             switch self {
-            case .chunks: for try await _ in socket.chunks(atMost: 4, idleTimeout: idleTimeout) { count += 1 }
+            case .chunks: for try await _ in socket.chunks(maxLength: 4, idleTimeout: idleTimeout) { count += 1 }
             case .lines: for try await _ in socket.lines(idleTimeout: idleTimeout) { count += 1 }
             case .frames:
                 for try await _ in socket.frames(Delimited(by: Data("\n".utf8)), idleTimeout: idleTimeout) { count += 1 }

@@ -41,7 +41,7 @@ import Testing
     private func client(_ session: TLSResumableSession? = nil, sending text: String? = nil) throws -> TLSClientSettings {
         var settings = try TestCertificates.client()
         settings.handshakeTimeout = .patient
-        settings.resumption = session.map { .session($0) } ?? .store(TLSSessionMemory())
+        settings.resumption = session.map { .session($0) } ?? .store(TLSInMemorySessionStore())
         settings.earlyData = text.map { TLSEarlyData(Array($0.utf8)) }
         return settings
     }
@@ -71,7 +71,7 @@ import Testing
             }
             #expect(lines.all == ["hello", "early 0", "late", "early 1", "late"])
             #expect(sessions.all.map(\.earlyData) == [.notOffered, .accepted, .rejected])
-            #expect(sessions.all.map(\.earlyByteCount) == [0, 8, 0])
+            #expect(sessions.all.map(\.earlyDataByteCount) == [0, 8, 0])
         }
     }
 
@@ -164,7 +164,7 @@ import Testing
     /// On a connection that was plaintext before.
     @Test func anUpgradedConnectionHasItToo() async throws {
         let server = try settings()
-        let store = TLSSessionMemory()
+        let store = TLSInMemorySessionStore()
         var offer = try TestCertificates.client()
         offer.resumption = .store(store)
         offer.earlyData = TLSEarlyData(Array("early\n".utf8))

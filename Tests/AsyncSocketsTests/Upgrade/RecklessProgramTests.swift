@@ -82,8 +82,8 @@ import Testing
             case .badTimeout: settings.handshakeTimeout = .zero
             case .badProtocol: settings.applicationProtocols = [""]
             case .badName:
-                guard case .client = settings.role else { return Fault.badTimeout.applied(to: settings) }
-                settings.values.role = .client(serverName: "a b")
+                guard settings.values.role == .client else { return Fault.badTimeout.applied(to: settings) }
+                settings.values.serverName = "a b"
             }
             return settings
         }

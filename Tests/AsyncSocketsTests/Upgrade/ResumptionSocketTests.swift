@@ -31,7 +31,7 @@ import Testing
 
     @Test(arguments: TLSVersion.tested) func clientsResumeByThemselves(_ version: TLSVersion) async throws {
         let listener = try listener()
-        let store = TLSSessionMemory()
+        let store = TLSInMemorySessionStore()
         var settings = try TestCertificates.client().only(version)
         settings.resumption = .store(store)
         let client = settings
@@ -64,7 +64,7 @@ import Testing
         server.sessionTickets = .issued(2, keys: keys)
         let (control, data) = (try listener(server), try listener(server))
         var settings = try TestCertificates.client().only(version)
-        settings.resumption = .store(TLSSessionMemory())
+        settings.resumption = .store(TLSInMemorySessionStore())
         let client = settings
         try await serving(control, { try await $0.echo() }) { _ in
             try await serving(data, { try await $0.echo() }) { _ in
@@ -90,7 +90,7 @@ import Testing
     @Test(arguments: TLSVersion.tested) func aDelegateDecidesAboutAResumedSessionToo(_ version: TLSVersion) async throws {
         let listener = try listener()
         var settings = try TestCertificates.client().only(version)
-        settings.resumption = .store(TLSSessionMemory())
+        settings.resumption = .store(TLSInMemorySessionStore())
         settings.trustEvaluation = .delegate
         let client = settings
         try await serving(listener, { try await $0.echo() }) { _ in
@@ -126,7 +126,7 @@ import Testing
             settings.serverNames =
                 byFunction
                 ? TLSServerNames { hello in ["one.test": one, "two.test": two][hello.serverName ?? ""] }
-                : try TLSServerNames(["one.test": one, "two.test": two], unknownName: .refuse)
+                : try TLSServerNames(["one.test": one, "two.test": two], unknownName: .reject)
         }
         try await serving(listener, { try await $0.echo() }) { _ in
             for name in ["one.test", "two.test"] {

@@ -140,7 +140,7 @@ import Testing
     static func broken<Side>(_ settings: TLSSettings<Side>) -> TLSSettings<Side> {
         var settings = settings
         settings.trustRoots = .file(path: "/no/such/file.pem")
-        if settings.role == .server { settings.values.clientCertificates = .required }
+        if settings.values.role == .server { settings.values.clientCertificates = .required }
         return settings
     }
 

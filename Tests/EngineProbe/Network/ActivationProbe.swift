@@ -23,7 +23,7 @@ enum ActivationProbe {
         print("served \(name) at \(address)")
         for acceptor in acceptors { acceptor.close() }
         print("unclaimed: \(try InheritedDescriptor.claimAll().map(\.name))")
-        do throws(InheritanceError) {
+        do throws(InheritedDescriptorError) {
             _ = try InheritedDescriptor.claim(named: name)
         } catch {
             return print(error.code)

@@ -49,7 +49,7 @@ enum ConnectProbe {
         let addresses = hosts.map(\.address)
         client.stay(on: loop)
         client.resolver = Resolver(concurrency: 1) { _ in .success(addresses) }
-        client.alternateAddressDelay = 0.001
+        client.alternateAddressDelay = .milliseconds(1)
         return (client, witness)
     }
 

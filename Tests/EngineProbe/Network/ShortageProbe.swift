@@ -72,7 +72,7 @@ enum ShortageProbe {
             switch try party.mailbox.next() {
             case .accepted(let socket): socket.disconnect()
             case .paused(let pause):
-                guard case .shortage(let error) = pause.reason, error.errno == EMFILE, pause.seconds == 0.05,
+                guard case .shortage(let error) = pause.reason, error.errno == EMFILE, pause.retryDelay == .milliseconds(50),
                     pause.listener == address
                 else { throw ProbeFailure(description: "\(pause)") }
                 return withExtendedLifetime(client) { for descriptor in taken { close(descriptor) } }

@@ -190,7 +190,7 @@ enum ResourceScenarios {
     /// A listener of DTLS, and datagrams from invented source addresses that do not start a handshake.
     private static func strangers(_ certificates: Certificates) throws -> Scenario {
         let listener = try DatagramListener(address: .loopback(), dtls: certificates.server) {
-            $0.rateLimit = DatagramRateLimit(perSource: .init(perSecond: 0.001, burst: 2), trackedSources: 64)
+            $0.rateLimit = DatagramRateLimit(perSource: .init(perSecond: 0.001, burst: 2), maximumSources: 64)
         }
         let running = Task { try await listener.run { _ in } }
         let client = AsyncUDPSocket()

@@ -124,7 +124,7 @@ final class ReloadProbe: Sendable {
     // MARK: - Clients
 
     private func connect(_ number: Int) async {
-        let store = TLSSessionMemory()
+        let store = TLSInMemorySessionStore()
         while true {
             let turn = begun.add(1, ordering: .relaxed).oldValue
             guard turn < connectionCount else { return }

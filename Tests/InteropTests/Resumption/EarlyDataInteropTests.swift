@@ -31,7 +31,7 @@ import Testing
         let (probe, _) = try await Loopback.connect(to: port, of: server)
         probe.disconnect()
         var settings = try TestCertificates.client()
-        settings.resumption = .store(TLSSessionMemory())
+        settings.resumption = .store(TLSInMemorySessionStore())
         let (socket, recorder) = try await Loopback.connect(to: port, of: server)
         try socket.beginTLS(settings: settings)
         try await recorder.secured()
@@ -89,7 +89,7 @@ import Testing
         let (probe, _) = try await Loopback.connect(to: port, of: server)
         probe.disconnect()
         var settings = try TestCertificates.client()
-        settings.resumption = .store(TLSSessionMemory())
+        settings.resumption = .store(TLSInMemorySessionStore())
         settings.applicationProtocols = ["http/1.1"]
         settings.earlyData = TLSEarlyData(Array("GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".utf8))
         let tls = settings

@@ -32,7 +32,7 @@ import Testing
         try await eventually("it prints its address") { server.printed.hasSuffix("\n") }
         let port = try #require(server.printed.dropLast().split(separator: ":").last.flatMap { UInt16($0) })
         var settings = try TestCertificates.client().only(version)
-        settings.resumption = .store(TLSSessionMemory())
+        settings.resumption = .store(TLSInMemorySessionStore())
         let client = settings
         var answers: [String] = []
         for _ in 0..<4 {

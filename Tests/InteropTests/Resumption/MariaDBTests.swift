@@ -64,7 +64,7 @@ import Testing
         let (probe, _) = try await Loopback.connect(to: port, of: server)
         probe.disconnect()
         var settings = try TestCertificates.client().only(version)
-        settings.resumption = .store(TLSSessionMemory())
+        settings.resumption = .store(TLSInMemorySessionStore())
         for number in 0..<10 {
             let (session, end) = try await visit(settings)
             #expect(session.protocolVersion == version && session.isResumed == (number > 0))

@@ -15,7 +15,7 @@ import Testing
 
     private func client(_ version: TLSVersion) throws -> TLSClientSettings {
         var settings = try TestCertificates.client().only(version)
-        settings.resumption = .store(TLSSessionMemory())
+        settings.resumption = .store(TLSInMemorySessionStore())
         return settings
     }
 

@@ -46,12 +46,12 @@ import Testing
         let web = try inheritance.claim(named: "web")
         #expect(web.map(\.name) == ["web", "web"])
         #expect(web.map(\.localAddress) == [try sockets[0].localAddress, try sockets[2].localAddress])
-        let again = #expect(throws: InheritanceError.self) { _ = try inheritance.claim(named: "web") }
+        let again = #expect(throws: InheritedDescriptorError.self) { _ = try inheritance.claim(named: "web") }
         #expect(again?.code == .alreadyClaimed)
         // Unclaimed, it is left as it was, but for close-on-exec.
         #expect(fcntl(first, F_GETFL) & O_NONBLOCK != 0 && fcntl(first + 1, F_GETFL) & O_NONBLOCK == 0)
         #expect(try inheritance.claim(named: nil).map(\.name) == ["mail"])
-        let all = #expect(throws: InheritanceError.self) { _ = try inheritance.claim(named: nil) }
+        let all = #expect(throws: InheritedDescriptorError.self) { _ = try inheritance.claim(named: nil) }
         #expect(all?.code == .alreadyClaimed)
     }
 
@@ -87,7 +87,7 @@ import Testing
     func anEnvironmentThatIsWrongIsRefused(environment: [String: String]) throws {
         let first = try Self.place([try RawSocket.listening()])
         defer { close(first) }
-        let error = #expect(throws: InheritanceError.self) { _ = try Self.inherit(environment, from: first) }
+        let error = #expect(throws: InheritedDescriptorError.self) { _ = try Self.inherit(environment, from: first) }
         #expect(error?.code == .malformedEnvironment)
         #expect(fcntl(first, F_GETFD) == 0)
     }
@@ -96,7 +96,7 @@ import Testing
     func aDescriptorThatIsNotOpenIsMissing(count: String) throws {
         let first = try Self.place([try RawSocket.listening()])
         defer { close(first) }
-        let error = #expect(throws: InheritanceError.self) { _ = try Self.inherit(Self.environment(count), from: first) }
+        let error = #expect(throws: InheritedDescriptorError.self) { _ = try Self.inherit(Self.environment(count), from: first) }
         #expect(error?.code == .missingDescriptor)
         #expect(error?.message.contains("\(first + 1)") == true)
         #expect(fcntl(first, F_GETFD) == 0)

@@ -117,7 +117,7 @@ import Testing
         #expect(
             SocketAddress(unixPath: String(repeating: "\u{E9}", count: 53))?.unixPath == String(repeating: "\u{E9}", count: 53))
         // Zeros mean nothing in an abstract name (unix(7)): it has a length.
-        for name in ["a\0b", "\0", "\u{E9}", String(repeating: "x", count: SocketAddress.longestAbstractName)] {
+        for name in ["a\0b", "\0", "\u{E9}", String(repeating: "x", count: SocketAddress.maximumAbstractNameBytes)] {
             #expect(SocketAddress(abstractName: name)?.abstractName == name)
         }
         for name in ["", String(repeating: "x", count: 1 << 20), String(repeating: "\u{E9}", count: 54)] {

@@ -15,7 +15,7 @@ import Testing
     }
 
     @Test func aUnixPathIsKeptWhole() throws {
-        let path = "/run/é/" + String(repeating: "x", count: SocketAddress.longestUnixPath - 8)
+        let path = "/run/é/" + String(repeating: "x", count: SocketAddress.maximumUnixPathBytes - 8)
         let address = try #require(SocketAddress(unixPath: path))
         #expect(address.unixPath == path)
         #expect(address.family == .unix && address.host == nil && address.port == nil && address.abstractName == nil)
@@ -24,7 +24,7 @@ import Testing
     }
 
     @Test func aPathThatDoesNotFitIsRefusedAndNotCut() {
-        #expect(SocketAddress(unixPath: "/" + String(repeating: "x", count: SocketAddress.longestUnixPath)) == nil)
+        #expect(SocketAddress(unixPath: "/" + String(repeating: "x", count: SocketAddress.maximumUnixPathBytes)) == nil)
         #expect(SocketAddress(unixPath: String(repeating: "é", count: 54)) == nil)
         #expect(SocketAddress(unixPath: "") == nil)
         #expect(SocketAddress(unixPath: "/tmp/a\0b") == nil)
@@ -37,8 +37,8 @@ import Testing
         #expect(address.description == "unix:@service")
         #expect(address.data.count == 2 + 1 + 7)
         #expect(SocketAddress(abstractName: "") == nil)
-        #expect(SocketAddress(abstractName: String(repeating: "x", count: SocketAddress.longestAbstractName)) != nil)
-        #expect(SocketAddress(abstractName: String(repeating: "x", count: SocketAddress.longestAbstractName + 1)) == nil)
+        #expect(SocketAddress(abstractName: String(repeating: "x", count: SocketAddress.maximumAbstractNameBytes)) != nil)
+        #expect(SocketAddress(abstractName: String(repeating: "x", count: SocketAddress.maximumAbstractNameBytes + 1)) == nil)
     }
 
     @Test func aSocketWithoutANameHasNeither() throws {

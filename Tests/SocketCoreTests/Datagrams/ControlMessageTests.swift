@@ -108,7 +108,7 @@ import Testing
         #expect(taken.map(\.bytes) == (0..<8).map { [UInt8($0)] }, "one call receives all of them")
         for (number, datagram) in taken.enumerated() {
             #expect(datagram.arrival.localAddress == (try own.address(on: "127.0.1.\(number + 1)")))
-            #expect(datagram.arrival.congestion.rawValue == UInt8(number % 4))
+            #expect(datagram.arrival.ecn.rawValue == UInt8(number % 4))
             #expect((datagram.arrival.timeSince1970 != nil) == own.reception.contains(.timestamps))
         }
     }

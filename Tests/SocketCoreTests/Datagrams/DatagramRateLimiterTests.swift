@@ -38,7 +38,7 @@ import Testing
 
     /// A forgotten source does not share a bucket with the source that replaced it.
     @Test func aForgottenSourceDoesNotUseTheBucketOfItsSuccessor() throws {
-        var limiter = DatagramRateLimiter(.init(perSource: .init(perSecond: 1, burst: 1), trackedSources: 1))
+        var limiter = DatagramRateLimiter(.init(perSource: .init(perSecond: 1, burst: 1), maximumSources: 1))
         let (a, b) = ("192.0.2.1", "192.0.2.2")
         #expect(try transcript(&limiter, [(0, a), (10, b), (10, a), (10, b)]) == "++" + "+s")
         #expect(limiter.trackedCount == 1)
@@ -46,7 +46,7 @@ import Testing
 
     @Test func allTogetherHaveALimitToo() throws {
         var limiter = DatagramRateLimiter(
-            .init(perSource: .init(perSecond: 1, burst: 2), inAll: .init(perSecond: 1, burst: 3)))
+            .init(perSource: .init(perSecond: 1, burst: 2), total: .init(perSecond: 1, burst: 3)))
         let events: [(Double, String)] = [(0, "10.0.0.1"), (0, "10.0.0.1"), (0, "10.0.0.1"), (0, "10.0.0.2"), (0, "10.0.0.3")]
         #expect(try transcript(&limiter, events) == "++s+a")
         // What was refused in all has not counted for its source.
@@ -75,7 +75,7 @@ import Testing
 
     /// An attacker invents sources, so that the table forgets a source that has sent too many.
     @Test func inventedSourcesDoNotLiftTheLimitOfAnother() throws {
-        var limiter = DatagramRateLimiter(.init(perSource: .init(perSecond: 1, burst: 2), trackedSources: 16))
+        var limiter = DatagramRateLimiter(.init(perSource: .init(perSecond: 1, burst: 2), maximumSources: 16))
         #expect(try transcript(&limiter, [(0, "192.0.2.1"), (0, "192.0.2.1"), (0, "192.0.2.1")]) == "++s")
         for step in 0..<20_000 {
             _ = try limiter.judge(address("10.\(step >> 16 & 255).\(step >> 8 & 255).\(step & 255)"), at: start)
@@ -86,7 +86,7 @@ import Testing
 
     /// A source that shares a bucket while the table is full gets no second burst when it has a place.
     @Test func movingIntoTheTableBringsNoSecondBurst() throws {
-        var limiter = DatagramRateLimiter(.init(perSource: .init(perSecond: 1, burst: 4), trackedSources: 1))
+        var limiter = DatagramRateLimiter(.init(perSource: .init(perSecond: 1, burst: 4), maximumSources: 1))
         #expect(try transcript(&limiter, [(0, "10.0.0.1")]) == "+")
         #expect(try transcript(&limiter, (0..<5).map { _ in (0.5, "192.0.2.1") }) == "++++s")
         // The only place is free from 1.0 on.
@@ -95,7 +95,7 @@ import Testing
 
     /// A hand that finds only busy places gives up after a few.
     @Test func aFullTableForgetsThoseWithAWholeBurst() throws {
-        var limiter = DatagramRateLimiter(.init(perSource: .init(perSecond: 1, burst: 1), trackedSources: 4))
+        var limiter = DatagramRateLimiter(.init(perSource: .init(perSecond: 1, burst: 1), maximumSources: 4))
         #expect(try transcript(&limiter, (1...4).map { (0, "10.0.0.\($0)") }) == "++++")
         #expect(try transcript(&limiter, (5...8).map { (2, "10.0.0.\($0)") }) == "++++")
         #expect(limiter.trackedCount == 4)
@@ -104,7 +104,7 @@ import Testing
 
     @Test func theSlowestRateAndTheLongestBurstDoNotOverflow() throws {
         var limiter = DatagramRateLimiter(
-            .init(perSource: .init(perSecond: .leastNonzeroMagnitude, burst: .max), inAll: .init(perSecond: 1e9, burst: .max)))
+            .init(perSource: .init(perSecond: .leastNonzeroMagnitude, burst: .max), total: .init(perSecond: 1e9, burst: .max)))
         #expect(try transcript(&limiter, [(0, "192.0.2.1"), (1e8, "192.0.2.1")]).first == "+")
         var fast = DatagramRateLimiter(.init(perSource: .init(perSecond: 1e9, burst: 1)))
         #expect(try transcript(&fast, [(0, "192.0.2.1"), (1, "192.0.2.1")]) == "++")
@@ -113,7 +113,7 @@ import Testing
     /// Against a model that never forgets a source and counts tokens.
     @Test func randomSourcesGetWhatAModelGivesThem() throws {
         var random = SystemRandomNumberGenerator()
-        var limiter = DatagramRateLimiter(.init(perSource: .init(perSecond: 10, burst: 5), trackedSources: 1000))
+        var limiter = DatagramRateLimiter(.init(perSource: .init(perSecond: 10, burst: 5), maximumSources: 1000))
         var full: [String: Double] = [:]
         var now = 0.0
         for _ in 0..<20_000 {

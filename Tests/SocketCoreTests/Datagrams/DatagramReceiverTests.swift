@@ -27,7 +27,7 @@ import Testing
         let arrival = try #require(try own.take(1).first).arrival
         #expect(arrival.localAddress == target)
         #expect(arrival.interfaceIndex == if_nametoindex("lo") && arrival.interfaceName == "lo")
-        #expect(arrival.fullSize == 1 && arrival.congestion == .notCapable && arrival.timeSince1970 == nil)
+        #expect(arrival.fullSize == 1 && arrival.ecn == .notECT && arrival.timeSince1970 == nil)
         let replySource = DatagramSource(
             address: InternetAddress(target.withPort(families == .ipv4 ? 0 : target.port ?? 0)))
         #expect(arrival.replySource == replySource)
@@ -50,7 +50,7 @@ import Testing
         let (own, peer) = (try DatagramParty(host, families: families), try DatagramParty(host, families: families))
         try peer.descriptor.set(.trafficClass, to: 0x28 | mark)
         peer.send([[1]], to: try own.address)
-        #expect(try own.take(1).first?.arrival.congestion.rawValue == UInt8(mark))
+        #expect(try own.take(1).first?.arrival.ecn.rawValue == UInt8(mark))
     }
 
     @Test func timeStampsComeIfTheyAreAskedFor() throws {

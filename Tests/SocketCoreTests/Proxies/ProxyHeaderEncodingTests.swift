@@ -22,7 +22,7 @@ import Testing
     }
 
     private static func headers() throws -> [ProxyHeader] {
-        let longest = String(repeating: "p", count: SocketAddress.longestUnixPath)
+        let longest = String(repeating: "p", count: SocketAddress.maximumUnixPathBytes)
         let paths = [SocketAddress(unixPath: "/run/s"), SocketAddress(abstractName: "name"), SocketAddress(unixPath: longest)]
         let unix = paths.compactMap { $0 }
         return [
@@ -58,7 +58,7 @@ import Testing
     @Test func nothingIsLeftOutInSilence() throws {
         let tcp = try ProxyHeader.tcp("1.2.3.4", 1, "5.6.7.8", 2)
         let unix = try #require(SocketAddress(unixPath: "/s"))
-        let machine = SocketAddress(virtualMachinePort: 1, contextID: 2)
+        let machine = SocketAddress(vsockPort: 1, contextID: 2)
         let (ipv4, ipv6) = (try SocketAddress.loopback(), try SocketAddress.loopback("::1"))
         func changed(_ header: ProxyHeader, _ change: (inout ProxyHeader) -> Void) -> ProxyHeader {
             var header = header

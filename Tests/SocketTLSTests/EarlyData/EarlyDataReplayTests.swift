@@ -9,8 +9,8 @@ import Testing
 /// The same first flight again, and what a responder sees of it.
 @Suite(.timeLimit(.patient)) final class EarlyDataReplayTests {
     private var world: EarlyDataWorld
-    private let requests = Locked<[TLSEarlyRequest]>([])
-    private let answer = Locked<TLSEarlyAnswer>(.afterHandshake)
+    private let requests = Locked<[TLSEarlyDataRequest]>([])
+    private let answer = Locked<TLSEarlyDataResponse>(.afterHandshake)
 
     init() throws {
         world = try EarlyDataWorld()
@@ -210,7 +210,7 @@ import Testing
         #expect(conversation.read(on: .client) == text)
         #expect(conversation.server.session == nil)
         try conversation.shakeHands()
-        #expect(conversation.server.session?.earlyData == .accepted && conversation.server.session?.earlyByteCount == 0)
+        #expect(conversation.server.session?.earlyData == .accepted && conversation.server.session?.earlyDataByteCount == 0)
         conversation.write("late", from: .client)
         // What was answered is not read again.
         #expect(conversation.read(on: .server) == "late" && asked == ["early"])
@@ -230,7 +230,7 @@ import Testing
         conversation.advance()
         await conversation.answer()
         try conversation.shakeHands()
-        let expected = TLSEarlyRequest(bytes: Array("early".utf8), serverName: Fixture.host, applicationProtocol: "h2")
+        let expected = TLSEarlyDataRequest(bytes: Array("early".utf8), serverName: Fixture.host, applicationProtocol: "h2")
         #expect(requests.withLock { $0 } == [expected])
         // It has left the bytes to be read.
         #expect(conversation.read(on: .server) == "early")

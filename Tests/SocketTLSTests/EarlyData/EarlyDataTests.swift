@@ -34,7 +34,7 @@ import Testing
         try conversation.shakeHands()
         #expect(conversation.client.session?.earlyData == .accepted && conversation.server.session?.earlyData == .accepted)
         if chunk == .max { #expect(conversation.firstFlightHasData) }
-        #expect(conversation.client.session?.earlyByteCount == 0 && conversation.server.session?.earlyByteCount == 5)
+        #expect(conversation.client.session?.earlyDataByteCount == 0 && conversation.server.session?.earlyDataByteCount == 5)
         #expect(conversation.server.mayHaveAnswer)
         conversation.write(" late", from: .client)
         #expect(conversation.read(on: .server) == "early late")
@@ -69,7 +69,7 @@ import Testing
     @Test func withoutASessionItFollowsTheHandshake() throws {
         var conversation = try world.connect(resuming: nil, sending: "early")
         try conversation.shakeHands()
-        #expect(conversation.client.session?.earlyData == .notOffered && conversation.server.session?.earlyByteCount == 0)
+        #expect(conversation.client.session?.earlyData == .notOffered && conversation.server.session?.earlyDataByteCount == 0)
         conversation.write(" late", from: .client)
         #expect(conversation.read(on: .server) == "early late")
     }
@@ -145,7 +145,7 @@ import Testing
         var conversation = conversation
         try conversation.shakeHands()
         #expect(conversation.client.session?.earlyData == outcome && conversation.server.session?.earlyData == outcome)
-        #expect(conversation.client.session?.isResumed == isResumed && conversation.server.session?.earlyByteCount == 0)
+        #expect(conversation.client.session?.isResumed == isResumed && conversation.server.session?.earlyDataByteCount == 0)
         conversation.write(" late", from: .client)
         #expect(conversation.read(on: .server) == "early late")
     }

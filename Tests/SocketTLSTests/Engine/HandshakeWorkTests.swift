@@ -21,7 +21,7 @@ private final class WorkingPair {
         server = try Self.engine(fixture.server)
     }
 
-    private static func engine(_ settings: TLSSettings<some TLSSide>) throws -> TLSEngine {
+    private static func engine(_ settings: TLSSettings<some TLSRole.Side>) throws -> TLSEngine {
         try TLSEngine(context: TLSContext.context(for: settings), settings: settings, endpoint: "here:1", defersWork: true)
     }
 
@@ -163,7 +163,7 @@ private final class WorkingPair {
         var fixture = try Fixture(version)
         fixture.server.identity = try fixture.authority.issue(.server(names: [Fixture.host]), keyType: .rsa3072).identity()
         fixture.server.values.tickets = .issued(1)
-        fixture.client.resumption = .store(TLSSessionMemory())
+        fixture.client.resumption = .store(TLSInMemorySessionStore())
         let first = try WorkingPair(fixture)
         first.shakeHands()
         try first.sendTicket()

@@ -207,7 +207,7 @@ import Testing
             }.serverError
         },
         Way(.unrecognizedName, "\"mail.example.org\"") {
-            try pair { $0.server.serverNames = try TLSServerNames(["other.test": $0.server], unknownName: .refuse) }.serverError
+            try pair { $0.server.serverNames = try TLSServerNames(["other.test": $0.server], unknownName: .reject) }.serverError
         },
         Way(.truncated, "close_notify") {
             let client = try pair().client

@@ -143,13 +143,13 @@ import Testing
 
     // MARK: - Expectations
 
-    private func expectService(_ plan: HandmadePlan, _ settings: TLSSettings<some TLSSide>, _ style: Style) async throws {
+    private func expectService(_ plan: HandmadePlan, _ settings: TLSSettings<some TLSRole.Side>, _ style: Style) async throws {
         let (outcome, heard) = try await converse(plan, settings, style, until: "a line\n")
         #expect(outcome.isSecure && outcome.text == "a line\n" && outcome.error == nil, "\(outcome)")
         #expect(heard.hasFinished && heard.alerts == [.closeNotify], "\(heard)")
     }
 
-    private func expectRefusal(_ promise: BrokenPromise, _ settings: TLSSettings<some TLSSide>, _ style: Style) async throws {
+    private func expectRefusal(_ promise: BrokenPromise, _ settings: TLSSettings<some TLSRole.Side>, _ style: Style) async throws {
         let (outcome, heard) = try await converse(promise.plan, settings, style, until: promise.isLate ? "evil\n" : "\n")
         let error = try #require(outcome.error, "\(outcome) \(heard)")
         #expect(error.fault == .peer || error.fault == .certificate, "\(error)")
@@ -163,7 +163,7 @@ import Testing
 
     /// Our side by `settings`, and the other by `plan`; ours ends when it has read `end`.
     private func converse(
-        _ plan: HandmadePlan, _ settings: TLSSettings<some TLSSide>, _ style: Style, until end: String
+        _ plan: HandmadePlan, _ settings: TLSSettings<some TLSRole.Side>, _ style: Style, until end: String
     ) async throws -> (Outcome, HandmadePeer.Heard) {
         let (theirs, descriptor) = try connection()
         let peer = HandmadePeer(
@@ -182,7 +182,7 @@ import Testing
         return (theirs, ours.duplicate())
     }
 
-    private func readByTask(_ descriptor: Int32, _ settings: TLSSettings<some TLSSide>, until end: String) async throws -> Outcome
+    private func readByTask(_ descriptor: Int32, _ settings: TLSSettings<some TLSRole.Side>, until end: String) async throws -> Outcome
     {
         let socket = try AsyncSocket(adopting: descriptor)
         var outcome = Outcome()
@@ -200,7 +200,7 @@ import Testing
         return outcome
     }
 
-    private func readByDelegate(_ descriptor: Int32, _ settings: TLSSettings<some TLSSide>, until end: String) async throws
+    private func readByDelegate(_ descriptor: Int32, _ settings: TLSSettings<some TLSRole.Side>, until end: String) async throws
         -> Outcome
     {
         let recorder = Recorder { socket, told in

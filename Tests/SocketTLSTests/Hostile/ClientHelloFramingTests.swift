@@ -69,7 +69,7 @@ import Testing
             settings.serverNames = TLSServerNames { [hidden] hello in hello.serverName == "private.example.org" ? hidden : nil }
         } else {
             settings.serverNames = try TLSServerNames(
-                choice == .refused ? ["other.example.org": hidden] : ["private.example.org": hidden], unknownName: .refuse)
+                choice == .refused ? ["other.example.org": hidden] : ["private.example.org": hidden], unknownName: .reject)
         }
         return settings
     }

@@ -36,7 +36,7 @@ import Testing
     private let intermediate: HandmadeCertificate
     /// By whether they have expired, and whether their key may not sign.
     private let leaves: [[HandmadeCertificate]]
-    private let strangers: TrustRoots
+    private let strangers: TLSTrustRoots
 
     init() throws {
         let root = try HandmadeCertificate("Root", HandmadeCertificate.authority)

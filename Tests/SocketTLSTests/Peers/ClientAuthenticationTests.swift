@@ -344,7 +344,7 @@ import Testing
     @Test func ticketsLeaveBeforeTheFirstRequest() throws {
         var fixture = fixture
         fixture.server.values.tickets = .issued(2)
-        fixture.client.resumption = .store(TLSSessionMemory())
+        fixture.client.resumption = .store(TLSInMemorySessionStore())
         let pair = try fixture.pair()
         pair.shakeHands()
         try ask(pair)

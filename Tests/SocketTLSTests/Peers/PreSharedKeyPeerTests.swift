@@ -24,7 +24,7 @@ import Testing
         mixed = settings
     }
 
-    private func engine(_ settings: TLSSettings<some TLSSide>) throws -> TLSEngine {
+    private func engine(_ settings: TLSSettings<some TLSRole.Side>) throws -> TLSEngine {
         try TLSEngine(context: TLSContext.context(for: settings), settings: settings)
     }
 

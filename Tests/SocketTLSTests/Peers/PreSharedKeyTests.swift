@@ -250,7 +250,7 @@ import Testing
         let certificates = try Fixture(version)
         var keyed = try PreSharedKeyFixture(version)
         var server = certificates.server
-        server.serverNames = try TLSServerNames([Fixture.host: keyed.server], unknownName: .refuse)
+        server.serverNames = try TLSServerNames([Fixture.host: keyed.server], unknownName: .reject)
         keyed.server = server
         #expect(try keyed.shaken().server.session?.preSharedKeyIdentity == alice)
         let certified = try EnginePair(certificates.client, server)

@@ -17,11 +17,11 @@ final class CarelessStore: TLSSessionStore {
         contents.withLock { $0.sessions = [] }
     }
 
-    func store(_ session: TLSResumableSession, for key: TLSSessionKey) {
+    func store(_ session: TLSResumableSession, for key: TLSSessionStoreKey) {
         contents.withLock { $0.sessions.append(session) }
     }
 
-    func take(for key: TLSSessionKey) -> TLSResumableSession? {
+    func take(for key: TLSSessionStoreKey) -> TLSResumableSession? {
         contents.withLock {
             let session = $0.sessions.popLast()
             if session != nil { $0.handedOut += 1 }

@@ -9,7 +9,7 @@ import Testing
 @Suite struct ClientResumptionTests {
     private var fixture: Fixture
     private let server: RawServer
-    private let store = TLSSessionMemory()
+    private let store = TLSInMemorySessionStore()
 
     private static let endpoint = "mail.example.org 993"
 
@@ -103,7 +103,7 @@ import Testing
     }
 
     /// The keys under which a connection with these settings stores.
-    private func keys(of settings: TLSClientSettings) throws -> [TLSSessionKey] {
+    private func keys(of settings: TLSClientSettings) throws -> [TLSSessionStoreKey] {
         let recorder = KeyRecorder()
         var settings = settings
         settings.resumption = .store(recorder)
@@ -112,15 +112,15 @@ import Testing
     }
 
     private final class KeyRecorder: TLSSessionStore {
-        private let stored = Locked<[TLSSessionKey]>([])
+        private let stored = Locked<[TLSSessionStoreKey]>([])
 
-        var keys: [TLSSessionKey] { stored.withLock { $0 } }
+        var keys: [TLSSessionStoreKey] { stored.withLock { $0 } }
 
-        func store(_ session: TLSResumableSession, for key: TLSSessionKey) {
+        func store(_ session: TLSResumableSession, for key: TLSSessionStoreKey) {
             stored.withLock { $0.append(key) }
         }
 
-        func take(for key: TLSSessionKey) -> TLSResumableSession? { nil }
+        func take(for key: TLSSessionStoreKey) -> TLSResumableSession? { nil }
     }
 
     // MARK: - What is not resumed
@@ -321,7 +321,7 @@ import Testing
 
     @Test func theMemoryKeepsItsLimits() throws {
         let session = try #require(try converse().session?.resumable)
-        let memory = TLSSessionMemory(maximumSessions: 10)
+        let memory = TLSInMemorySessionStore(maximumSessions: 10)
         let all = try (0..<20).map { try #require(try keys(of: fixture.client, at: "host \($0)").first) }
         for key in all { memory.store(session, for: key) }
         #expect(memory.count == 10 && memory.take(for: all[9]) == nil && memory.take(for: all[10]) != nil)
@@ -339,7 +339,7 @@ import Testing
         #expect(memory.count == 0)
     }
 
-    private func keys(of settings: TLSClientSettings, at endpoint: String) throws -> [TLSSessionKey] {
+    private func keys(of settings: TLSClientSettings, at endpoint: String) throws -> [TLSSessionStoreKey] {
         let recorder = KeyRecorder()
         var settings = settings
         settings.resumption = .store(recorder)

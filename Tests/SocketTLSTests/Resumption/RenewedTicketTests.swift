@@ -22,7 +22,7 @@ import Testing
         }
 
         func change(to byte: UInt8) throws {
-            let keys = TLSTicketKeys(current: try Self.key(byte), others: [self.keys.current])
+            let keys = TLSTicketKeys(current: try Self.key(byte), decryptionOnly: [self.keys.current])
             current.withLock { $0 = keys }
         }
     }

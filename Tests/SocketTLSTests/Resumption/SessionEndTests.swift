@@ -102,7 +102,7 @@ import Testing
     @Test(arguments: versions) func aTicketOfTLS13DoesNotComeBack(version: TLSVersion) throws {
         var fixture = try Fixture(version)
         fixture.server.values.tickets = .issued(1)
-        let store = TLSSessionMemory()
+        let store = TLSInMemorySessionStore()
         fixture.client.resumption = .store(store)
         #expect(try fixture.connection().client.session?.isResumed == false && store.count == 1)
         #expect(try fixture.connection(greeting: nil).client.session?.isResumed == true)
@@ -123,7 +123,7 @@ import Testing
 
     private let clock = Locked(10_000)
 
-    private func context(_ settings: TLSSettings<some TLSSide>) throws -> TLSContext {
+    private func context(_ settings: TLSSettings<some TLSRole.Side>) throws -> TLSContext {
         try TLSContext(for: settings) { [clock] in clock.withLock { $0 } }
     }
 

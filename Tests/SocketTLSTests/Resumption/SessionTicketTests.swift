@@ -196,7 +196,7 @@ import Testing
 
     /// Contexts that share nothing but the keys, as those of two processes.
     @Test(arguments: versions) func serversThatShareKeysResumeEachOthersSessions(_ version: TLSVersion) throws {
-        let keys = Keys(TLSTicketKeys(current: try Self.key(1), others: [try Self.key(2)]))
+        let keys = Keys(TLSTicketKeys(current: try Self.key(1), decryptionOnly: [try Self.key(2)]))
         var settings = try asking()
         settings.clients = .certificates(.required)
         settings.sessionTickets = .issued(2, keys: keys)
@@ -207,10 +207,10 @@ import Testing
         let second = try server(settings)
         try RawPeer.client(version, of: second, resuming: first.session()).expectResumption(true, by: second)
         // The next key: old tickets still count, and once more is too much.
-        keys.keys = TLSTicketKeys(current: try Self.key(2), others: [try Self.key(1), try Self.key(3)])
+        keys.keys = TLSTicketKeys(current: try Self.key(2), decryptionOnly: [try Self.key(1), try Self.key(3)])
         let third = try server(settings)
         try RawPeer.client(version, of: third, resuming: first.session()).expectResumption(true, by: third)
-        keys.keys = TLSTicketKeys(current: try Self.key(3), others: [try Self.key(2)])
+        keys.keys = TLSTicketKeys(current: try Self.key(3), decryptionOnly: [try Self.key(2)])
         let fourth = try server(settings)
         try RawPeer.client(version, of: fourth, resuming: first.session(), showing: clientPEM()).expectResumption(
             false, by: fourth)
@@ -273,7 +273,7 @@ import Testing
         try write([line(1), line(2), line(3), ""])
         let keys = try TLSTicketKeyFile(path: file.path)
         #expect(keys.keys.current.name == [UInt8](repeating: 2, count: 16))
-        #expect(keys.keys.others.map { $0.name[0] } == [1, 3] && keys.failure == nil)
+        #expect(keys.keys.decryptionOnly.map { $0.name[0] } == [1, 3] && keys.failure == nil)
         try write([line(2), line(3), line(4)])
         keys.reload()
         #expect(keys.keys.current.name[0] == 3 && keys.failure == nil)

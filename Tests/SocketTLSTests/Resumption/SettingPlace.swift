@@ -23,7 +23,8 @@ extension TLSSettingValues {
             return value
         }
         _ = TLSSettingValues(
-            role: put(.peer, role),
+            role: put(.domain, role),
+            serverName: put(.peer, serverName),
             identity: put(.domain, identity),
             additionalIdentities: put(.domain, additionalIdentities),
             trustRoots: put(.domain, trustRoots),

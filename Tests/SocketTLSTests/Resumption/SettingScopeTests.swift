@@ -81,7 +81,7 @@ import Testing
             ("policy.groups", .refused, { $0.policy.groups.removeLast() }),
             ("policy.signatureAlgorithms", .refused, { $0.policy.signatureAlgorithms.removeLast() }),
             ("policy.securityLevel", .refused, { $0.policy.securityLevel = 3 }),
-            ("policy.serverChooses", .resumed, { $0.policy.serverChooses = false }),
+            ("policy.prefersServerCipherSuites", .resumed, { $0.policy.prefersServerCipherSuites = false }),
             // Without a provider it is an error.
             ("policy.requiresFIPS", .refused, { $0.policy = .fips }),
             ("minimumVersion", .refused, { $0.minimumVersion = .tls13 }),
@@ -95,12 +95,14 @@ import Testing
     }
 
     /// They are in the domain, and change nothing about what may be resumed; the second one on servers.
-    private static let withoutEffect: Set<String> = ["policy.serverChooses", "maximumVersion"]
+    private static let withoutEffect: Set<String> = ["policy.prefersServerCipherSuites", "maximumVersion"]
 
     /// Each has a reason to be missing: it means nothing alone, or cannot go with sessions at all.
     private let withoutCase: Set<String> = [
         // Counts with lists, and goes with them (`revocationScopeCounts`).
         "rules.revocationScope",
+        // Settings of the other side are of another type.
+        "role",
         // Set by the library, for settings that are listed by name.
         "acknowledgesServerName",
         // No ticket is issued, and no session resumed.
@@ -134,7 +136,7 @@ import Testing
 
     /// They are for clients, or cannot go with shared keys.
     private let notForServers: Set<String> = [
-        "role", "ocspStapling", "verifiesHostName", "allowsPostHandshakeAuthentication", "earlyData", "resumption",
+        "serverName", "ocspStapling", "verifiesHostName", "allowsPostHandshakeAuthentication", "earlyData", "resumption",
         "acceptedEarlyData",
     ]
 
@@ -177,7 +179,7 @@ import Testing
 
     private func forClients() throws -> [(String, Fate, Change)] {
         shared + [
-            ("role", .refused, { $0 = try client("c", $0) }),
+            ("serverName", .refused, { $0 = try client("c", $0) }),
             ("identity", .refused, { $0.identity = try authority.identity(.client(commonName: "alice")) }),
             ("maximumVersion", .refused, { $0.maximumVersion = .tls13 }),
             ("ocspStapling", .refused, { $0.ocspStapling = .requested }),
@@ -238,7 +240,7 @@ import Testing
 
     /// They count outside of the domain: for one connection, or for the tickets.
     private static let outsideOfTheDomain: Set<String> = [
-        "role", "verifiesHostName", "trustEvaluation", "tickets", "serverNames",
+        "serverName", "verifiesHostName", "trustEvaluation", "tickets", "serverNames",
     ]
 
     /// Neither those of one side nor those of two.

@@ -28,7 +28,7 @@ import Testing
         self.fixture = fixture
     }
 
-    private func engine(_ settings: TLSSettings<some TLSSide>) throws -> TLSEngine {
+    private func engine(_ settings: TLSSettings<some TLSRole.Side>) throws -> TLSEngine {
         try TLSEngine(context: TLSContext.context(for: settings, in: ContextCache(limit: 1)), settings: settings)
     }
 

@@ -57,15 +57,15 @@ import Testing
         }
     }
 
-    @Test(arguments: [true, false]) func theServersOrderDecidesUnlessYouSaySo(_ serverChooses: Bool) throws {
+    @Test(arguments: [true, false]) func theServersOrderDecidesUnlessYouSaySo(_ prefersServerCipherSuites: Bool) throws {
         let (one, two) = ("TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384")
         let pair = try pair { client, server in
             (client.minimumVersion, server.minimumVersion) = (.tls13, .tls13)
             client.policy.cipherSuites = [one, two]
             server.policy.cipherSuites = [two, one]
-            server.policy.serverChooses = serverChooses
+            server.policy.prefersServerCipherSuites = prefersServerCipherSuites
         }
-        #expect(pair.server.session?.cipherSuite == (serverChooses ? two : one))
+        #expect(pair.server.session?.cipherSuite == (prefersServerCipherSuites ? two : one))
     }
 
     @Test(arguments: versions, ["secp256r1", "secp384r1", "x25519", "x448"])

@@ -72,7 +72,7 @@ import Testing
             #expect(complaint(settings)?.contains(part) == true, "\(complaint(settings) ?? "no error")")
         }
         #expect(complaint(fixture.client.values) == nil && complaint(fixture.server.values) == nil)
-        expectError(fixture.client.values, "set it to .none") { $0.resumption = .store(TLSSessionMemory()) }
+        expectError(fixture.client.values, "set it to .none") { $0.resumption = .store(TLSInMemorySessionStore()) }
         expectError(fixture.client.values, "SHA256") { $0.policy.cipherSuites = ["TLS_AES_256_GCM_SHA384"] }
         expectError(fixture.server.values, "identity is nil") { $0.preSharedKeys?.use = .preferred }
         for base in [fixture.client.values, fixture.server.values] {

@@ -81,7 +81,7 @@ import Testing
             #expect(complaint(settings)?.contains(words) == true, "\(words): \(complaint(settings) ?? "")")
         }
         try expect("identity is nil", \.client.values) { $0.identity = nil }
-        try expect("set it to .none", \.client.values) { $0.resumption = .store(TLSSessionMemory.shared) }
+        try expect("set it to .none", \.client.values) { $0.resumption = .store(TLSInMemorySessionStore.shared) }
         try expect("set it to false", \.client.values) { $0.allowsPostHandshakeAuthentication = true }
         try expect("earlyData requires session resumption", \.client.values) { $0.earlyData = TLSEarlyData([1]) }
         let shared = TLSPreSharedKeys(try PreSharedKeyFixture.key())

@@ -100,6 +100,8 @@ import Testing
                 "verificationTime must be within 3,000 years", { $0.rules.verificationTime = Self.time(-.infinity) },
                 mended: { $0.rules.verificationTime = Self.time(-9e10) }),
             Row(
+                "pins is empty, so no key would match", { $0.rules.pins = [] }, mended: { $0.rules.pins = nil }),
+            Row(
                 "a pin must have 32 bytes (SHA-256), but has 31", { $0.rules.pins = [[UInt8](repeating: 1, count: 31)] },
                 mended: { $0.rules.pins = [[UInt8](repeating: 1, count: 32)] }),
         ]
@@ -113,7 +115,7 @@ import Testing
         expect(
             [
                 Row(
-                    "the connection was not made to a host", { $0.role = .client(serverName: nil) },
+                    "the connection was not made to a host", { $0.serverName = nil },
                     mended: { $0 = $0.expecting("localhost") }),
                 Row(
                     "trustRoots is empty", { $0.trustRoots = .certificates([]) },
@@ -124,7 +126,7 @@ import Testing
     @Test func rulesOfEarlyDataOfClients() throws {
         var settings = try ofClient()
         (settings.earlyData, settings.resumption) = (TLSEarlyData([1]), .inMemory)
-        let store = TLSSessionMemory()
+        let store = TLSInMemorySessionStore()
         expect(
             [
                 Row(
@@ -162,7 +164,7 @@ import Testing
     @Test func rulesOfKeysOfClients() throws {
         var settings = try PreSharedKeyFixture().client.values
         (settings.minimumVersion, settings.maximumVersion) = (.tls12, nil)
-        let store = TLSSessionMemory()
+        let store = TLSInMemorySessionStore()
         func key(_ identity: [UInt8], _ hash: TLSPreSharedKey.HashAlgorithm = .sha256) throws -> TLSPreSharedKeys {
             TLSPreSharedKeys(try TLSPreSharedKey(identity: identity, key: PreSharedKeyFixture.bytes, hash: hash))
         }

@@ -3,7 +3,7 @@ import SocketTLS
 import Testing
 
 @Suite struct SettingsTests {
-    private func complaint(_ settings: TLSSettings<some TLSSide>) -> TLSError? {
+    private func complaint(_ settings: TLSSettings<some TLSRole.Side>) -> TLSError? {
         do {
             _ = try TLSContext.context(for: settings)
             return nil
@@ -196,7 +196,7 @@ import Testing
         #expect(try context(1) !== second)
     }
 
-    private func use(_ settings: TLSSettings<some TLSSide>, _ number: Int, in cache: ContextCache) throws {
+    private func use(_ settings: TLSSettings<some TLSRole.Side>, _ number: Int, in cache: ContextCache) throws {
         var settings = settings
         settings.applicationProtocols = ["protocol \(number)"]
         _ = try TLSContext.context(for: settings, in: cache)

@@ -17,7 +17,7 @@ struct EarlyDataWorld {
         server.minimumVersion = .tls12
         client.maximumVersion = nil
         server.maximumVersion = nil
-        client.resumption = .store(TLSSessionMemory())
+        client.resumption = .store(TLSInMemorySessionStore())
         server.sessionTickets = .issued(tickets)
         server.acceptedEarlyData = TLSAcceptedEarlyData(upTo: maximum)
     }

@@ -27,7 +27,7 @@ import Testing
         return settings
     }
 
-    private func engine(_ settings: TLSSettings<some TLSSide>) throws -> TLSEngine {
+    private func engine(_ settings: TLSSettings<some TLSRole.Side>) throws -> TLSEngine {
         try TLSEngine(context: TLSContext.context(for: settings), settings: settings)
     }
 
@@ -125,7 +125,7 @@ import Testing
     @Test(arguments: versions, ["ümlaut.example.org", "two words", "secure.example.org\u{212A}", "\u{1}"])
     func aNameOutsideASCIIIsUnknown(_ version: TLSVersion, _ name: String) throws {
         var settings = try settings()
-        settings.serverNames = try TLSServerNames(["k.example.org": server("k.example.org")], unknownName: .refuse)
+        settings.serverNames = try TLSServerNames(["k.example.org": server("k.example.org")], unknownName: .reject)
         let (peer, server) = (try RawPeer(version), try engine(settings))
         _ = COpenSSL_setServerNameIndication(peer.ssl, name)
         peer.shakeHands(with: server)

@@ -68,7 +68,7 @@ import Testing
 
     @Test(arguments: versions)
     func anUnknownNameIsRefusedIfYouLike(_ version: TLSVersion) throws {
-        let settings = try settings(unknownName: .refuse)
+        let settings = try settings(unknownName: .reject)
         let refused = try pair(asking: "other.net", of: settings, version)
         #expect(refused.serverError?.code == .unrecognizedName && refused.serverError?.sentAlert == .unrecognizedName)
         #expect(refused.clientError?.alert == .unrecognizedName)
@@ -245,7 +245,7 @@ import Testing
     /// RFC 6066, 3: the name has none, and some clients send one.
     @Test(arguments: versions) func aDotAtTheEndDoesNotMatter(_ version: TLSVersion) throws {
         for (name, shown) in [("mail.example.org.", "mail.example.org"), ("x.A.example.org.", "x.a.example.org")] {
-            let settings = try settings(unknownName: .refuse)
+            let settings = try settings(unknownName: .reject)
             let engine = try TLSEngine(context: TLSContext.context(for: settings), settings: settings)
             let peer = try RawPeer(version)
             _ = COpenSSL_setServerNameIndication(peer.ssl, name)

@@ -47,7 +47,7 @@ import Testing
         fixture.client.policy.signatureAlgorithms = ["rsa_pss_rsae_sha256", "rsa_pkcs1_sha256", "ecdsa_secp256r1_sha256"]
         fixture.client.policy.cipherSuites.removeAll { $0.contains("ECDSA") }
         fixture.client.trustRoots = try fixture.authority.roots
-        fixture.server.policy.serverChooses = false
+        fixture.server.policy.prefersServerCipherSuites = false
         fixture.server.policy.signatureAlgorithms = ["rsa_pss_rsae_sha256", "rsa_pkcs1_sha256", "ecdsa_secp256r1_sha256"]
         #expect(try fixture.clientError()?.verifyCode == X509_V_ERR_OCSP_VERIFY_NEEDED)
     }

@@ -34,6 +34,7 @@ public struct TLSEarlyData: Sendable, Hashable {
 }
 
 /// The outcome of a connection's early data (RFC 8446, section 4.2.10).
+@nonexhaustive
 public enum TLSEarlyDataOutcome: Sendable, Hashable {
     /// The client sent no early data with its first message.
     case notOffered
@@ -51,7 +52,7 @@ public enum TLSEarlyDataOutcome: Sendable, Hashable {
 /// Early bytes that a server has received before the client has completed the handshake.
 ///
 /// The bytes may be a replay of a recorded connection.
-public struct TLSEarlyRequest: Sendable, Hashable {
+public struct TLSEarlyDataRequest: Sendable, Hashable {
     /// All early bytes received so far. More may follow.
     public let bytes: [UInt8]
     /// The name that the client sent by SNI; `nil` if it sent no name.
@@ -68,7 +69,7 @@ public struct TLSEarlyRequest: Sendable, Hashable {
 }
 
 /// A server's response to early bytes.
-public enum TLSEarlyAnswer: Sendable, Hashable {
+public enum TLSEarlyDataResponse: Sendable, Hashable {
     /// Sends these bytes to the client immediately. The early bytes are consumed and are not read again.
     case send([UInt8])
     /// The early bytes are incomplete. The responder is called again when more have arrived. If no more
@@ -83,13 +84,13 @@ public enum TLSEarlyAnswer: Sendable, Hashable {
 /// **Dangerous**: see `TLSEarlyData`. Respond only to requests that are safe to repeat, and return
 /// `.afterHandshake` for any other request: a replayed connection never completes the handshake.
 public final class TLSEarlyDataResponder: Sendable, Hashable {
-    let respond: @Sendable (TLSEarlyRequest) async -> TLSEarlyAnswer
+    let respond: @Sendable (TLSEarlyDataRequest) async -> TLSEarlyDataResponse
 
     /// Creates a responder.
     ///
     /// - Parameter respond: Called off the event loops, up to 16 times per connection. The handshake is
     ///   suspended until it returns, and its running time is part of `TLSSettings.handshakeTimeout`.
-    public init(_ respond: @escaping @Sendable (TLSEarlyRequest) async -> TLSEarlyAnswer) {
+    public init(_ respond: @escaping @Sendable (TLSEarlyDataRequest) async -> TLSEarlyDataResponse) {
         self.respond = respond
     }
 

@@ -87,14 +87,14 @@ extension TLSEngine {
     /// The question for the responder about new early bytes; `nil` if it is not to be called now.
     var earlyQuestion: HandshakeAnswer? {
         guard case .server(let data) = early, let responder = data.takeQuestion() else { return nil }
-        let request = TLSEarlyRequest(
+        let request = TLSEarlyDataRequest(
             bytes: Array(data.bytes.readableBytes), serverName: TLSSession.serverName(of: ssl),
             applicationProtocol: TLSSession.applicationProtocol(of: ssl))
         return .awaitingSettings(.early(responder, request))
     }
 
     /// Applies the responder's decision. Does nothing if the responder is not running.
-    func answerEarly(_ answer: TLSEarlyAnswer) {
+    func answerEarly(_ answer: TLSEarlyDataResponse) {
         guard case .server(let data) = early, data.isAsking, phase.isInHandshake else { return }
         data.isAsking = false
         switch answer {

@@ -1,4 +1,4 @@
-extension TLSSettings where Side == TLSClient {
+extension TLSSettings where Side == TLSRole.Client {
     /// Bytes that the client sends with its first message if a session allows it, or else immediately after
     /// the handshake. Defaults to `nil`, which sends no early data. `TLSEarlyData` describes the risks.
     ///
@@ -11,7 +11,7 @@ extension TLSSettings where Side == TLSClient {
     }
 }
 
-extension TLSSettings where Side == TLSServer {
+extension TLSSettings where Side == TLSRole.Server {
     /// The early data that the server accepts. Defaults to `nil`: no early data is accepted.
     ///
     /// Requires `clients` set to `.anyone`, `sessionTickets` with keys of this process, and TLS 1.3.

@@ -1,7 +1,7 @@
 internal import COpenSSL
 
 struct PinnedKeys: Hashable, Sendable {
-    private let digests: Set<[UInt8]>
+    private let digests: Set<[UInt8]>?
     private let onlyReports: Bool
 
     static let none = PinnedKeys(TLSCertificateRules())
@@ -14,12 +14,16 @@ struct PinnedKeys: Hashable, Sendable {
         onlyReports = rules.onlyReportsPins
     }
 
-    private init(digests: Set<[UInt8]>, onlyReports: Bool) {
+    private init(digests: Set<[UInt8]>?, onlyReports: Bool) {
         self.digests = digests
         self.onlyReports = onlyReports
     }
 
     func validate() throws(TLSError) {
+        guard let digests else { return }
+        if digests.isEmpty {
+            throw TLSSettingValues.invalid("pins is empty, so no key would match: pass at least one digest, or nil for no pins")
+        }
         if let pin = digests.first(where: { $0.count != 32 }) {
             throw TLSSettingValues.invalid("a pin must have 32 bytes (SHA-256), but has \(pin.count)")
         }
@@ -27,7 +31,7 @@ struct PinnedKeys: Hashable, Sendable {
 
     /// Whether the chain contains a pinned key; `nil` if no keys are pinned.
     func match(_ chain: VerifiedChain) -> Bool? {
-        digests.isEmpty ? nil : !digests.isDisjoint(with: chain.certificates.map(TLSCertificate.publicKeySHA256))
+        digests.map { !$0.isDisjoint(with: chain.certificates.map(TLSCertificate.publicKeySHA256)) }
     }
 
     /// Returns `nil` if the chain contains a pinned key, or if a missing pin is only reported.

@@ -1,4 +1,4 @@
-extension TLSSettings where Side == TLSClient {
+extension TLSSettings where Side == TLSRole.Client {
     /// Whether the client lets the server request its certificate after the handshake (RFC 8446, section
     /// 4.6.2). Defaults to false.
     ///

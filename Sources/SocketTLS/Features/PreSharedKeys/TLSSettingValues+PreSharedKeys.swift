@@ -1,4 +1,4 @@
-extension TLSSettings where Side == TLSClient {
+extension TLSSettings where Side == TLSRole.Client {
     /// Returns settings for a client that accepts a server only because both have the same key: see
     /// `TLSPreSharedKey`. After the handshake, `TLSSession.preSharedKeyIdentity` contains the key's identity.
     ///
@@ -13,7 +13,7 @@ extension TLSSettings where Side == TLSClient {
     }
 }
 
-extension TLSSettings where Side == TLSServer {
+extension TLSSettings where Side == TLSRole.Server {
     /// Returns settings for a server that accepts clients by pre-shared keys and needs no identity. To
     /// accept clients by keys or certificates, set `identity` and `clients` too.
     ///

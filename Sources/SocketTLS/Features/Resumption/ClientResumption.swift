@@ -22,7 +22,7 @@ final class ClientResumption: @unchecked Sendable {
 
     private let scope: ResumptionScope
     /// Where new sessions are stored; `nil` if they stay with this connection.
-    private let place: (store: any TLSSessionStore, key: TLSSessionKey)?
+    private let place: (store: any TLSSessionStore, key: TLSSessionStoreKey)?
     /// The offered session; reset to `nil` if the server did not resume it.
     private(set) var offered: TLSResumableSession?
     private var isEstablished = false
@@ -49,8 +49,8 @@ final class ClientResumption: @unchecked Sendable {
         scope = peer.scope(in: context)
         switch settings.resumption {
         case .none: return nil
-        case .inMemory: place = endpoint.map { [scope] in (TLSSessionMemory.shared, TLSSessionKey(scope, endpoint: $0)) }
-        case .store(let store): place = endpoint.map { [scope] in (store, TLSSessionKey(scope, endpoint: $0)) }
+        case .inMemory: place = endpoint.map { [scope] in (TLSInMemorySessionStore.shared, TLSSessionStoreKey(scope, endpoint: $0)) }
+        case .store(let store): place = endpoint.map { [scope] in (store, TLSSessionStoreKey(scope, endpoint: $0)) }
         case .session(let session):
             place = nil
             guard session.scope == scope else {

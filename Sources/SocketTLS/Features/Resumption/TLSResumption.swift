@@ -2,7 +2,7 @@
 public enum TLSResumption: Sendable, Hashable {
     /// Disables resumption.
     case none
-    /// Uses the sessions of this process: `TLSSessionMemory.shared`.
+    /// Uses the sessions of this process: `TLSInMemorySessionStore.shared`.
     case inMemory
     /// Uses the sessions of a store. Two settings are equal only if they contain the same object.
     case store(any TLSSessionStore)

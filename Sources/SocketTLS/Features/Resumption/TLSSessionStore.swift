@@ -1,25 +1,25 @@
 internal import SocketBuffers
 
-/// A store in which clients keep sessions that they can resume. `TLSSessionMemory` is an implementation;
+/// A store in which clients keep sessions that they can resume. `TLSInMemorySessionStore` is an implementation;
 /// write another one to share sessions between processes or to keep them on disk.
 ///
 /// Sessions are stored only after a positive verdict on the server's certificate. Both methods are called
 /// concurrently, on threads of the library or on a thread that calls `startTLS`. They must not block.
 public protocol TLSSessionStore: AnyObject, Sendable {
     /// Stores a session. A server may offer several sessions for one connection: store all of them.
-    func store(_ session: TLSResumableSession, for key: TLSSessionKey)
+    func store(_ session: TLSResumableSession, for key: TLSSessionStoreKey)
 
     /// Removes a session stored for `key` and returns it, or returns `nil`. If
     /// there are several, removes the latest.
     ///
     /// The session is stored again with `store(_:for:)` if it can be reused, which is possible only with
     /// TLS 1.2.
-    func take(for key: TLSSessionKey) -> TLSResumableSession?
+    func take(for key: TLSSessionStoreKey) -> TLSResumableSession?
 }
 
 /// The key under which a session is stored. Equal keys mean the same host and port, server name, trust
 /// settings, identity, versions and application protocols.
-public struct TLSSessionKey: Sendable, Hashable {
+public struct TLSSessionStoreKey: Sendable, Hashable {
     /// A 32-byte SHA-256 digest, which is the same in every process.
     public let digest: [UInt8]
 
@@ -32,24 +32,24 @@ public struct TLSSessionKey: Sendable, Hashable {
 }
 
 /// A store that keeps sessions in the memory of this process.
-public final class TLSSessionMemory: TLSSessionStore {
+public final class TLSInMemorySessionStore: TLSSessionStore {
     /// The store that clients use by default: `TLSResumption.inMemory`.
-    public static let shared = TLSSessionMemory()
+    public static let shared = TLSInMemorySessionStore()
 
     /// The maximum number of sessions for one key: browsers open this many connections to a host.
     private static let limitForKey = 6
 
     private struct Contents {
         /// The sessions for each key, oldest first.
-        var sessions: [TLSSessionKey: [TLSResumableSession]] = [:]
+        var sessions: [TLSSessionStoreKey: [TLSResumableSession]] = [:]
         var count = 0
-        private var lastUses: [TLSSessionKey: UInt64] = [:]
+        private var lastUses: [TLSSessionStoreKey: UInt64] = [:]
         /// All uses, oldest first, including outdated ones: removing the previous use of a key would take
         /// time proportional to the number of keys.
-        private var uses: ArraySlice<(key: TLSSessionKey, number: UInt64)> = []
+        private var uses: ArraySlice<(key: TLSSessionStoreKey, number: UInt64)> = []
         private var useCount: UInt64 = 0
 
-        mutating func touch(_ key: TLSSessionKey) {
+        mutating func touch(_ key: TLSSessionStoreKey) {
             useCount += 1
             lastUses[key] = useCount
             uses.append((key, useCount))
@@ -58,12 +58,12 @@ public final class TLSSessionMemory: TLSSessionStore {
         }
 
         /// The least recently used key.
-        mutating func oldestKey() -> TLSSessionKey? {
+        mutating func oldestKey() -> TLSSessionStoreKey? {
             while let use = uses.first, lastUses[use.key] != use.number { uses.removeFirst() }
             return uses.first?.key
         }
 
-        mutating func remove(_ key: TLSSessionKey) -> [TLSResumableSession] {
+        mutating func remove(_ key: TLSSessionStoreKey) -> [TLSResumableSession] {
             lastUses[key] = nil
             let removed = sessions.removeValue(forKey: key) ?? []
             count -= removed.count
@@ -86,7 +86,7 @@ public final class TLSSessionMemory: TLSSessionStore {
     public var count: Int { contents.withLock { $0.count } }
 
     /// Stores a session. Only the last 6 sessions for each key are kept.
-    public func store(_ session: TLSResumableSession, for key: TLSSessionKey) {
+    public func store(_ session: TLSResumableSession, for key: TLSSessionStoreKey) {
         let limit = limit
         // Released outside the lock.
         let dropped = contents.withLock { contents in
@@ -112,7 +112,7 @@ public final class TLSSessionMemory: TLSSessionStore {
     }
 
     /// Removes the latest usable session for `key`, and returns it.
-    public func take(for key: TLSSessionKey) -> TLSResumableSession? {
+    public func take(for key: TLSSessionStoreKey) -> TLSResumableSession? {
         let sessions = contents.withLock { contents -> [TLSResumableSession] in
             guard contents.sessions[key] != nil else { return [] }
             contents.touch(key)

@@ -1,4 +1,4 @@
-extension TLSSettings where Side == TLSClient {
+extension TLSSettings where Side == TLSRole.Client {
     /// Which sessions the client resumes, and where it stores the sessions that servers offer. Defaults
     /// to `.inMemory`, the memory of this process.
     ///

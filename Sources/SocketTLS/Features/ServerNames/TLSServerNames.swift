@@ -30,7 +30,7 @@ public final class TLSServerNames: Sendable, Hashable {
         case useDefault
         /// The handshake fails with the alert `unrecognized_name`. A client that requests no name still
         /// gets the settings that contain the names.
-        case refuse
+        case reject
     }
 
     enum Answer: Sendable {
@@ -104,7 +104,7 @@ public final class TLSServerNames: Sendable, Hashable {
         guard let name = hello.comparedName else { return .useDefault }
         let parent = name.firstIndex(of: ".").map { String(name[name.index(after: $0)...]) }
         if let number = exact[name] ?? parent.flatMap({ wildcards[$0] }) { return .listed(number) }
-        return unknownName == .refuse ? .refused : .useDefault
+        return unknownName == .reject ? .refused : .useDefault
     }
 
     func ask(_ hello: TLSClientHello) async throws -> Answer {

@@ -1,4 +1,4 @@
-extension TLSSettings where Side == TLSServer {
+extension TLSSettings where Side == TLSRole.Server {
     /// The session tickets that the server issues, which let clients resume their sessions. Defaults to
     /// `.none`.
     ///

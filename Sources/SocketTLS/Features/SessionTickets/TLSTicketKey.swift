@@ -66,16 +66,16 @@ public struct TLSTicketKeys: Sendable {
     /// The key for new tickets.
     public let current: TLSTicketKey
     /// Keys that only decrypt: the previous key, and the next key, which another process may already use.
-    public let others: [TLSTicketKey]
+    public let decryptionOnly: [TLSTicketKey]
 
     /// Creates a set of keys.
-    public init(current: TLSTicketKey, others: [TLSTicketKey] = []) {
+    public init(current: TLSTicketKey, decryptionOnly: [TLSTicketKey] = []) {
         self.current = current
-        self.others = others
+        self.decryptionOnly = decryptionOnly
     }
 
     func key(named name: UnsafeRawBufferPointer) -> (key: TLSTicketKey, encrypts: Bool)? {
         if current.name.elementsEqual(name) { return (current, true) }
-        return others.first { $0.name.elementsEqual(name) }.map { ($0, false) }
+        return decryptionOnly.first { $0.name.elementsEqual(name) }.map { ($0, false) }
     }
 }

@@ -85,7 +85,7 @@ public final class TLSTicketKeyFile: TLSTicketKeySource {
             return keys
         }
         guard Set(keys.map(\.name)).count == 3 else { throw invalid(path, "contains the same key name twice") }
-        return TLSTicketKeys(current: keys[1], others: [keys[0], keys[2]])
+        return TLSTicketKeys(current: keys[1], decryptionOnly: [keys[0], keys[2]])
     }
 
     private static func decoded(_ line: Slice<UnsafeRawBufferPointer>, _ path: String) throws(TLSError) -> SecretBytes {
