@@ -18,40 +18,37 @@ func printRecords(of socket: AsyncSocket) async throws {
 // Article: end
 
 // Article: own
-/// Bulk strings of RESP: `$5\r\nhello\r\n`.
-struct BulkStrings: Framing {
-    let maximumFrameLength = 1 << 20
-
-    func decode(_ bytes: RawSpan) throws(AsyncSocketError) -> FrameDecoding<Data> {
-        var position = 1
-        var count = 0
-        while position < bytes.byteCount, let digit = digit(bytes.byte(at: position)), count < maximumFrameLength {
-            count = count * 10 + digit
-            position += 1
-        }
-        guard bytes.byteCount > position else { return .incomplete(minimumLength: position + 1) }
-        guard bytes.byte(at: 0) == UInt8(ascii: "$"), position > 1, bytes.byte(at: position) == UInt8(ascii: "\r") else {
-            throw .malformedFrame("this is no bulk string")
-        }
-        let start = position + 2
-        let end = start + count
-        guard bytes.byteCount >= end + 2 else { return .incomplete(minimumLength: end + 2) }
-        return .frame(bytes.extracting(start..<end).withUnsafeBytes { Data($0) }, length: end + 2)
-    }
-
-    func encode(_ frame: Data, into bytes: inout Data) throws(AsyncSocketError) {
-        bytes.append(contentsOf: Array("$\(frame.count)\r\n".utf8))
-        bytes.append(frame)
-        bytes.append(AsyncSocket.crlf)
-    }
-
-    private func digit(_ byte: UInt8) -> Int? {
-        (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(byte) ? Int(byte - UInt8(ascii: "0")) : nil
-    }
+/// A frame of HTTP/2 (RFC 9113, section 4.1).
+struct HTTP2Frame: Sendable {
+    var type: UInt8
+    var flags: UInt8 = 0
+    var stream: UInt32 = 0
+    var payload = Data()
 }
 
-extension RawSpan {
-    /// The bounds are checked. "unsafe" is about the type, and every byte is a `UInt8`.
-    fileprivate func byte(at position: Int) -> UInt8 { unsafeLoad(fromByteOffset: position, as: UInt8.self) }
+/// Nine bytes and the payload: its length in three bytes, the type, the flags and the stream.
+struct HTTP2Frames: Framing {
+    let maximumFrameLength = 9 + 16_384
+
+    func decode(_ bytes: RawSpan) throws(AsyncSocketError) -> FrameDecoding<HTTP2Frame> {
+        guard let count = bytes.integer(UInt32.self, at: 0, width: 3),
+            let type = bytes.integer(UInt8.self, at: 3),
+            let flags = bytes.integer(UInt8.self, at: 4),
+            let stream = bytes.integer(UInt32.self, at: 5)
+        else { return .incomplete(minimumLength: 9) }
+        let end = 9 + Int(count)
+        guard end <= maximumFrameLength else { throw .malformedFrame("the payload has \(count) bytes") }
+        guard bytes.byteCount >= end else { return .incomplete(minimumLength: end) }
+        let payload = bytes.extracting(9..<end).withUnsafeBytes { Data($0) }
+        return .frame(HTTP2Frame(type: type, flags: flags, stream: stream, payload: payload), length: end)
+    }
+
+    func encode(_ frame: HTTP2Frame, into bytes: inout Data) throws(AsyncSocketError) {
+        try bytes.append(integer: UInt32(clamping: frame.payload.count), width: 3)
+        try bytes.append(integer: frame.type)
+        try bytes.append(integer: frame.flags)
+        try bytes.append(integer: frame.stream)
+        bytes.append(frame.payload)
+    }
 }
 // Article: end
