@@ -45,6 +45,8 @@ let package = Package(
         .executableTarget(
             name: "task-client", dependencies: [sockets], path: "Sources/TaskClient", swiftSettings: strict),
         .executableTarget(
+            name: "expiry-checker", dependencies: [sockets], path: "Sources/ExpiryChecker", swiftSettings: strict),
+        .executableTarget(
             name: "smtp-client", dependencies: [sockets], path: "Sources/SMTPClient", swiftSettings: strict),
         .executableTarget(
             name: "imap-client", dependencies: [sockets], path: "Sources/IMAPClient", swiftSettings: strict),

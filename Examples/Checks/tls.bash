@@ -88,6 +88,30 @@ check_task_client() {
     stop web
 }
 
+check_expiry_checker() {
+    local checker=$programs/expiry-checker name
+    openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -noenc -days 90 -subj /CN=localhost \
+        -addext subjectAltName=DNS:localhost -keyout "$scratch/quarter.key" -out "$scratch/quarter.pem" 2>/dev/null
+    local -A port
+    for name in server quarter; do
+        begin "$name" openssl s_server -accept 127.0.0.1:0 -cert "$name.pem" -key "$name.key" -www
+        expect "$name" 'ACCEPT 127.0.0.1:([0-9]+)'
+        port[$name]=${BASH_REMATCH[1]}
+    done
+    printed 0 valid env "SSL_CERT_FILE=$scratch/quarter.pem" "$checker" localhost "${port[quarter]}"
+    contains valid '^CN=localhost, issued by CN=localhost$'
+    contains valid '^valid until 20'
+    contains valid '^days left: 89$'
+    printed 1 soon "${trusting[@]}" "$checker" localhost "${port[server]}"
+    contains soon '^days left: 1$'
+    # A certificate that is not trusted is printed too, with each fault.
+    said faulty trustRejected "${trusting[@]}" "$checker" 127.0.0.1 "${port[quarter]}"
+    contains faulty '^valid until 20'
+    contains faulty '^not trusted: .*self-signed'
+    contains faulty '^not trusted: .*not for "127.0.0.1"'
+    stop server quarter
+}
+
 # The demo prints colours on a terminal, unless NO_COLOR or the type of the terminal forbids them.
 check_demo_colours() {
     local escape=$'\033' demo="$programs/starttls-demo --openssl-client"
