@@ -58,7 +58,7 @@ extension AsyncSocket {
     /// - Throws: `.badParameter` for an invalid path, `.system` with `EADDRINUSE` if the path is already
     ///   taken, and otherwise the errors of `accept(onPort:)`.
     public func accept(onPath path: String) throws(AsyncSocketError) {
-        try accept(on: [SocketAddress.ofSocket(at: path, "listen")])
+        try accept(on: [SocketAddress.ofSocket(at: path, .listen)])
     }
 
     /// The maximum number of accepted connections that may be open at the same time. Defaults to 10,000;
@@ -86,13 +86,13 @@ extension AsyncSocket {
 
     private func accept(on addresses: [SocketAddress]) throws(AsyncSocketError) {
         guard hasDelegate else {
-            throw .badConfiguration("listen", "no delegate is set to receive the accepted connections: set a delegate first")
+            throw .badConfiguration(.listen, "no delegate is set to receive the accepted connections: set a delegate first")
         }
         try checkMaximumConnections()
-        guard isDisconnected else { throw .badConfiguration("listen", "the socket is in use: disconnect it first") }
+        guard isDisconnected else { throw .badConfiguration(.listen, "the socket is in use: disconnect it first") }
         let (listener, outlet) = try bind(to: enabled(addresses))
         do throws(AsyncSocketError) {
-            try occupy("listen", with: .listening(listener, outlet))
+            try occupy(.listen, with: .listening(listener, outlet))
         } catch {
             listener.discard()
             throw error
@@ -106,8 +106,8 @@ extension AsyncSocket {
     /// - Parameter interface: See `accept(onInterface:port:)`.
     func addresses(of interface: String?, port: UInt16) throws(AsyncSocketError) -> [SocketAddress] {
         guard let interface else { return Self.everyAddress(port: port) }
-        let families = try configuration.enabledFamilies("listen")
-        let addresses = try LocalInterface.named(interface, "listen", families: families).addresses
+        let families = try configuration.enabledFamilies(.listen)
+        let addresses = try LocalInterface.named(interface, .listen, families: families).addresses
         return addresses.filter { families.allows($0.family) }.map { port == 0 ? $0 : $0.withPort(port) }
     }
 
@@ -123,7 +123,7 @@ extension AsyncSocket {
         }
         guard !enabled.isEmpty else {
             throw .badConfiguration(
-                "listen", "the IP versions of all addresses are disabled: set isIPv4Enabled or isIPv6Enabled to true")
+                .listen, "the IP versions of all addresses are disabled: set isIPv4Enabled or isIPv6Enabled to true")
         }
         return enabled
     }
@@ -131,7 +131,7 @@ extension AsyncSocket {
     private func bind(
         to addresses: [SocketAddress]
     ) throws(AsyncSocketError) -> (Listener, EventOutlet<AsyncSocket>) {
-        let loop = try chooseLoop("listen")
+        let loop = try chooseLoop(.listen)
         let (options, quota) = state.withLock { state in
             let quota = state.quota ?? AcceptQuota(limit: state.configuration.value.maximumConnections, loop: loop)
             state.quota = quota
@@ -151,7 +151,7 @@ extension AsyncSocket {
         do throws(SystemError) {
             return (try Listener.listen(on: addresses, setup), outlet)
         } catch {
-            throw AsyncSocketError(error, operation: "accept")
+            throw AsyncSocketError(error, operation: .accept)
         }
     }
 
@@ -168,14 +168,14 @@ extension AsyncSocket {
         do throws(SystemError) {
             return AsyncSocket(childOf: self, socketQueue: socketQueue, loop: try SocketEventLoop.next())
         } catch {
-            throw AsyncSocketError(error, operation: "accept")
+            throw AsyncSocketError(error, operation: .accept)
         }
     }
 
     /// Called on a new socket. Creates the connection for an accepted descriptor, which `.adopt` starts
     /// later.
     func prepare(_ accepted: AcceptedConnection) throws(AsyncSocketError) -> StreamConnection {
-        let connection = try makeConnection("accept", as: .server)
+        let connection = try makeConnection(.accept, as: .server)
         try connection.record.introduce(accepted)
         connection.outlet.isHeldBack = true
         return connection

@@ -72,21 +72,21 @@ extension AsyncSocket {
             return try SocketDescriptor.peerOfConnectedStream(descriptor)
         } catch {
             throw AsyncSocketError(
-                .badParameter, fault: .caller, operation: "adopt",
+                .badParameter, fault: .caller, operation: .adopt,
                 message: "descriptor \(descriptor) is not a connected stream socket: \(error)",
                 errno: error.errno)
         }
     }
 
     private func adopt(_ descriptor: Int32, of peer: SocketAddress) throws(AsyncSocketError) {
-        let connection = try makeConnection("adopt", as: .adopted)
+        let connection = try makeConnection(.adopt, as: .adopted)
         let adopted = SocketDescriptor(takingOver: descriptor)
         do throws(SystemError) {
             // A new socket has no stored options that the kernel could reject.
             try connection.record.introduce(adopted, peer: peer)
         } catch {
             adopted.relinquish()
-            throw AsyncSocketError(error, operation: "adopt")
+            throw AsyncSocketError(error, operation: .adopt)
         }
         connection.post(.adopt(adopted))
     }

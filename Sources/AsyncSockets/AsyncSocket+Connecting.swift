@@ -74,7 +74,7 @@ extension AsyncSocket {
     ///   - timeout: The number of seconds from now. A negative value means no limit.
     /// - Throws: `.badConfiguration` if the socket is in use, `.badParameter` for an invalid path.
     public func connect(toPath path: String, withTimeout timeout: TimeInterval) throws(AsyncSocketError) {
-        try connect(toAddress: SocketAddress.ofSocket(at: path, "connect"), withTimeout: timeout)
+        try connect(toAddress: SocketAddress.ofSocket(at: path, .connect), withTimeout: timeout)
     }
 
     // MARK: - Internals
@@ -84,19 +84,19 @@ extension AsyncSocket {
     func destination(
         _ host: String, _ port: some BinaryInteger, via interface: String?
     ) throws(AsyncSocketError) -> Destination {
-        try AsyncSocketError.checkHost(host, "connect")
-        let port = try AsyncSocketError.port(port, "connect")
-        guard port > 0 else { throw .badParameter("connect", "the port must be from 1 to 65535, but is 0") }
+        try AsyncSocketError.checkHost(host, .connect)
+        let port = try AsyncSocketError.port(port, .connect)
+        guard port > 0 else { throw .badParameter(.connect, "the port must be from 1 to 65535, but is 0") }
         return try destination(.host(host, port: port), routePolicy(via: interface))
     }
 
     func destination(
         _ address: SocketAddress, via interface: String?
     ) throws(AsyncSocketError) -> Destination {
-        guard address.port != 0 else { throw .badParameter("connect", "the port must be from 1 to 65535, but is 0") }
+        guard address.port != 0 else { throw .badParameter(.connect, "the port must be from 1 to 65535, but is 0") }
         let isInternet = address.family.isInternet
         guard isInternet || interface == nil else {
-            throw .badParameter("connect", "\"\(address)\" cannot be reached through a network interface: omit the interface")
+            throw .badParameter(.connect, "\"\(address)\" cannot be reached through a network interface: omit the interface")
         }
         let policy = isInternet ? try routePolicy(via: interface) : RoutePolicy()
         if !isInternet || proxy == nil {
@@ -110,13 +110,13 @@ extension AsyncSocket {
     }
 
     private func connect(to destination: Destination, timeout: TimeInterval) throws(AsyncSocketError) {
-        guard !timeout.isNaN else { throw .badParameter("connect", "the timeout must be a number of seconds, but is NaN") }
+        guard !timeout.isNaN else { throw .badParameter(.connect, "the timeout must be a number of seconds, but is NaN") }
         try makeConnection(to: destination).post(.connect(destination, timeout: timeout))
     }
 
     /// Creates a client's connection, idle until a message is posted.
     func makeConnection(to destination: Destination) throws(AsyncSocketError) -> StreamConnection {
-        let connection = try makeConnection("connect")
+        let connection = try makeConnection(.connect)
         connection.record.withLock { record in
             record.claims.host = destination.host
             record.claims.endpoint = CopyOnWrite(destination.endpoint)
@@ -139,11 +139,11 @@ extension AsyncSocket {
 
     private func routePolicy(via text: String?) throws(AsyncSocketError) -> RoutePolicy {
         let configuration = configuration
-        let families = try configuration.enabledFamilies("connect")
+        let families = try configuration.enabledFamilies(.connect)
         var policy = RoutePolicy(
             families: families, preferredFamily: configuration.isIPv4PreferredOverIPv6 ? .ipv4 : .ipv6,
             attemptDelay: configuration.alternateAddressDelay)
-        if let text, !text.isEmpty { policy.interface = try LocalInterface.named(text, "connect", families: families) }
+        if let text, !text.isEmpty { policy.interface = try LocalInterface.named(text, .connect, families: families) }
         return policy
     }
 
@@ -167,7 +167,7 @@ extension AsyncSocket {
 
     /// Creates a connection for this socket on its loop, idle until a message is posted.
     func makeConnection(
-        _ operation: String, as role: ConnectionRole = .client
+        _ operation: AsyncSocketError.Operation, as role: ConnectionRole = .client
     ) throws(AsyncSocketError) -> StreamConnection {
         let connection = StreamConnection(for: self, as: role, loop: try chooseLoop(operation))
         // Before other threads can reach the connection: if `disconnect()` is called on another thread, the
@@ -182,7 +182,7 @@ extension AsyncSocket {
         return connection
     }
 
-    func chooseLoop(_ operation: String) throws(AsyncSocketError) -> SocketEventLoop {
+    func chooseLoop(_ operation: AsyncSocketError.Operation) throws(AsyncSocketError) -> SocketEventLoop {
         if let loop = state.withLock({ $0.loop }) { return loop }
         let loop = try SocketEventLoop.next(for: operation)
         return state.withLock { state in
@@ -194,7 +194,7 @@ extension AsyncSocket {
 }
 
 extension SocketAddress {
-    static func ofSocket(at path: String, _ operation: String) throws(AsyncSocketError) -> SocketAddress {
+    static func ofSocket(at path: String, _ operation: AsyncSocketError.Operation) throws(AsyncSocketError) -> SocketAddress {
         if let address = SocketAddress(unixPath: path) { return address }
         let fault = path.utf8.contains(0) ? "contains a zero byte" : "has \(path.utf8.count)"
         throw .badParameter(
@@ -203,13 +203,13 @@ extension SocketAddress {
 }
 
 extension SocketConfiguration {
-    func enabledFamilies(_ operation: String) throws(AsyncSocketError) -> AddressFamilies {
+    func enabledFamilies(_ operation: AsyncSocketError.Operation) throws(AsyncSocketError) -> AddressFamilies {
         try AddressFamilies(isIPv4Enabled: isIPv4Enabled, isIPv6Enabled: isIPv6Enabled, operation)
     }
 }
 
 extension AddressFamilies {
-    init(isIPv4Enabled: Bool, isIPv6Enabled: Bool, _ operation: String) throws(AsyncSocketError) {
+    init(isIPv4Enabled: Bool, isIPv6Enabled: Bool, _ operation: AsyncSocketError.Operation) throws(AsyncSocketError) {
         self = []
         if isIPv4Enabled { insert(.ipv4) }
         if isIPv6Enabled { insert(.ipv6) }
@@ -221,7 +221,9 @@ extension AddressFamilies {
 
 extension LocalInterface {
     /// Returns the interface that `text` names, which must have an address of one of `families`.
-    static func named(_ text: String, _ operation: String, families: AddressFamilies) throws(AsyncSocketError) -> LocalInterface {
+    static func named(
+        _ text: String, _ operation: AsyncSocketError.Operation, families: AddressFamilies
+    ) throws(AsyncSocketError) -> LocalInterface {
         let interface: LocalInterface
         do throws(InterfaceError) {
             interface = try LocalInterface(text)

@@ -21,7 +21,7 @@ extension AsyncSocket {
                 try state.options.set(option, to: value)
             }
         } catch {
-            throw AsyncSocketError(refusal: error, operation: "setOption")
+            throw AsyncSocketError(refusal: error, operation: .setOption)
         }
     }
 
@@ -39,9 +39,9 @@ extension AsyncSocket {
             }
             if let value { return value }
         } catch {
-            throw AsyncSocketError(refusal: error, operation: "option")
+            throw AsyncSocketError(refusal: error, operation: .option)
         }
-        throw .badConfiguration("option", "the socket has no connection and \(option.name) was not set: set the option first")
+        throw .badConfiguration(.option, "the socket has no connection and \(option.name) was not set: set the option first")
     }
 
     /// An application-defined value to keep with the socket. The socket does not use it. On accepted sockets
@@ -122,7 +122,7 @@ extension AsyncSocket.Occupation {
 }
 
 extension AsyncSocketError {
-    init(refusal error: SystemError, operation: String) {
+    init(refusal error: SystemError, operation: AsyncSocketError.Operation) {
         self.init(error, operation: operation)
         guard Self.misuses.contains(error.errno) else { return }
         code = .badParameter

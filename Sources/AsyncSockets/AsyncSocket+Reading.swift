@@ -130,7 +130,7 @@ extension AsyncSocket {
     }
 
     private func refuse(_ message: String) {
-        connection?.post(.fail(.badParameter("read", message)))
+        connection?.post(.fail(.badParameter(.read, message)))
     }
 }
 

@@ -48,7 +48,7 @@ extension AsyncSocket {
     ///   reason, the call does not throw: `socketDidDisconnect(_:withError:)` reports the reason.
     public func beginClientCertificateRequest(isRequired: Bool = true) throws(AsyncSocketError) {
         guard let connection else {
-            throw .badConfiguration("requestClientCertificate", "the socket is not in use: connect it first")
+            throw .badConfiguration(.requestClientCertificate, "the socket is not in use: connect it first")
         }
         connection.post(
             .requestClient(
@@ -66,7 +66,7 @@ extension AsyncSocket {
     ///   with the code `bindingUnavailable` if the TLS version, the server's certificate or the peer does not
     ///   support this kind of binding: see `TLSChannelBinding`.
     public func channelBinding(_ kind: TLSChannelBinding) throws(AsyncSocketError) -> [UInt8] {
-        try export("channelBinding") { exporter throws(KeyExporter.Failure) in try exporter.channelBinding(kind) }
+        try export(.channelBinding) { exporter throws(KeyExporter.Failure) in try exporter.channelBinding(kind) }
     }
 
     /// Returns keying material that only the two endpoints of this connection can derive, for a purpose of
@@ -89,13 +89,13 @@ extension AsyncSocket {
     public func exportKeyingMaterial(
         label: String, context: [UInt8]?, length: Int
     ) throws(AsyncSocketError) -> [UInt8] {
-        try export("exportKeyingMaterial") { exporter throws(KeyExporter.Failure) in
+        try export(.exportKeyingMaterial) { exporter throws(KeyExporter.Failure) in
             try exporter.keyingMaterial(label: label, context: context, length: length)
         }
     }
 
     private func export(
-        _ operation: String, _ body: (KeyExporter) throws(KeyExporter.Failure) -> [UInt8]
+        _ operation: AsyncSocketError.Operation, _ body: (KeyExporter) throws(KeyExporter.Failure) -> [UInt8]
     ) throws(AsyncSocketError) -> [UInt8] {
         try KeyExporter.ask(connection?.record.withLock { $0.snapshot.exporter }, operation, body)
     }
@@ -106,7 +106,7 @@ extension AsyncSocket {
         settings: TLSSettingValues, waiter: (any OperationWaiter<HandshakeNews>)?, decidesTrust: Bool,
         waitsForNoTask: Bool = false
     ) throws(AsyncSocketError) -> Bool {
-        guard let connection else { throw .badConfiguration("startTLS", "the socket is not in use: connect it first") }
+        guard let connection else { throw .badConfiguration(.startTLS, "the socket is not in use: connect it first") }
         // A waiter is completed in the connection's turn, which knows why the connection closed.
         guard try claimUpgrade(of: connection) || waiter != nil else { return false }
         do throws(TLSError) {
@@ -119,7 +119,7 @@ extension AsyncSocket {
             connection.post(.startTLS(request))
             return true
         } catch {
-            let failure = AsyncSocketError(error, operation: "startTLS")
+            let failure = AsyncSocketError(error, operation: .startTLS)
             connection.post(.fail(failure))
             throw failure
         }
@@ -130,12 +130,12 @@ extension AsyncSocket {
         switch connection.record.withLock({ $0.claimUpgrade() }) {
         case .granted: return true
         case .over: return false
-        case .repeated: throw .badConfiguration("startTLS", "startTLS was already called on this connection")
+        case .repeated: throw .badConfiguration(.startTLS, "startTLS was already called on this connection")
         case .closing(let intent):
             // The closing thread may have recorded its close but not posted it yet. Post it here too, so that
             // no later write is sent first.
             connection.post(intent.map { .close($0) } ?? .closeWriteStream)
-            throw .closing("startTLS")
+            throw .closing(.startTLS)
         }
     }
 }

@@ -75,11 +75,11 @@ extension AsyncSocket {
     }
 
     static func region(ofFile path: String, offset: Int, length: Int?) throws(AsyncSocketError) -> FileRegion {
-        guard !path.utf8.contains(0) else { throw .badParameter("write", "the path \"\(path)\" contains a zero byte") }
+        guard !path.utf8.contains(0) else { throw .badParameter(.write, "the path \"\(path)\" contains a zero byte") }
         do throws(SystemError) {
             return try FileRegion(path: path, offset: offset, length: length)
         } catch {
-            throw AsyncSocketError(file: error, path: path, operation: "write")
+            throw AsyncSocketError(file: error, path: path, operation: .write)
         }
     }
 

@@ -220,7 +220,7 @@ public final class AsyncSocket: Sendable {
     }
 
     /// Sets the occupation of the socket, unless an earlier occupation is still active.
-    func occupy(_ operation: String, with occupation: Occupation) throws(AsyncSocketError) {
+    func occupy(_ operation: AsyncSocketError.Operation, with occupation: Occupation) throws(AsyncSocketError) {
         let predecessor = state.withLock { state -> Occupation? in
             let predecessor = state.occupation
             guard predecessor.isOver else { return nil }

@@ -2,7 +2,7 @@ internal import Glibc
 internal import SocketCore
 
 extension AsyncSocketError {
-    static func checkHost(_ text: String, _ operation: String) throws(AsyncSocketError) {
+    static func checkHost(_ text: String, _ operation: Operation) throws(AsyncSocketError) {
         do throws(HostError) {
             _ = try HostText(text, port: 0)
         } catch {
@@ -11,10 +11,10 @@ extension AsyncSocketError {
     }
 
     static func checkMaxLength(_ maxLength: Int) throws(AsyncSocketError) {
-        guard maxLength > 0 else { throw .badParameter("read", "maxLength must be at least 1, but is \(maxLength)") }
+        guard maxLength > 0 else { throw .badParameter(.read, "maxLength must be at least 1, but is \(maxLength)") }
     }
 
-    static func port(_ number: some BinaryInteger, _ operation: String) throws(AsyncSocketError) -> UInt16 {
+    static func port(_ number: some BinaryInteger, _ operation: Operation) throws(AsyncSocketError) -> UInt16 {
         guard let port = UInt16(exactly: number) else {
             throw .badParameter(operation, "the port must be from 0 to 65535, but is \(number)")
         }
@@ -30,11 +30,11 @@ extension AsyncSocketError {
             }
         // If the resolver failed, the host may still have addresses.
         self.init(
-            .hostNotFound, fault: error.isAnswer ? .caller : .system, operation: "resolve",
+            .hostNotFound, fault: error.isAnswer ? .caller : .system, operation: .resolve,
             message: "no \(kind) found for \"\(error.query.host)\": \(error.reason)", errno: error.errno)
     }
 
-    init(file error: SystemError, path: String, operation: String) {
+    init(file error: SystemError, path: String, operation: Operation) {
         switch error.errno {
         case ERANGE: self = .badParameter(operation, "the requested part is outside the file \"\(path)\"")
         case EINVAL: self = .badParameter(operation, "\"\(path)\" is not a regular file")
@@ -45,7 +45,7 @@ extension AsyncSocketError {
         }
     }
 
-    init(_ error: InterfaceError, operation: String) {
+    init(_ error: InterfaceError, operation: Operation) {
         self =
             if let cause = error.cause {
                 AsyncSocketError(.system, fault: .system, operation: operation, message: error.message, errno: cause.errno)
@@ -62,7 +62,7 @@ extension AsyncSocketError {
             case .notFromInterface(let interface, let addresses):
                 "the interface \"\(interface)\" has no \(Self.families(of: addresses)) address, which is required to reach \"\(destination)\""
             }
-        self.init(.noUsableAddress, fault: .caller, operation: "connect", message: message)
+        self.init(.noUsableAddress, fault: .caller, operation: .connect, message: message)
     }
 
     private static func families(of addresses: [SocketAddress]) -> String {
@@ -82,7 +82,7 @@ extension AsyncSocketError {
         let list = (named + (more > 0 ? ["and \(more) more"] : [])).joined(separator: "; ")
         if let reset = failedAttempts.last(where: { $0.error.isReset }) {
             self.init(
-                .connectionReset, fault: .peer, operation: "connect",
+                .connectionReset, fault: .peer, operation: .connect,
                 message: "\"\(destination)\" accepted the connection and reset it immediately (\(list))", errno: reset.error.errno
             )
             return
@@ -97,7 +97,7 @@ extension AsyncSocketError {
             default: "\"\(destination)\" did not accept the connection (\(list))"
             }
         self.init(
-            .connectFailed, fault: isLocal ? .system : .peer, operation: "connect", message: message,
+            .connectFailed, fault: isLocal ? .system : .peer, operation: .connect, message: message,
             errno: telling?.error.errno)
     }
 
@@ -118,7 +118,7 @@ extension SystemError {
 }
 
 extension AsyncSocketError {
-    static func closing(_ operation: String) -> AsyncSocketError {
+    static func closing(_ operation: Operation) -> AsyncSocketError {
         AsyncSocketError(
             .closed, fault: .caller, operation: operation,
             message: "this side is closing the connection: reads and writes are no longer accepted")
@@ -126,7 +126,7 @@ extension AsyncSocketError {
 
     /// Adds the progress of a file transfer to the message.
     func after(_ count: Int, of total: Int?, _ path: String) -> AsyncSocketError {
-        if errno == ENODATA, operation == "write", let total {
+        if errno == ENODATA, operation == .write, let total {
             var error = self
             error.message = "\"\(path)\" became shorter while it was being sent (\(count) of \(total) bytes sent)"
             return error
@@ -150,7 +150,7 @@ extension AsyncSocketError {
 
     static func readMaxedOut(_ maxLength: Int) -> AsyncSocketError {
         AsyncSocketError(
-            .readMaxedOut, fault: .peer, operation: "read",
+            .readMaxedOut, fault: .peer, operation: .read,
             message:
                 "neither the delimiter nor the end of the stream was received within \(maxLength) bytes: set maxLength to a larger value"
         )
@@ -158,7 +158,7 @@ extension AsyncSocketError {
 
     static func writeQueueFull(_ limit: Int) -> AsyncSocketError {
         AsyncSocketError(
-            .writeQueueFull, fault: .caller, operation: "write",
+            .writeQueueFull, fault: .caller, operation: .write,
             message: "the write queue would exceed \(limit) bytes (maximumPendingWriteBytes): write less or raise the limit")
     }
 }
@@ -166,14 +166,14 @@ extension AsyncSocketError {
 extension AsyncSocketError {
     /// Throws if the arguments of a client contradict each other.
     static func check(_ tls: TLSClientSettings?, hasTrust: Bool) throws(AsyncSocketError) {
-        if hasTrust, tls == nil { throw .badParameter("connect", "trust requires a connection with TLS: pass tls") }
+        if hasTrust, tls == nil { throw .badParameter(.connect, "trust requires a connection with TLS: pass tls") }
     }
 
     static func check(_ settings: TLSSettingValues, over transport: TLSTransport = .stream) throws(AsyncSocketError) {
         do throws(TLSError) {
             _ = try TLSContext.context(for: settings, over: transport)
         } catch {
-            throw AsyncSocketError(error, operation: transport == .stream ? "startTLS" : "startDTLS")
+            throw AsyncSocketError(error, operation: transport == .stream ? .startTLS : .startDTLS)
         }
     }
 }
@@ -182,7 +182,7 @@ extension AsyncSocketError {
 
 extension AsyncSocketError {
     /// Creates an error for a single datagram, or for a call that sets up a UDP socket.
-    init(datagram error: SystemError, _ operation: String) {
+    init(datagram error: SystemError, _ operation: Operation) {
         self.init(refusal: error, operation: operation)
         switch error.errno {
         // Too large for IP or for the path, or a broadcast without permission.
@@ -197,25 +197,25 @@ extension AsyncSocketError {
 
     static func sendQueueFull(_ limit: Int) -> AsyncSocketError {
         AsyncSocketError(
-            .writeQueueFull, fault: .caller, operation: "send",
+            .writeQueueFull, fault: .caller, operation: .send,
             message: "the send queue would exceed \(limit) bytes (maximumPendingSendBytes): send less or raise the limit")
     }
 
     static var notConnected: AsyncSocketError {
-        .badConfiguration("send", "the socket is not connected: connect it first or pass a destination")
+        .badConfiguration(.send, "the socket is not connected: connect it first or pass a destination")
     }
 
     static var hasPeer: AsyncSocketError {
-        .badConfiguration("send", "the socket is connected and can send only to its peer: send without a destination")
+        .badConfiguration(.send, "the socket is connected and can send only to its peer: send without a destination")
     }
 
     static func unreachable(_ destination: String) -> AsyncSocketError {
         AsyncSocketError(
-            .noUsableAddress, fault: .caller, operation: "send",
+            .noUsableAddress, fault: .caller, operation: .send,
             message: "\"\(destination)\" has no address of an IP version that the socket uses: enable that version or bind to it")
     }
 
-    static func notOpen(_ operation: String) -> AsyncSocketError {
+    static func notOpen(_ operation: Operation) -> AsyncSocketError {
         .badConfiguration(operation, "the socket is not in use: bind or connect it first")
     }
 }

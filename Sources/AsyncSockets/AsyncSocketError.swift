@@ -17,8 +17,8 @@ public struct AsyncSocketError: Error, Sendable, Hashable {
         set { change { $0.fault = newValue } }
     }
 
-    /// The operation that failed, for example `connect` or `startTLS`.
-    public var operation: String {
+    /// The operation that failed, for example `.connect` or `.startTLS`.
+    public var operation: Operation {
         get { contents.operation }
         set { change { $0.operation = newValue } }
     }
@@ -59,7 +59,7 @@ public struct AsyncSocketError: Error, Sendable, Hashable {
     ///   - errno: The `errno` of the failed system call, if any.
     ///   - tls: The error of the TLS engine, if any.
     public init(
-        _ code: Code, fault: TLSError.Fault, operation: String, message: String, errno: Int32? = nil, tls: TLSError? = nil
+        _ code: Code, fault: TLSError.Fault, operation: Operation, message: String, errno: Int32? = nil, tls: TLSError? = nil
     ) {
         box = Box(Contents(code: code, fault: fault, operation: operation, message: message, errno: errno, tls: tls))
     }
@@ -78,7 +78,7 @@ public struct AsyncSocketError: Error, Sendable, Hashable {
     private struct Contents: Hashable, Sendable {
         var code: Code
         var fault: TLSError.Fault
-        var operation: String
+        var operation: Operation
         var message: String
         var errno: Int32?
         var tls: TLSError?
@@ -190,31 +190,21 @@ extension AsyncSocketError: CustomStringConvertible, LocalizedError {
 // MARK: - Creating errors
 
 extension AsyncSocketError {
-    static func badConfiguration(_ operation: String, _ message: String) -> AsyncSocketError {
+    static func badConfiguration(_ operation: Operation, _ message: String) -> AsyncSocketError {
         AsyncSocketError(.badConfiguration, fault: .caller, operation: operation, message: message)
     }
 
-    static func badParameter(_ operation: String, _ message: String) -> AsyncSocketError {
+    static func badParameter(_ operation: Operation, _ message: String) -> AsyncSocketError {
         AsyncSocketError(.badParameter, fault: .caller, operation: operation, message: message)
     }
 
     /// Creates the error for an expired timeout. A timeout of zero is the caller's fault.
-    static func timeout(_ code: Code, _ operation: String, fault: TLSError.Fault = .peer, seconds: Double) -> AsyncSocketError {
+    static func timeout(
+        _ code: Code, _ operation: Operation, fault: TLSError.Fault = .peer, seconds: Double
+    ) -> AsyncSocketError {
         AsyncSocketError(
             code, fault: seconds > 0 ? fault : .caller, operation: operation,
-            message: "\(missingEvent(of: operation)) within \(text(ofSeconds: seconds))")
-    }
-
-    private static func missingEvent(of operation: String) -> String {
-        switch operation {
-        case "connect": "no connection was established"
-        case "receive": "no datagram was received"
-        case "send": "the datagram was not sent"
-        case "startTLS": "the TLS handshake did not complete"
-        case "startDTLS": "the DTLS handshake did not complete"
-        case "requestClientCertificate": "no client certificate was received"
-        default: "the \(operation) did not complete"
-        }
+            message: "\(operation.missingEvent) within \(text(ofSeconds: seconds))")
     }
 
     /// Returns a duration for a message, such as `60 seconds` or `0.05 seconds`.
@@ -224,33 +214,33 @@ extension AsyncSocketError {
 
     static func idle(for time: Duration) -> AsyncSocketError {
         AsyncSocketError(
-            .idleTimeout, fault: .peer, operation: "read",
+            .idleTimeout, fault: .peer, operation: .read,
             message: "no data was received or sent for \(text(ofSeconds: time.inSeconds)) (idleTimeout)")
     }
 
     static func idleDatagrams(for time: Duration) -> AsyncSocketError {
         AsyncSocketError(
-            .idleTimeout, fault: .peer, operation: "receive",
+            .idleTimeout, fault: .peer, operation: .receive,
             message: "no datagram was received or sent for \(text(ofSeconds: time.inSeconds)) (idleTimeout)")
     }
 
     static func stuckBeforeTLS(seconds: Double) -> AsyncSocketError {
         AsyncSocketError(
-            .handshakeTimeout, fault: .peer, operation: "startTLS",
+            .handshakeTimeout, fault: .peer, operation: .startTLS,
             message: "the writes queued before startTLS were not sent: the peer accepted no data for \(text(ofSeconds: seconds))")
     }
 
     static let closed = AsyncSocketError(
-        .closed, fault: .caller, operation: "close", message: "this side closed the connection")
+        .closed, fault: .caller, operation: .close, message: "this side closed the connection")
 
     static let closedByPeer = AsyncSocketError(
-        .closedByPeer, fault: .peer, operation: "read", message: "the peer closed the connection")
+        .closedByPeer, fault: .peer, operation: .read, message: "the peer closed the connection")
 
-    init(_ error: SystemError, operation: String) {
+    init(_ error: SystemError, operation: Operation) {
         let code: Code =
             switch error.errno {
             case ECONNRESET, EPIPE, ECONNABORTED: .connectionReset
-            case ETIMEDOUT, EHOSTUNREACH, ENETUNREACH: ["read", "write"].contains(operation) ? .connectionTimedOut : .system
+            case ETIMEDOUT, EHOSTUNREACH, ENETUNREACH: operation == .read || operation == .write ? .connectionTimedOut : .system
             default: .system
             }
         self.init(
@@ -258,7 +248,7 @@ extension AsyncSocketError {
             message: code == .system ? error.description : error.descriptionWithoutCall, errno: error.errno)
     }
 
-    init(_ error: TLSError, operation: String) {
+    init(_ error: TLSError, operation: Operation) {
         let code: Code =
             switch error.code {
             case .truncated: .truncated

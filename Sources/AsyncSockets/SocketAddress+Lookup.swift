@@ -14,12 +14,12 @@ extension SocketAddress {
     /// - Throws: `AsyncSocketError` with `.hostNotFound`, or with `.badParameter` if the host is empty or not
     ///   a name; `CancellationError` if the task is cancelled.
     public static func lookUp(host: String, port: some BinaryInteger) async throws -> [SocketAddress] {
-        try await lookUp(host: host, port: AsyncSocketError.port(port, "resolve"), asking: .system)
+        try await lookUp(host: host, port: AsyncSocketError.port(port, .resolve), asking: .system)
     }
 
     /// Looks up the host with another resolver, for tests.
     package static func lookUp(host: String, port: UInt16, asking resolver: Resolver) async throws -> [SocketAddress] {
-        try AsyncSocketError.checkHost(host, "resolve")
+        try AsyncSocketError.checkHost(host, .resolve)
         let query = PendingLookup()
         return try await withTaskCancellationHandler {
             try await withCheckedThrowingContinuation { query.begin(HostQuery(host: host, port: port), asking: resolver, $0) }

@@ -107,7 +107,7 @@ import Testing
 
     @Test func whatHappensSeldomIsCountedToo() throws {
         let observer = MetricsObserver(factory: metrics)
-        let error = AsyncSocketError(.connectFailed, fault: .system, operation: "connect", message: "no one listens")
+        let error = AsyncSocketError(.connectFailed, fault: .system, operation: .connect, message: "no one listens")
         let peer = try #require(SocketAddress(literal: "127.0.0.1", port: 1))
         let connection = ObservedConnection(number: 1, role: .server, peer: peer)
         observer.connectDidFail(error)

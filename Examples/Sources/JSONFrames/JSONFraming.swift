@@ -33,7 +33,7 @@ struct JSONFraming: Framing {
         do {
             json = try JSONEncoder().encode(message)
         } catch {
-            throw AsyncSocketError(.badParameter, fault: .caller, operation: "write", message: "not JSON: \(error)")
+            throw AsyncSocketError(.badParameter, fault: .caller, operation: .write, message: "not JSON: \(error)")
         }
         try frames.encode(json, into: &bytes)
     }

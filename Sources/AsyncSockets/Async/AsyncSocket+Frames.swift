@@ -26,7 +26,7 @@ extension AsyncSocket {
     public nonisolated(nonsending) func readFrame<Format: Framing>(
         _ framing: Format, timeout: Duration? = nil
     ) async throws -> Format.Frame? {
-        guard let operations else { throw Self.notInUse("read") }
+        guard let operations else { throw Self.notInUse(.read) }
         return try await operations.readFrame(FrameReader(framing), OperationLimit(timeout))
     }
 

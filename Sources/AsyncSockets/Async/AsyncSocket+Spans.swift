@@ -31,7 +31,7 @@ extension AsyncSocket {
         let limit = OperationLimit(timeout)
         guard let operations else {
             try limit.check(.read)
-            throw Self.notInUse("read")
+            throw Self.notInUse(.read)
         }
         do {
             if operations.connection.turn.isOnQueue {

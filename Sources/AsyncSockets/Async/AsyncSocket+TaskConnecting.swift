@@ -49,7 +49,7 @@ extension AsyncSocket {
         trust: (@Sendable (PeerTrust) async throws -> Bool)? = nil, timeout: Duration? = .seconds(30)
     ) async throws {
         try await connect(nil, tls, trust, timeout) {
-            try destination(SocketAddress.ofSocket(at: path, "connect"), via: nil)
+            try destination(SocketAddress.ofSocket(at: path, .connect), via: nil)
         }
     }
 

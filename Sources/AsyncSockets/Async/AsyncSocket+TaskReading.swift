@@ -39,7 +39,7 @@ extension AsyncSocket {
     ///   connection in an orderly way before `count` bytes have arrived. The bytes received so far can still
     ///   be read.
     public nonisolated(nonsending) func read(exactly count: Int, timeout: Duration? = nil) async throws -> Data {
-        guard count >= 0 else { throw AsyncSocketError.badParameter("read", "count must be at least 0, but is \(count)") }
+        guard count >= 0 else { throw AsyncSocketError.badParameter(.read, "count must be at least 0, but is \(count)") }
         return try await read(.length(count), count, timeout)
     }
 
@@ -57,7 +57,7 @@ extension AsyncSocket {
     ) async throws -> Data {
         guard !delimiter.isEmpty, delimiter.count <= maxLength else {
             throw AsyncSocketError.badParameter(
-                "read",
+                .read,
                 "the delimiter must have at least 1 byte and at most maxLength (\(maxLength)), but has \(delimiter.count) bytes"
             )
         }
@@ -79,7 +79,7 @@ extension AsyncSocket {
         maxLength: Int = 65536, timeout: Duration? = nil
     ) async throws -> String? {
         try AsyncSocketError.checkMaxLength(maxLength)
-        guard let operations else { throw Self.notInUse("read") }
+        guard let operations else { throw Self.notInUse(.read) }
         return try await operations.readLine(LineReader(maxLength: maxLength), OperationLimit(timeout))
     }
 
@@ -95,7 +95,7 @@ extension AsyncSocket {
         maxLength: Int = AsyncSocket.defaultMaxLength, timeout: Duration? = nil
     ) async throws -> Data {
         guard maxLength >= 0 else {
-            throw AsyncSocketError.badParameter("read", "maxLength must be at least 0, but is \(maxLength)")
+            throw AsyncSocketError.badParameter(.read, "maxLength must be at least 0, but is \(maxLength)")
         }
         do {
             return try await read(.end, maxLength, timeout)
@@ -122,9 +122,9 @@ extension AsyncSocket {
         _ path: String, exactly count: Int, timeout: Duration? = nil, progress: ((TransferProgress) -> Void)? = nil
     ) async throws {
         guard count >= 0 else {
-            throw AsyncSocketError.badParameter("readToFile", "count must be at least 0, but is \(count)")
+            throw AsyncSocketError.badParameter(.readToFile, "count must be at least 0, but is \(count)")
         }
-        guard let operations else { throw Self.notInUse("readToFile") }
+        guard let operations else { throw Self.notInUse(.readToFile) }
         _ = try await FileReception(operations, path, .exactly(count), OperationLimit(timeout)).run(progress)
     }
 
@@ -159,9 +159,9 @@ extension AsyncSocket {
         _ path: String, maxLength: Int, timeout: Duration? = nil, progress: ((TransferProgress) -> Void)? = nil
     ) async throws -> Int {
         guard maxLength >= 0 else {
-            throw AsyncSocketError.badParameter("readToFile", "maxLength must be at least 0, but is \(maxLength)")
+            throw AsyncSocketError.badParameter(.readToFile, "maxLength must be at least 0, but is \(maxLength)")
         }
-        guard let operations else { throw Self.notInUse("readToFile") }
+        guard let operations else { throw Self.notInUse(.readToFile) }
         let length = FileReception.Length.toEnd(maxLength: maxLength)
         return try await FileReception(operations, path, length, OperationLimit(timeout)).run(progress)
     }
@@ -175,11 +175,11 @@ extension AsyncSocket {
         _ goal: ReadPacket.Goal, _ maxLength: Int, _ timeout: Duration?
     ) async throws -> Data {
         let limit = OperationLimit(timeout)
-        guard let operations else { throw Self.notInUse("read") }
+        guard let operations else { throw Self.notInUse(.read) }
         return try await operations.read(goal, maxLength, limit)
     }
 
-    static func notInUse(_ operation: String) -> AsyncSocketError {
+    static func notInUse(_ operation: AsyncSocketError.Operation) -> AsyncSocketError {
         .badConfiguration(operation, "the socket is not in use: connect it first")
     }
 }

@@ -42,12 +42,12 @@ extension AsyncSocket {
             disconnect()
             throw error
         }
-        guard let connection else { throw Self.notInUse("startTLS") }
+        guard let connection else { throw Self.notInUse(.startTLS) }
         var settings = settings.values
         if hasTrust, settings.trustEvaluation == .builtIn { settings.trustEvaluation = .delegate }
         guard hasTrust || settings.trustEvaluation == .builtIn || hasDelegate else {
             let error = AsyncSocketError.badConfiguration(
-                "startTLS", "the settings leave the certificate decision to the program: pass trust or set a delegate")
+                .startTLS, "the settings leave the certificate decision to the program: pass trust or set a delegate")
             connection.post(.fail(error))
             throw error
         }
@@ -97,7 +97,7 @@ extension AsyncSocket {
     private func askForCertificate(_ isRequired: Bool, hasTrust: Bool) throws -> AwaitedHandshake {
         let limit = OperationLimit(nil)
         try limit.check(.requestClientCertificate)
-        guard let connection else { throw Self.notInUse("requestClientCertificate") }
+        guard let connection else { throw Self.notInUse(.requestClientCertificate) }
         let waiter = HandshakeWaiter(.requestClientCertificate, limit)
         connection.post(
             .requestClient(

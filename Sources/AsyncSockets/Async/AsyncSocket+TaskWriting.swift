@@ -62,7 +62,7 @@ extension AsyncSocket {
         _ line: String, endingWith end: String = "\r\n", timeout: Duration? = nil
     ) async throws {
         guard !line.utf8.contains(where: { $0 == 0x0A || $0 == 0x0D }) else {
-            throw AsyncSocketError.badParameter("write", "the line contains a carriage return or a line feed")
+            throw AsyncSocketError.badParameter(.write, "the line contains a carriage return or a line feed")
         }
         try await write(line + end, timeout: timeout)
     }
@@ -130,7 +130,7 @@ extension AsyncSocket {
     func prepareWrite(_ timeout: Duration?) throws -> (TaskOperations, OperationLimit) {
         let limit = OperationLimit(timeout)
         try limit.check(.write)
-        guard let operations else { throw Self.notInUse("write") }
+        guard let operations else { throw Self.notInUse(.write) }
         return (operations, limit)
     }
 }

@@ -6,7 +6,7 @@ extension OperationLimit {
     /// At the deadline, or if the caller is cancelled, this cancels the task and throws without waiting for
     /// it.
     nonisolated(nonsending) func run(
-        _ operation: OperationKind, _ body: @escaping @Sendable () async throws -> Void
+        _ operation: AsyncSocketError.Operation, _ body: @escaping @Sendable () async throws -> Void
     ) async throws {
         let call = BoundedCall(operation, self)
         let task = Task(executorPreference: .preferredByCurrentTask) { call.end(await Result.of(body)) }
@@ -24,7 +24,7 @@ private final class BoundedCall: OperationOwner {
     let waiter: DoneWaiter
     private let isOver = Locked(false)
 
-    init(_ operation: OperationKind, _ limit: OperationLimit) { waiter = DoneWaiter(operation, limit) }
+    init(_ operation: AsyncSocketError.Operation, _ limit: OperationLimit) { waiter = DoneWaiter(operation, limit) }
 
     func end(_ result: Result<Void, any Error>) {
         let isFirst = isOver.withLock { isOver in

@@ -48,13 +48,13 @@ extension AsyncSocket {
     /// The value is `nil`, which means no preference, only if the process has no free descriptors for a
     /// loop.
     public var executor: SocketEventLoop? {
-        try? chooseLoop("executor")
+        try? chooseLoop(.connect)
     }
 }
 
 extension SocketEventLoop {
     /// Returns `next()`, and converts its error to the error of `operation`.
-    static func next(for operation: String) throws(AsyncSocketError) -> SocketEventLoop {
+    static func next(for operation: AsyncSocketError.Operation) throws(AsyncSocketError) -> SocketEventLoop {
         do throws(SystemError) {
             return try next()
         } catch {

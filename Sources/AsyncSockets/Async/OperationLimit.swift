@@ -2,10 +2,6 @@ internal import SocketBuffers
 internal import SocketCore
 internal import Synchronization
 
-enum OperationKind: String, Sendable {
-    case connect, read, write, startTLS, close, requestClientCertificate, send, receive
-}
-
 /// The deadline of a task's operation: its own timeout or the deadline of the enclosing `withDeadline`,
 /// whichever is earlier.
 struct OperationLimit: Sendable {
@@ -34,25 +30,17 @@ struct OperationLimit: Sendable {
         return timeout ?? max(deadline.seconds(since: .now), 0)
     }
 
-    func check(_ operation: OperationKind, isCancelled: Bool = Task.isCancelled) throws {
+    func check(_ operation: AsyncSocketError.Operation, isCancelled: Bool = Task.isCancelled) throws {
         if isCancelled { throw CancellationError() }
         if let deadline, deadline <= .now { throw error(of: operation) }
     }
 
-    func error(of operation: OperationKind) -> AsyncSocketError {
+    func error(of operation: AsyncSocketError.Operation) -> AsyncSocketError {
         guard let timeout else {
             return AsyncSocketError(
-                .deadlineExceeded, fault: .peer, operation: operation.rawValue, message: "the deadline of withDeadline expired"
-            )
+                .deadlineExceeded, fault: .peer, operation: operation, message: "the deadline of withDeadline expired")
         }
-        let code: AsyncSocketError.Code =
-            switch operation {
-            case .connect: .connectTimeout
-            case .read, .receive: .readTimeout
-            case .write, .close, .send: .writeTimeout
-            case .startTLS, .requestClientCertificate: .handshakeTimeout
-            }
-        return .timeout(code, operation.rawValue, seconds: timeout)
+        return .timeout(operation.timeoutCode, operation, seconds: timeout)
     }
 }
 

@@ -27,12 +27,12 @@ class TaskWaiter<Value: Sendable>: @unchecked Sendable {
     }
 
     private let state = Atomic<UInt8>(State.asked)
-    private let operation: OperationKind
+    private let operation: AsyncSocketError.Operation
     @exclusivity(unchecked) private var limit: OperationLimit
     @exclusivity(unchecked) private var result: Result<Value, any Error>?
     @exclusivity(unchecked) private var continuation: UnsafeContinuation<Value, any Error>?
 
-    init(_ operation: OperationKind, _ limit: OperationLimit) {
+    init(_ operation: AsyncSocketError.Operation, _ limit: OperationLimit) {
         self.operation = operation
         self.limit = limit
     }

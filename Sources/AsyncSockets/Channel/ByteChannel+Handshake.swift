@@ -21,7 +21,7 @@ extension ByteChannel {
     /// possible.
     ///
     /// - Parameter operation: The operation to name in errors.
-    func handshake(_ operation: OperationKind = .startTLS) -> HandshakeAnswer {
+    func handshake(_ operation: AsyncSocketError.Operation = .startTLS) -> HandshakeAnswer {
         guard case .tls(let engine) = layer else { return .incomplete }
         for _ in 0..<Self.roundsPerTurn {
             let answer = engine.handshake()
@@ -33,10 +33,10 @@ extension ByteChannel {
             case .awaitingWork(let work):
                 lend(to: work)
                 return .awaitingWork(work)
-            case .failed(let error): return .failed(AsyncSocketError(error, operation: operation.rawValue))
+            case .failed(let error): return .failed(AsyncSocketError(error, operation: operation))
             case .incomplete:
                 guard receiveCiphertext(for: engine) else {
-                    return failure.map { .failed($0.during(operation.rawValue)) } ?? .incomplete
+                    return failure.map { .failed($0.during(operation)) } ?? .incomplete
                 }
             }
         }
@@ -80,14 +80,14 @@ extension ByteChannel {
         guard case .tls(let engine) = layer else { throw .closed }
         guard request.hasDecider || !engine.asksAboutClients else {
             throw .badConfiguration(
-                "requestClientCertificate",
+                .requestClientCertificate,
                 "the settings leave the certificate decision to the program: pass trust or set a delegate")
         }
         defer { send(engine.output) }
         do throws(TLSError) {
             return try engine.requestClientCertificate(isRequired: request.isRequired, asks: request.waiterDecidesTrust)
         } catch {
-            throw AsyncSocketError(error, operation: "requestClientCertificate")
+            throw AsyncSocketError(error, operation: .requestClientCertificate)
         }
     }
 
@@ -106,7 +106,7 @@ extension ByteChannel {
 
 extension AsyncSocketError {
     /// Returns the same error, reported for the enclosing operation.
-    fileprivate func during(_ operation: String) -> AsyncSocketError {
+    fileprivate func during(_ operation: AsyncSocketError.Operation) -> AsyncSocketError {
         var error = self
         error.operation = operation
         return error

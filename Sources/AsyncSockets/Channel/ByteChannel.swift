@@ -80,7 +80,7 @@ final class ByteChannel {
 
     /// Returns the error that a hangup announced.
     func takeError() -> AsyncSocketError? {
-        descriptor.takeError(of: "send").map { AsyncSocketError($0, operation: "write") }
+        descriptor.takeError(of: "send").map { AsyncSocketError($0, operation: .write) }
     }
 
     // MARK: - End of input and output
@@ -161,7 +161,7 @@ final class ByteChannel {
             return .nothing
         case .failed(let errno):
             buffer.commit(0)
-            input = .failed(AsyncSocketError(SocketDescriptor.ReceiveAnswer.error(errno), operation: "read"))
+            input = .failed(AsyncSocketError(SocketDescriptor.ReceiveAnswer.error(errno), operation: .read))
             return .nothing
         }
     }
@@ -176,10 +176,10 @@ final class ByteChannel {
                 input = .closed
                 return .nothing
             case .truncated(let error):
-                input = .truncated(AsyncSocketError(error, operation: "read"))
+                input = .truncated(AsyncSocketError(error, operation: .read))
                 return .nothing
             case .failed(let error):
-                input = .failed(AsyncSocketError(error, operation: "read"))
+                input = .failed(AsyncSocketError(error, operation: .read))
                 return .nothing
             case .incomplete:
                 guard receiveCiphertext(for: engine) else { return .nothing }
@@ -258,7 +258,7 @@ final class ByteChannel {
             trustsShortReads = false
             let isFileBroken = call == .pread || errno == ENODATA || errno == EIO
             output = .failed(
-                StreamEnding.WriteFailure(AsyncSocketError(call.error(errno), operation: "write"), isFileBroken: isFileBroken))
+                StreamEnding.WriteFailure(AsyncSocketError(call.error(errno), operation: .write), isFileBroken: isFileBroken))
         }
         return nil
     }

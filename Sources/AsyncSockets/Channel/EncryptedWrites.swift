@@ -22,10 +22,10 @@ extension TLSEngine {
                 case nil: return .produced
                 case .incomplete: return .incomplete
                 case .failed(let error):
-                    return .failed(.init(AsyncSocketError(error, operation: "write"), isFileBroken: false))
+                    return .failed(.init(AsyncSocketError(error, operation: .write), isFileBroken: false))
                 }
             } catch {
-                return .failed(.init(AsyncSocketError(error, operation: "write"), isFileBroken: true))
+                return .failed(.init(AsyncSocketError(error, operation: .write), isFileBroken: true))
             }
         }
         return .produced
@@ -42,7 +42,7 @@ extension TLSEngine {
             case .accepted(let step): count += step
             case .incomplete: return .incomplete
             case .failed(let error):
-                return .failed(.init(AsyncSocketError(error, operation: "write"), isFileBroken: false))
+                return .failed(.init(AsyncSocketError(error, operation: .write), isFileBroken: false))
             }
         }
         return .produced

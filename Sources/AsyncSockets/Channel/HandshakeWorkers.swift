@@ -173,6 +173,6 @@ final class HandshakeWorkers: Sendable {
 
 extension AsyncSocketError {
     static let tooManyHandshakes = AsyncSocketError(
-        .tooManyHandshakes, fault: .system, operation: "startTLS",
+        .tooManyHandshakes, fault: .system, operation: .startTLS,
         message: "earlier handshakes with the same private key would take more than \(Int(HandshakeWorkers.usualLimit)) seconds")
 }

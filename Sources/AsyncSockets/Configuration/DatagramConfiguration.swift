@@ -54,7 +54,7 @@ struct DatagramConfiguration: Sendable {
     }
 
     /// - Throws: `.badConfiguration` if both families are disabled.
-    func enabledFamilies(_ operation: String) throws(AsyncSocketError) -> AddressFamilies {
+    func enabledFamilies(_ operation: AsyncSocketError.Operation) throws(AsyncSocketError) -> AddressFamilies {
         try AddressFamilies(isIPv4Enabled: isIPv4Enabled, isIPv6Enabled: isIPv6Enabled, operation)
     }
 }

@@ -33,6 +33,6 @@ struct LostWrites: Sendable {
 
 extension AsyncSocketError {
     static let writesLost = AsyncSocketError(
-        .closed, fault: .caller, operation: "write",
+        .closed, fault: .caller, operation: .write,
         message: "the connection closed before all written data was sent")
 }

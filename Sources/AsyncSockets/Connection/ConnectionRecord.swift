@@ -99,7 +99,7 @@ extension Locked<ConnectionRecord> {
             try introduce(descriptor, peer: remoteAddress ?? peer)
             return nil
         } catch {
-            return AsyncSocketError(error, operation: "connect")
+            return AsyncSocketError(error, operation: .connect)
         }
     }
 
@@ -110,7 +110,7 @@ extension Locked<ConnectionRecord> {
             withLock { $0.live.lateOptions = $0.live.options.notInherited(by: accepted.descriptor) }
             try introduce(accepted.descriptor, peer: accepted.peer)
         } catch {
-            throw AsyncSocketError(error, operation: "accept")
+            throw AsyncSocketError(error, operation: .accept)
         }
     }
 }

@@ -27,7 +27,7 @@ extension DataPath {
     /// Applies the delegate's reply. It has no effect on any operation other than `number`.
     func extendRead(_ number: UInt32, by seconds: Double) -> Fate {
         guard let timeout = reads.packets.extend(number, by: seconds) else { return .goesOn }
-        let error = AsyncSocketError.timeout(.readTimeout, "read", seconds: timeout)
+        let error = AsyncSocketError.timeout(.readTimeout, .read, seconds: timeout)
         guard configuration.value.keepsConnectionOnReadTimeout else { return .ends(error) }
         abandonRead(error)
         needsPump = true
@@ -37,7 +37,7 @@ extension DataPath {
     /// Applies the delegate's reply. It has no effect on any operation other than `number`.
     func extendWrite(_ number: UInt32, by seconds: Double) -> Fate {
         guard let timeout = writes.packets.extend(number, by: seconds) else { return .goesOn }
-        return .ends(.timeout(.writeTimeout, "write", seconds: timeout))
+        return .ends(.timeout(.writeTimeout, .write, seconds: timeout))
     }
 
     /// Cancels the operation of `waiter` with `error`. Returns `false` if it is not queued here.

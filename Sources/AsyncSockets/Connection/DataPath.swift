@@ -215,7 +215,7 @@ final class DataPath {
     // Inlined, so that the packet of a call is not copied.
     @inline(__always)
     func enqueue(_ packet: consuming ReadPacket) {
-        guard ending.intent == nil else { return packet.completion.refuse(AsyncSocketError.closing("read")) }
+        guard ending.intent == nil else { return packet.completion.refuse(AsyncSocketError.closing(.read)) }
         let hasLimit = packet.timeout >= 0
         queue(consume packet)
         // Usually no bytes are available, and the read is only queued.
@@ -299,7 +299,7 @@ final class DataPath {
     /// `Int`.
     func enqueue(_ packet: consuming WritePacket) -> Completion<Void>? {
         guard !isClosing, !writes.isClosing else {
-            packet.completion.refuse(AsyncSocketError.closing("write"))
+            packet.completion.refuse(AsyncSocketError.closing(.write))
             return nil
         }
         guard packet.count > 0 else {

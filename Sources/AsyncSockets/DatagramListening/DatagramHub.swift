@@ -216,7 +216,7 @@ final class DatagramHub: EventHandler {
     }
 
     private func fail(with error: SystemError) {
-        let failure = AsyncSocketError(error, operation: "receive")
+        let failure = AsyncSocketError(error, operation: .receive)
         let peers = state.withLock { state -> [ListenerPeer]? in
             guard state.failure == nil else { return nil }
             state.failure = failure
@@ -338,7 +338,7 @@ final class DatagramHub: EventHandler {
             for error in errors where error.origin != .local {
                 guard let destination = error.destination else { continue }
                 for peer in state.withLock({ $0.peers(at: InternetAddress(destination)) }) {
-                    peer.connection.post(.unreachable(AsyncSocketError(datagram: error.systemError, "send")))
+                    peer.connection.post(.unreachable(AsyncSocketError(datagram: error.systemError, .send)))
                 }
             }
             if isDrained { return }
@@ -352,7 +352,7 @@ final class DatagramHub: EventHandler {
 extension AsyncSocketError {
     fileprivate static var gaveWay: AsyncSocketError {
         AsyncSocketError(
-            .tooManyHandshakes, fault: .peer, operation: "startDTLS",
+            .tooManyHandshakes, fault: .peer, operation: .startDTLS,
             message: "a new client replaced this handshake because the listener reached maximumHandshakes or maximumPeers")
     }
 }

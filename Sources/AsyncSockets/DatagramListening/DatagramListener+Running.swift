@@ -63,7 +63,7 @@ extension DatagramListener {
             close()
             reception.end()
             queue.end()
-            throw AsyncSocketError(error, operation: "watch")
+            throw AsyncSocketError(error, operation: .watch)
         }
     }
 

@@ -63,7 +63,7 @@ public final class DatagramListener: Sendable {
     ) throws {
         let model = AsyncUDPSocket()
         try configure(model)
-        let binding = try model.binding(toPort: AsyncSocketError.port(port, "bind"), interface: interface)
+        let binding = try model.binding(toPort: AsyncSocketError.port(port, .bind), interface: interface)
         try self.init(model, binding, dtls, maximumPeers, idleTimeout, trust)
     }
 
@@ -85,11 +85,11 @@ public final class DatagramListener: Sendable {
         _ idleTimeout: Duration?, _ trust: TrustDecision?
     ) throws(AsyncSocketError) {
         guard maximumPeers >= 1 else {
-            throw .badParameter("bind", "maximumPeers must be at least 1, but is \(maximumPeers)")
+            throw .badParameter(.bind, "maximumPeers must be at least 1, but is \(maximumPeers)")
         }
         let tls = try dtls.map { (dtls) throws(AsyncSocketError) in try ListenerTLS(dtls, over: .datagrams, trust: trust) }
         let preparation = PeerPreparation(model: model, tls: tls, idleTimeout: idleTimeout)
-        let loop = try model.chooseLoop("bind")
+        let loop = try model.chooseLoop(.bind)
         let reception = Reception<PeerArrival>(loop: loop, quota: AcceptQuota(loop: loop))
         let configuration = model.configuration
         let setup = DatagramHub.Setup(
@@ -112,7 +112,7 @@ public final class DatagramListener: Sendable {
             if dtls != nil, options.value(of: .pathMTUDiscovery) == nil { try options.set(.pathMTUDiscovery, to: .always) }
             hub = DatagramHub(try binding.open(with: options), maximumPeers: maximumPeers, setup)
         } catch {
-            throw AsyncSocketError(datagram: error, "bind")
+            throw AsyncSocketError(datagram: error, .bind)
         }
         self.preparation = preparation
         self.reception = reception
@@ -123,7 +123,7 @@ public final class DatagramListener: Sendable {
         do throws(TLSError) {
             return try DTLSCookies()
         } catch {
-            throw AsyncSocketError(error, operation: "bind")
+            throw AsyncSocketError(error, operation: .bind)
         }
     }
 

@@ -62,7 +62,7 @@ extension AsyncUDPSocket {
         if hasTrust, settings.trustEvaluation == .builtIn { settings.trustEvaluation = .delegate }
         guard hasTrust || settings.trustEvaluation == .builtIn || hasDelegate else {
             let error = AsyncSocketError.badConfiguration(
-                "startDTLS", "the settings leave the certificate decision to the program: pass trust or set a delegate")
+                .startDTLS, "the settings leave the certificate decision to the program: pass trust or set a delegate")
             connection.post(.close(error))
             throw error
         }
@@ -93,7 +93,7 @@ extension AsyncUDPSocket {
     /// Returns the connection of a socket that is connected or connecting.
     private func upgradable() throws(AsyncSocketError) -> DatagramConnection {
         guard let connection, connection.record.withLock({ $0.isConnectClaimed }) else {
-            throw .badConfiguration("startDTLS", "the socket is not connected: connect it first")
+            throw .badConfiguration(.startDTLS, "the socket is not connected: connect it first")
         }
         return connection
     }
@@ -111,7 +111,7 @@ extension AsyncUDPSocket {
                         settings: settings, context: context, waiter: waiter, waiterDecidesTrust: decidesTrust,
                         endpoint: endpoint.map { "\($0.host):\($0.port)" })))
         } catch {
-            let failure = AsyncSocketError(error, operation: "startDTLS")
+            let failure = AsyncSocketError(error, operation: .startDTLS)
             connection.post(.close(failure))
             throw failure
         }
@@ -153,7 +153,7 @@ extension AsyncUDPSocket {
     ///
     /// - Throws: The errors of `AsyncSocket.channelBinding(_:)`.
     public func channelBinding(_ kind: TLSChannelBinding) throws(AsyncSocketError) -> [UInt8] {
-        try KeyExporter.ask(security?.exporter, "channelBinding") { exporter throws(KeyExporter.Failure) in
+        try KeyExporter.ask(security?.exporter, .channelBinding) { exporter throws(KeyExporter.Failure) in
             try exporter.channelBinding(kind)
         }
     }
@@ -165,7 +165,7 @@ extension AsyncUDPSocket {
     public func exportKeyingMaterial(
         label: String, context: [UInt8]?, length: Int
     ) throws(AsyncSocketError) -> [UInt8] {
-        try KeyExporter.ask(security?.exporter, "exportKeyingMaterial") { exporter throws(KeyExporter.Failure) in
+        try KeyExporter.ask(security?.exporter, .exportKeyingMaterial) { exporter throws(KeyExporter.Failure) in
             try exporter.keyingMaterial(label: label, context: context, length: length)
         }
     }
@@ -177,7 +177,7 @@ extension DatagramConnection {
         let (endpoint, refusal) = record.withLock { record -> (HostQuery?, AsyncSocketError?) in
             if record.isClosed { return (nil, .closed) }
             if record.isUpgradeClaimed {
-                return (nil, .badConfiguration("startDTLS", "startDTLS was already called on this socket"))
+                return (nil, .badConfiguration(.startDTLS, "startDTLS was already called on this socket"))
             }
             record.isUpgradeClaimed = true
             // Set immediately, because events with plaintext may already be queued for the delegate.
@@ -205,6 +205,6 @@ struct AwaitedDatagramHandshake {
         }
         if let session { return session }
         socket.close()
-        throw AsyncSocketError.badConfiguration("startDTLS", "the DTLS handshake did not produce a session")
+        throw AsyncSocketError.badConfiguration(.startDTLS, "the DTLS handshake did not produce a session")
     }
 }

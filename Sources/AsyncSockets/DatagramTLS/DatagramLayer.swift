@@ -63,7 +63,7 @@ final class DatagramLayer {
             // The reply to close_notify is close_notify (RFC 5246, section 7.2.1).
             engine.shutdown()
             end = .closedByPeer
-        case .truncated(let error), .failed(let error): end = AsyncSocketError(error, operation: "receive")
+        case .truncated(let error), .failed(let error): end = AsyncSocketError(error, operation: .receive)
         }
         return nil
     }
@@ -74,7 +74,7 @@ final class DatagramLayer {
     func refusal(of count: Int) -> AsyncSocketError? {
         if let end { return end }
         if count == 0 {
-            return .badParameter("send", "DTLS cannot carry an empty datagram: OpenSSL does not send empty records")
+            return .badParameter(.send, "DTLS cannot carry an empty datagram: OpenSSL does not send empty records")
         }
         let limit = engine.maximumMessageSize
         return count > limit ? .tooLarge(count, limit) : nil
@@ -86,7 +86,7 @@ final class DatagramLayer {
         case .accepted: return true
         case .incomplete: return false
         case .failed(let error):
-            end = end ?? AsyncSocketError(error, operation: "send")
+            end = end ?? AsyncSocketError(error, operation: .send)
             return false
         }
     }
@@ -172,6 +172,6 @@ extension AsyncSocketError {
                 "send", errno: SystemError.tooLarge,
                 detail:
                     "the datagram has \(count) bytes, but DTLS allows at most \(limit) bytes on this path (maximumSendSize)"),
-            "send")
+            .send)
     }
 }

@@ -24,7 +24,7 @@ extension DatagramService {
 
     private func startTLS(_ request: TLSRequest) {
         guard !isClosing, upgrade == nil else {
-            request.waiter?.complete(.failure(AsyncSocketError.closing("startDTLS")))
+            request.waiter?.complete(.failure(AsyncSocketError.closing(.startDTLS)))
             return
         }
         let around = DatagramUpgrade.Surroundings(
@@ -73,11 +73,11 @@ extension DatagramService {
 extension AsyncSocketError {
     fileprivate static var replaced: AsyncSocketError {
         AsyncSocketError(
-            .closedByPeer, fault: .peer, operation: "receive", message: "the peer started a new connection from the same port")
+            .closedByPeer, fault: .peer, operation: .receive, message: "the peer started a new connection from the same port")
     }
 
     fileprivate static var receiveIsWaiting: AsyncSocketError {
         .badConfiguration(
-            "startDTLS", "another task is waiting in a receive: finish it before calling startDTLS")
+            .startDTLS, "another task is waiting in a receive: finish it before calling startDTLS")
     }
 }

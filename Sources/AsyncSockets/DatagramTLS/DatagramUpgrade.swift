@@ -96,7 +96,7 @@ final class DatagramUpgrade {
             input.secure(layer)
             output.secure(layer)
         } catch {
-            return AsyncSocketError(error, operation: "startDTLS")
+            return AsyncSocketError(error, operation: .startDTLS)
         }
         self.peer = peer.socketAddress
         upgrade.state.begin()
@@ -127,7 +127,7 @@ final class DatagramUpgrade {
                 channel.noteSecured()
                 didSecure(layer, input, output)
                 return nil
-            case .failed(let error): return AsyncSocketError(error, operation: "startDTLS")
+            case .failed(let error): return AsyncSocketError(error, operation: .startDTLS)
             }
         }
         around.post(.roomIsBack)
@@ -180,10 +180,10 @@ final class DatagramUpgrade {
 
     /// Handles timeouts. The socket closes with the returned error.
     func expire(at now: Deadline) -> AsyncSocketError? {
-        if let error = layer?.engine.handleTimeout() { return AsyncSocketError(error, operation: "startDTLS") }
+        if let error = layer?.engine.handleTimeout() { return AsyncSocketError(error, operation: .startDTLS) }
         layer?.flush()
         layer?.expire(at: now)
-        switch upgrade.expire(at: now, in: "startDTLS", layer, self) {
+        switch upgrade.expire(at: now, in: .startDTLS, layer, self) {
         case .nothing: return nil
         case .handshake(let error): return error
         case .beforeHandshake(let late): return .stuckBeforeDTLS(seconds: late.seconds)
@@ -216,13 +216,13 @@ extension DatagramUpgrade: UpgradeOwner {
 extension AsyncSocketError {
     fileprivate static func stuckBeforeDTLS(seconds: Double) -> AsyncSocketError {
         AsyncSocketError(
-            .handshakeTimeout, fault: .caller, operation: "startDTLS",
+            .handshakeTimeout, fault: .caller, operation: .startDTLS,
             message: "earlier operations (datagrams, receiveOnce(), filters) did not complete within \(text(ofSeconds: seconds))")
     }
 
     fileprivate static var badHello: AsyncSocketError {
         AsyncSocketError(
             TLSError(.protocolViolation, "OpenSSL did not accept the ClientHello", operation: "DTLSv1_listen"),
-            operation: "startDTLS")
+            operation: .startDTLS)
     }
 }

@@ -32,7 +32,7 @@ extension AsyncUDPSocket {
     /// the first usable address. A socket that is not in use is first bound to a port chosen by the kernel.
     /// On a connected socket, the datagram fails.
     public func send(_ data: Data, toHost host: String, port: UInt16, withTimeout timeout: TimeInterval, tag: Int) {
-        queue(data, timeout, tag) { () throws(AsyncSocketError) in try target(host, port, "send") }
+        queue(data, timeout, tag) { () throws(AsyncSocketError) in try target(host, port, .send) }
     }
 
     /// Sends a datagram to an address: see `send(_:toHost:port:withTimeout:tag:)`. On a connected socket, the
@@ -42,7 +42,7 @@ extension AsyncUDPSocket {
             let target = DatagramTarget.address(InternetAddress(address))
             return connection.send(DatagramPacket(data, to: target, timeout: timeout, completion: .delegate(tag: tag)))
         }
-        queue(data, timeout, tag) { () throws(AsyncSocketError) in try target(address, "send") }
+        queue(data, timeout, tag) { () throws(AsyncSocketError) in try target(address, .send) }
     }
 
     /// Returns the connection of a socket in use if `address` is valid. If this returns `nil`, call
@@ -72,7 +72,7 @@ extension AsyncUDPSocket {
     }
 
     func reply(to datagram: Datagram) throws(AsyncSocketError) -> DatagramTarget {
-        try target(datagram.sender, from: datagram.arrival.replySource, "send")
+        try target(datagram.sender, from: datagram.arrival.replySource, .send)
     }
 
     private func queue(
@@ -80,7 +80,7 @@ extension AsyncUDPSocket {
     ) {
         do throws(AsyncSocketError) {
             let target = try makeTarget()
-            let connection = try target == .peer ? use("send") : openIfNeeded("send")
+            let connection = try target == .peer ? use(.send) : openIfNeeded(.send)
             connection.send(DatagramPacket(data, to: target, timeout: timeout, completion: .delegate(tag: tag)))
         } catch {
             refuse(tag, error)
@@ -90,7 +90,7 @@ extension AsyncUDPSocket {
     /// Also works on a socket that is not in use, because its delegate still expects a callback.
     private func refuse(_ tag: Int, _ error: AsyncSocketError) {
         do throws(AsyncSocketError) {
-            try use("send").post(.refuse(tag: tag, error))
+            try use(.send).post(.refuse(tag: tag, error))
         } catch {
             logger.warning("a datagram was dropped, and no event loop is available to report it", metadata: ["error": "\(error)"])
         }
@@ -127,11 +127,11 @@ extension AsyncUDPSocket {
     }
 
     private func receive(_ mode: ReceiveMode) throws(AsyncSocketError) {
-        try openConnection("receive").post(.setReceiveMode(mode))
+        try openConnection(.receive).post(.setReceiveMode(mode))
     }
 
     /// Returns the connection if the socket is in use, and throws otherwise.
-    func openConnection(_ operation: String) throws(AsyncSocketError) -> DatagramConnection {
+    func openConnection(_ operation: AsyncSocketError.Operation) throws(AsyncSocketError) -> DatagramConnection {
         guard let connection else { throw .notOpen(operation) }
         // Fast path that does not construct an error.
         if connection.record.withLock({ $0.isInUse }) { return connection }
@@ -193,7 +193,7 @@ extension AsyncUDPSocket {
 
     private func set(_ filter: DatagramMessage) {
         do throws(AsyncSocketError) {
-            try use("setFilter").post(filter)
+            try use(.setFilter).post(filter)
         } catch {
             logger.warning("the filter was not set", metadata: ["error": "\(error)"])
         }

@@ -65,7 +65,7 @@ extension AsyncUDPSocket {
     /// The socket's event loop, for tasks that use the socket:
     /// `Task(executorPreference: socket.executor) { … }`. See `AsyncSocket.executor`.
     public var executor: SocketEventLoop? {
-        try? chooseLoop("executor")
+        try? chooseLoop(.connect)
     }
 
     // MARK: - Options
@@ -80,7 +80,7 @@ extension AsyncUDPSocket {
     ///   kernel rejects it.
     public func setOption<Value>(_ option: SocketOption<Value>, to value: Value) throws(AsyncSocketError) {
         if connection?.record.withLock({ $0.sharedAddress }) != nil {
-            throw .badConfiguration("setOption", "the socket shares its listener's descriptor: set the option on the listener")
+            throw .badConfiguration(.setOption, "the socket shares its listener's descriptor: set the option on the listener")
         }
         do throws(SystemError) {
             try state.withLock { state throws(SystemError) in
@@ -91,7 +91,7 @@ extension AsyncUDPSocket {
                 try state.options.set(option, to: value)
             }
         } catch {
-            throw AsyncSocketError(refusal: error, operation: "setOption")
+            throw AsyncSocketError(refusal: error, operation: .setOption)
         }
     }
 
@@ -108,9 +108,9 @@ extension AsyncUDPSocket {
             }
             if let value { return value }
         } catch {
-            throw AsyncSocketError(refusal: error, operation: "option")
+            throw AsyncSocketError(refusal: error, operation: .option)
         }
-        throw .badConfiguration("option", "the socket is not in use and \(option.name) was not set: set the option first")
+        throw .badConfiguration(.option, "the socket is not in use and \(option.name) was not set: set the option first")
     }
 
     /// Runs `body` with the socket's descriptors, one per IP version, while no other operation runs on the
@@ -138,7 +138,7 @@ extension AsyncUDPSocket {
     public func joinMulticastGroup(
         _ group: String, onInterface interface: String? = nil, fromSource source: String? = nil
     ) throws(AsyncSocketError) {
-        try change("join", group, interface, source) { (descriptor, membership) throws(SystemError) in
+        try change(.join, group, interface, source) { (descriptor, membership) throws(SystemError) in
             try descriptor.join(membership)
         }
     }
@@ -151,7 +151,7 @@ extension AsyncUDPSocket {
     public func leaveMulticastGroup(
         _ group: String, onInterface interface: String? = nil, fromSource source: String? = nil
     ) throws(AsyncSocketError) {
-        try change("leave", group, interface, source) { (descriptor, membership) throws(SystemError) in
+        try change(.leave, group, interface, source) { (descriptor, membership) throws(SystemError) in
             try descriptor.leave(membership)
         }
     }
@@ -169,8 +169,8 @@ extension AsyncUDPSocket {
     ///
     /// - Throws: `.badConfiguration` also if the socket does not use that version.
     package func setMulticastInterface(_ interface: String, over family: SocketAddress.Family?) throws(AsyncSocketError) {
-        let connection = try openConnection("setMulticastInterface")
-        let index = try Self.index(of: interface, "setMulticastInterface")
+        let connection = try openConnection(.setMulticastInterface)
+        let index = try Self.index(of: interface, .setMulticastInterface)
         let isDone: Bool
         do throws(SystemError) {
             isDone = try connection.record.withLock { record throws(SystemError) in
@@ -179,9 +179,9 @@ extension AsyncUDPSocket {
                 return family == nil || !descriptors.isEmpty
             }
         } catch {
-            throw AsyncSocketError(datagram: error, "setMulticastInterface")
+            throw AsyncSocketError(datagram: error, .setMulticastInterface)
         }
-        guard isDone else { throw .badConfiguration("setMulticastInterface", "the socket is not bound for that IP version") }
+        guard isDone else { throw .badConfiguration(.setMulticastInterface, "the socket is not bound for that IP version") }
     }
 
     /// Returns the descriptor for an IP version, or the first descriptor if `family` is `nil`. The descriptor
@@ -193,7 +193,7 @@ extension AsyncUDPSocket {
     }
 
     private func change(
-        _ operation: String, _ group: String, _ interface: String?, _ source: String?,
+        _ operation: AsyncSocketError.Operation, _ group: String, _ interface: String?, _ source: String?,
         _ body: (DatagramDescriptor, MulticastMembership) throws(SystemError) -> Void
     ) throws(AsyncSocketError) {
         let connection = try openConnection(operation)
@@ -217,14 +217,18 @@ extension AsyncUDPSocket {
         throw .badConfiguration(operation, "the socket is not bound for the IP version of \"\(group)\": bind it first")
     }
 
-    private static func address(_ text: String, _ operation: String) throws(AsyncSocketError) -> SocketAddress {
+    private static func address(
+        _ text: String, _ operation: AsyncSocketError.Operation
+    ) throws(AsyncSocketError) -> SocketAddress {
         guard let address = SocketAddress(literal: text, port: 0) else {
             throw .badParameter(operation, "\"\(text)\" is not an IP address")
         }
         return address
     }
 
-    private static func index(of interface: String, _ operation: String) throws(AsyncSocketError) -> InterfaceIndex {
+    private static func index(
+        of interface: String, _ operation: AsyncSocketError.Operation
+    ) throws(AsyncSocketError) -> InterfaceIndex {
         do throws(InterfaceError) {
             return try InterfaceIndex(interface)
         } catch {

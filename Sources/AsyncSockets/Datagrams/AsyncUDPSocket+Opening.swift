@@ -29,13 +29,13 @@ extension AsyncUDPSocket {
     /// - Throws: The errors of `bind(toPort:)`; `.badParameter` for an unknown interface; `.noUsableAddress`
     ///   for an interface without an address of an enabled IP version.
     public func bind(toPort port: UInt16, interface: String?) throws(AsyncSocketError) {
-        try open("bind", binding(toPort: port, interface: interface))
+        try open(.bind, binding(toPort: port, interface: interface))
     }
 
     func binding(toPort port: UInt16, interface: String?) throws(AsyncSocketError) -> DatagramBinding {
-        let families = try configuration.enabledFamilies("bind")
+        let families = try configuration.enabledFamilies(.bind)
         var addresses = ["0.0.0.0", "::"].compactMap { SocketAddress(literal: $0, port: port) }
-        if let interface { addresses = try LocalInterface.named(interface, "bind", families: families).addresses }
+        if let interface { addresses = try LocalInterface.named(interface, .bind, families: families).addresses }
         let chosen = [SocketAddress.Family.ipv4, .ipv6].compactMap { family in
             addresses.first { $0.family == family && families.allows(family) }
         }
@@ -49,15 +49,15 @@ extension AsyncUDPSocket {
     /// - Throws: The errors of `bind(toPort:)`; `.badParameter` for an address that is not an IP address;
     ///   `.noUsableAddress` for an address of a disabled IP version.
     public func bind(toAddress address: SocketAddress) throws(AsyncSocketError) {
-        try open("bind", binding(toAddress: address))
+        try open(.bind, binding(toAddress: address))
     }
 
     func binding(toAddress address: SocketAddress) throws(AsyncSocketError) -> DatagramBinding {
-        try check(address, "bind")
+        try check(address, .bind)
         return DatagramBinding(addresses: [address], reception: configuration.reception, isLenient: false)
     }
 
-    private func check(_ address: SocketAddress, _ operation: String) throws(AsyncSocketError) {
+    private func check(_ address: SocketAddress, _ operation: AsyncSocketError.Operation) throws(AsyncSocketError) {
         guard address.family.isInternet else {
             throw .badParameter(operation, "\"\(address)\" is not an IP address, which UDP requires")
         }
@@ -69,12 +69,12 @@ extension AsyncUDPSocket {
         }
     }
 
-    private func open(_ operation: String, _ binding: DatagramBinding) throws(AsyncSocketError) {
+    private func open(_ operation: AsyncSocketError.Operation, _ binding: DatagramBinding) throws(AsyncSocketError) {
         try open(operation) { (options) throws(SystemError) in try binding.open(with: options) }
     }
 
     private func open(
-        _ operation: String, as role: ConnectionRole = .server,
+        _ operation: AsyncSocketError.Operation, as role: ConnectionRole = .server,
         _ makeDescriptors: (SocketOptionSet) throws(SystemError) -> [DatagramDescriptor]
     ) throws(AsyncSocketError) {
         let connection = try use(operation, as: role)
@@ -93,13 +93,13 @@ extension AsyncUDPSocket {
         connection.post(.opened)
     }
 
-    private func busy(_ operation: String) -> AsyncSocketError {
+    private func busy(_ operation: AsyncSocketError.Operation) -> AsyncSocketError {
         if isClosed { return .closed }
         return .badConfiguration(operation, "the socket is in use: call bind only once, before connect and send")
     }
 
     /// Binds the socket to an address chosen by the kernel, unless the socket is already in use.
-    func openIfNeeded(_ operation: String) throws(AsyncSocketError) -> DatagramConnection {
+    func openIfNeeded(_ operation: AsyncSocketError.Operation) throws(AsyncSocketError) -> DatagramConnection {
         let connection = try use(operation)
         if connection.record.withLock({ $0.isOpen || $0.isConnectClaimed || $0.isClosed }) { return connection }
         do throws(AsyncSocketError) {
@@ -132,7 +132,7 @@ extension AsyncUDPSocket {
             throw AsyncSocketError(notUDP: error)
         }
         let reception = configuration.reception
-        try open("adopt", as: .adopted) { (options) throws(SystemError) in
+        try open(.adopt, as: .adopted) { (options) throws(SystemError) in
             try DatagramDescriptor.check(descriptor, setting: options)
             let adopted = DatagramDescriptor(takingOver: descriptor)
             adopted.prepareAdopted(reception)
@@ -147,7 +147,7 @@ extension AsyncUDPSocket {
     public func adopt(_ descriptor: InheritedDescriptor) throws(AsyncSocketError) {
         let reception = configuration.reception
         do throws(AsyncSocketError) {
-            try open("adopt", as: .adopted) { (options) throws(SystemError) in
+            try open(.adopt, as: .adopted) { (options) throws(SystemError) in
                 let adopted = try descriptor.takeDatagramSocket(setting: options)
                 adopted.prepareAdopted(reception)
                 return [adopted]
@@ -155,7 +155,7 @@ extension AsyncUDPSocket {
         } catch {
             guard let number = error.errno else { throw error }
             throw AsyncSocketError(
-                .badParameter, fault: .caller, operation: "adopt", message: error.message, errno: number)
+                .badParameter, fault: .caller, operation: .adopt, message: error.message, errno: number)
         }
     }
 
@@ -179,7 +179,7 @@ extension AsyncUDPSocket {
     ///   disabled; `.badParameter` for an invalid host or port 0; `.closed` after `close()`.
     public func connect(toHost host: String, onPort port: UInt16, withTimeout timeout: TimeInterval = 30) throws(AsyncSocketError)
     {
-        try beginToConnect(to: target(host, port, "connect"), timeout)
+        try beginToConnect(to: target(host, port, .connect), timeout)
     }
 
     /// Connects to an address: see `connect(toHost:onPort:withTimeout:)`.
@@ -187,21 +187,23 @@ extension AsyncUDPSocket {
     /// - Throws: The errors of `connect(toHost:onPort:withTimeout:)`, and `.noUsableAddress` for an address
     ///   of a disabled IP version.
     public func connect(toAddress address: SocketAddress) throws(AsyncSocketError) {
-        try beginToConnect(to: target(address, "connect"), -1)
+        try beginToConnect(to: target(address, .connect), -1)
     }
 
     func beginToConnect(
         to target: DatagramTarget, _ seconds: Double, _ waiter: (any OperationWaiter<Void>)? = nil
     ) throws(AsyncSocketError) {
-        let connection = try use("connect", as: .client)
+        let connection = try use(.connect, as: .client)
         guard let claim = connection.record.withLock({ $0.claimConnect(to: target.query) }) else {
             if isClosed { throw .closed }
-            throw .badConfiguration("connect", "the socket is connected or connecting: disconnect it first")
+            throw .badConfiguration(.connect, "the socket is connected or connecting: disconnect it first")
         }
         connection.post(.connect(target, claim, timeout: seconds, waiter: waiter))
     }
 
-    func target(_ host: String, _ port: some BinaryInteger, _ operation: String) throws(AsyncSocketError) -> DatagramTarget {
+    func target(
+        _ host: String, _ port: some BinaryInteger, _ operation: AsyncSocketError.Operation
+    ) throws(AsyncSocketError) -> DatagramTarget {
         try AsyncSocketError.checkHost(host, operation)
         let port = try AsyncSocketError.port(port, operation)
         guard port > 0 else { throw .badParameter(operation, "the port must be from 1 to 65535, but is 0") }
@@ -209,7 +211,7 @@ extension AsyncUDPSocket {
     }
 
     func target(
-        _ address: SocketAddress, from source: DatagramSource? = nil, _ operation: String
+        _ address: SocketAddress, from source: DatagramSource? = nil, _ operation: AsyncSocketError.Operation
     ) throws(AsyncSocketError) -> DatagramTarget {
         try check(address, operation)
         guard address.port != 0 else { throw .badParameter(operation, "the port must be from 1 to 65535, but is 0") }
@@ -251,7 +253,7 @@ extension AsyncUDPSocket {
 extension AsyncSocketError {
     fileprivate init(notUDP error: SystemError) {
         self.init(
-            .badParameter, fault: .caller, operation: "adopt", message: "the descriptor is not a UDP socket: \(error)",
+            .badParameter, fault: .caller, operation: .adopt, message: "the descriptor is not a UDP socket: \(error)",
             errno: error.errno)
     }
 }

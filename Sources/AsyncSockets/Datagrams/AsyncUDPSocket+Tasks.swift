@@ -19,12 +19,12 @@ extension AsyncUDPSocket {
     public nonisolated(nonsending) func connect(
         to host: String, port: some BinaryInteger, timeout: Duration? = .seconds(30)
     ) async throws {
-        try await connect(to: target(host, port, "connect"), timeout)
+        try await connect(to: target(host, port, .connect), timeout)
     }
 
     /// Connects to an address: see `connect(to:port:timeout:)`.
     public nonisolated(nonsending) func connect(to address: SocketAddress) async throws {
-        try await connect(to: target(address, "connect"), nil)
+        try await connect(to: target(address, .connect), nil)
     }
 
     private nonisolated(nonsending) func connect(to target: DatagramTarget, _ timeout: Duration?) async throws {
@@ -48,7 +48,7 @@ extension AsyncUDPSocket {
     /// - Throws: `CancellationError` if the task is cancelled, which removes a queued datagram. Otherwise an
     ///   `AsyncSocketError`, as in `send(_:withTimeout:tag:)`. The socket stays open.
     public nonisolated(nonsending) func send(_ data: Data, timeout: Duration? = nil) async throws {
-        try await openConnection("send").send(data, to: .peer, OperationLimit(timeout))
+        try await openConnection(.send).send(data, to: .peer, OperationLimit(timeout))
     }
 
     /// Sends a datagram to an address: see `send(_:timeout:)`. A socket that is not in use is bound first.
@@ -58,14 +58,14 @@ extension AsyncUDPSocket {
         if let connection = connection(reaching: address) {
             return try await connection.send(data, to: .address(InternetAddress(address)), OperationLimit(timeout))
         }
-        try await send(data, to: target(address, "send"), timeout)
+        try await send(data, to: target(address, .send), timeout)
     }
 
     /// Sends a datagram to a host: see `send(_:timeout:)` and `send(_:toHost:port:withTimeout:tag:)`.
     public nonisolated(nonsending) func send(
         _ data: Data, to host: String, port: some BinaryInteger, timeout: Duration? = nil
     ) async throws {
-        try await send(data, to: target(host, port, "send"), timeout)
+        try await send(data, to: target(host, port, .send), timeout)
     }
 
     /// Sends a reply to a datagram's sender, from the local address that the datagram was sent to: see
@@ -77,7 +77,7 @@ extension AsyncUDPSocket {
     }
 
     private nonisolated(nonsending) func send(_ data: Data, to target: DatagramTarget, _ timeout: Duration?) async throws {
-        try await openIfNeeded("send").send(data, to: target, OperationLimit(timeout))
+        try await openIfNeeded(.send).send(data, to: target, OperationLimit(timeout))
     }
 
     // MARK: - Receiving
@@ -92,7 +92,7 @@ extension AsyncUDPSocket {
     ///   `AsyncSocketError`: `.readTimeout`, `.closed` if the socket is closed, `.badConfiguration` if the
     ///   socket is neither bound nor connected, `.deadlineExceeded` within `withDeadline(_:_:)`.
     public nonisolated(nonsending) func receive(timeout: Duration? = nil) async throws -> Datagram {
-        try await openConnection("receive").receive(OperationLimit(timeout))
+        try await openConnection(.receive).receive(OperationLimit(timeout))
     }
 
     /// The received datagrams in order of arrival, until the socket is closed.
@@ -153,7 +153,7 @@ extension AsyncUDPSocket {
     /// - Throws: `.badConfiguration` if the socket is neither bound nor connected, and the socket's error if
     ///   it is closed.
     public func deliveryFailures() throws(AsyncSocketError) -> AsyncStream<DeliveryFailure> {
-        let connection = try openConnection("deliveryFailures")
+        let connection = try openConnection(.deliveryFailures)
         let (failures, continuation) = AsyncStream.makeStream(
             of: DeliveryFailure.self, bufferingPolicy: .bufferingOldest(DeliveryFailureReader.limit))
         let reader = DeliveryFailureReader(continuation)
@@ -219,7 +219,7 @@ extension AsyncUDPSocket {
     ) async throws -> Result {
         let socket = AsyncUDPSocket()
         try configure(socket)
-        try socket.bind(toPort: AsyncSocketError.port(port, "bind"), interface: interface)
+        try socket.bind(toPort: AsyncSocketError.port(port, .bind), interface: interface)
         defer { socket.close() }
         return try await socket.run(on: executor) { () async throws -> Result in try await body(socket) }
     }
@@ -228,6 +228,6 @@ extension AsyncUDPSocket {
         on executor: ConnectionExecutor?, _ body: nonisolated(nonsending) () async throws -> Result
     ) async throws -> Result {
         guard let executor else { return try await body() }
-        return try await ConnectionExecutor.run(on: executor.taskExecutor(for: chooseLoop("executor")), body)
+        return try await ConnectionExecutor.run(on: executor.taskExecutor(for: chooseLoop(.connect)), body)
     }
 }

@@ -154,7 +154,9 @@ public final class AsyncUDPSocket: Sendable {
     var connection: DatagramConnection? { state.withLock { $0.connection } }
 
     /// Returns the socket's connection, creating it on first use.
-    func use(_ operation: String, as role: ConnectionRole = .server) throws(AsyncSocketError) -> DatagramConnection {
+    func use(
+        _ operation: AsyncSocketError.Operation, as role: ConnectionRole = .server
+    ) throws(AsyncSocketError) -> DatagramConnection {
         if let connection { return connection }
         let new = DatagramConnection(for: self, as: role, on: try chooseLoop(operation))
         new.register()
@@ -191,7 +193,7 @@ public final class AsyncUDPSocket: Sendable {
     }
 
     /// Returns the socket's event loop, choosing one on first use.
-    func chooseLoop(_ operation: String) throws(AsyncSocketError) -> SocketEventLoop {
+    func chooseLoop(_ operation: AsyncSocketError.Operation) throws(AsyncSocketError) -> SocketEventLoop {
         if let loop = state.withLock({ $0.loop }) { return loop }
         let loop = try SocketEventLoop.next(for: operation)
         return state.withLock { state in

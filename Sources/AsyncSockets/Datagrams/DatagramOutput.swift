@@ -119,7 +119,7 @@ final class DatagramOutput {
         case (.host, .none): break
         case (.address, _), (.host, _): return .hasPeer
         }
-        return OutgoingDatagram.sizeError(of: size, to: destination).map { AsyncSocketError(datagram: $0, "send") }
+        return OutgoingDatagram.sizeError(of: size, to: destination).map { AsyncSocketError(datagram: $0, .send) }
     }
 
     /// Sends a datagram of a task immediately, if no other work must be done first.
@@ -147,7 +147,7 @@ final class DatagramOutput {
             : withUnsafePointer(to: datagram) { send(UnsafeBufferPointer(start: $0, count: 1), through: channel) }
         guard report.handledCount == 1 else { return nil }
         if let failure = report.failures.first {
-            return .failure(AsyncSocketError(datagram: failure.error.about(address.socketAddress), "send"))
+            return .failure(AsyncSocketError(datagram: failure.error.about(address.socketAddress), .send))
         }
         byteCount += bytes.count
         datagramCount += 1
@@ -263,7 +263,7 @@ final class DatagramOutput {
 
     /// Without a channel, the attempt to connect that was to open the socket has failed in the meantime.
     private func unreachable(_ destination: String, _ channels: [DatagramChannel]) -> AsyncSocketError {
-        channels.isEmpty ? .notOpen("send") : .unreachable(destination)
+        channels.isEmpty ? .notOpen(.send) : .unreachable(destination)
     }
 
     /// Returns the first reachable address of the preferred family, or else the first reachable address.
@@ -308,7 +308,7 @@ final class DatagramOutput {
             }
             failures.removeFirst()
             let target = batch[position].destination ?? peer.address
-            finishFront(AsyncSocketError(datagram: target.map { failure.error.about($0.socketAddress) } ?? failure.error, "send"))
+            finishFront(AsyncSocketError(datagram: target.map { failure.error.about($0.socketAddress) } ?? failure.error, .send))
         }
     }
 
@@ -356,6 +356,6 @@ final class DatagramOutput {
     func expire(at now: Deadline) {
         while let waiter = queue.lateWaiter(at: now), cancel(waiter, waiter.lateError) {}
         guard let timeout = queue.packet(at: 0)?.pointee.timeout, queue.isFrontLate(at: now) else { return }
-        finishFront(.timeout(.writeTimeout, "send", fault: .system, seconds: timeout))
+        finishFront(.timeout(.writeTimeout, .send, fault: .system, seconds: timeout))
     }
 }

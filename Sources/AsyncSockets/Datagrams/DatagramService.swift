@@ -151,7 +151,7 @@ final class DatagramService {
     }
 
     private func enqueue(_ packet: consuming DatagramPacket) {
-        guard !isClosing else { return output.answer(packet.completion, .closing("send")) }
+        guard !isClosing else { return output.answer(packet.completion, .closing(.send)) }
         // Another thread may have bound the socket, and its message may not have arrived yet.
         if channels.isEmpty { attach() }
         guard !isOver else { return serveAfterEnd(.send(packet)) }
@@ -184,7 +184,7 @@ final class DatagramService {
             do throws(SystemError) {
                 try channel.join(loop, registration)
             } catch {
-                return close(AsyncSocketError(error, operation: "watch"))
+                return close(AsyncSocketError(error, operation: .watch))
             }
             channels.append(channel)
             note("opened", ["local": descriptor.localAddress.map { "\($0)" } ?? ""])
@@ -222,7 +222,7 @@ final class DatagramService {
         for channel in channels where !channel.isSteady {
             if let failure = channel.failure {
                 journal.noteEndOfReceiving(failure, peer: peer.socketAddress)
-                return close(AsyncSocketError(failure, operation: "receive"))
+                return close(AsyncSocketError(failure, operation: .receive))
             }
             if channel.hasErrors { hasErrors = true }
             if let denial = channel.takeNewDenial() { journal.noteDenial(denial, peer: peer.socketAddress) }
@@ -255,7 +255,7 @@ final class DatagramService {
         mayHaveDeadline = true
         return switch phase {
         case .open: output.sendAtOnce(bytes, to: target, channels, peer)
-        case .closing: .failure(AsyncSocketError.closing("send"))
+        case .closing: .failure(AsyncSocketError.closing(.send))
         case .closed: .failure(endError)
         }
     }
@@ -281,7 +281,7 @@ final class DatagramService {
     private func reportErrors() {
         for channel in channels where channel.hasErrors {
             for error in channel.takeErrors() where error.origin != .local {
-                let described = AsyncSocketError(datagram: error.systemError, "send")
+                let described = AsyncSocketError(datagram: error.systemError, .send)
                 journal.noteFailure(described, peer: peer.socketAddress)
                 report(described, about: error.destination ?? peer.socketAddress)
             }
@@ -355,13 +355,13 @@ final class DatagramService {
         for channel in channels { channel.retryIfDue(at: now) }
         if let attempt {
             if let deadline = attempt.deadline, deadline <= now {
-                finishConnecting(.failure(AsyncSocketError.timeout(.connectTimeout, "connect", seconds: attempt.seconds)))
+                finishConnecting(.failure(AsyncSocketError.timeout(.connectTimeout, .connect, seconds: attempt.seconds)))
             } else if let waiter = attempt.waiter, let deadline = waiter.deadline, deadline <= now {
                 finishConnecting(.failure(waiter.lateError))
             }
         }
         // While the kernel refuses to receive, a timeout is not the peer's fault.
-        let denial = channels.lazy.compactMap(\.currentDenial).first.map { AsyncSocketError($0, operation: "receive") }
+        let denial = channels.lazy.compactMap(\.currentDenial).first.map { AsyncSocketError($0, operation: .receive) }
         output.expire(at: now)
         input.expire(at: now, denial)
         if let error = upgrade?.expire(at: now) { return close(denial ?? error) }

@@ -4,7 +4,7 @@ internal import SocketCore
 
 extension DatagramService {
     func connect(to target: DatagramTarget, _ claim: Int, _ seconds: Double, _ waiter: (any OperationWaiter<Void>)?) {
-        guard !isClosing else { return answerConnect(waiter, .failure(AsyncSocketError.closing("connect"))) }
+        guard !isClosing else { return answerConnect(waiter, .failure(AsyncSocketError.closing(.connect))) }
         // Another thread may have called `disconnect` earlier, but its message arrives later.
         disconnect()
         // Existing descriptors are attached first, because a failed attempt closes only descriptors that it
@@ -89,7 +89,7 @@ extension DatagramService {
             if upgrade != nil { return failConnecting(attempt, error) }
             if attempt.opens {
                 closeDescriptors()
-                input.refuse(.notOpen("receive"))
+                input.refuse(.notOpen(.receive))
             }
             record.withLock { $0.endClaim(attempt.claim) }
             note("connecting failed", ["error": "\(error)"])

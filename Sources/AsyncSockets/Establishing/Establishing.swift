@@ -62,7 +62,7 @@ final class Establishing {
     var deadline: Deadline? { .earlier(end, opening.deadline) }
 
     func expire(at now: Deadline, _ data: DataPath, _ owner: any PartOwner) -> Outcome {
-        if let end, end <= now { return .fails(naming(.timeout(.connectTimeout, "connect", seconds: seconds))) }
+        if let end, end <= now { return .fails(naming(.timeout(.connectTimeout, .connect, seconds: seconds))) }
         return follow(opening.expire(at: now), data, owner)
     }
 
@@ -101,7 +101,7 @@ final class Establishing {
         _ descriptor: SocketDescriptor, _ peer: SocketAddress, _ data: DataPath, _ owner: any PartOwner
     ) -> Outcome {
         do throws(AsyncSocketError) {
-            try Self.open(descriptor, of: peer, "connect", data, owner)
+            try Self.open(descriptor, of: peer, .connect, data, owner)
         } catch {
             return .fails(error)
         }
@@ -134,7 +134,7 @@ final class Establishing {
         _ descriptor: SocketDescriptor, _ data: DataPath, _ owner: any PartOwner
     ) -> Outcome {
         do throws(AsyncSocketError) {
-            try open(descriptor, of: owner.record.remoteAddress ?? descriptor.remoteAddress, "accept", data, owner)
+            try open(descriptor, of: owner.record.remoteAddress ?? descriptor.remoteAddress, .accept, data, owner)
             return .adopted
         } catch {
             return .fails(error)
@@ -142,7 +142,7 @@ final class Establishing {
     }
 
     private static func open(
-        _ descriptor: SocketDescriptor, of peer: SocketAddress?, _ operation: String, _ data: DataPath,
+        _ descriptor: SocketDescriptor, of peer: SocketAddress?, _ operation: AsyncSocketError.Operation, _ data: DataPath,
         _ owner: any PartOwner
     ) throws(AsyncSocketError) {
         do throws(SystemError) {

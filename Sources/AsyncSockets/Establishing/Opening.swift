@@ -102,7 +102,7 @@ struct Opening {
             switch step {
             case .trying(let address): .progressed(.trying(address))
             case .failed(let address, let error):
-                .progressed(.failed(address, AsyncSocketError(error, operation: "connect")))
+                .progressed(.failed(address, AsyncSocketError(error, operation: .connect)))
             case .connected(let descriptor, let peer): .connected(descriptor, peer: peer)
             case .exhausted(let failures):
                 .failed(AsyncSocketError(failedAttempts: failures, destination: destination.name))

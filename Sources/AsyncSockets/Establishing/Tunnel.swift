@@ -85,13 +85,13 @@ extension AsyncSocketError {
             case .refused: (.proxyRefused, .peer)
             case .misbehaved: (.proxyFailed, .peer)
             }
-        self.init(code, fault: fault, operation: "connect", message: "\(proxy): \(failure.message)")
+        self.init(code, fault: fault, operation: .connect, message: "\(proxy): \(failure.message)")
     }
 
     /// Converts the error of a connection that closed before the tunnel was established.
     fileprivate func before(_ tunnel: Tunnel) -> AsyncSocketError {
         AsyncSocketError(
-            .proxyFailed, fault: fault, operation: "connect",
+            .proxyFailed, fault: fault, operation: .connect,
             message: "\(tunnel.proxy): the connection closed before the tunnel was established (\(message))", errno: errno
         )
     }

@@ -54,7 +54,7 @@ extension Data {
         let width = Integer.checked(width)
         let rest = Integer.bitWidth - width * 8
         guard (value << rest) >> rest == value else {
-            throw .badParameter("write", "the value \(value) does not fit into \(width) bytes: use a larger width")
+            throw .badParameter(.write, "the value \(value) does not fit into \(width) bytes: use a larger width")
         }
         for index in 0..<width {
             let place = order == .bigEndian ? width - 1 - index : index

@@ -120,7 +120,7 @@ public struct Delimited: Framing {
     /// Appends `frame`, then the delimiter.
     public func encode(_ frame: Data, into bytes: inout Data) throws(AsyncSocketError) {
         guard frame.count <= maxLength else { throw .frameTooLong("\(frame.count)", maxLength, fault: .caller) }
-        guard frame.firstRange(of: delimiter) == nil else { throw .badParameter("write", "the frame contains the delimiter") }
+        guard frame.firstRange(of: delimiter) == nil else { throw .badParameter(.write, "the frame contains the delimiter") }
         bytes.append(frame)
         bytes.append(delimiter)
     }
@@ -138,7 +138,7 @@ extension AsyncSocketError {
     ///
     /// - Parameter message: A one-sentence description of the problem.
     public static func malformedFrame(_ message: String) -> AsyncSocketError {
-        AsyncSocketError(.malformedFrame, fault: .peer, operation: "read", message: message)
+        AsyncSocketError(.malformedFrame, fault: .peer, operation: .read, message: message)
     }
 
     static func frameTooLong(_ length: Int, maximum: Int) -> AsyncSocketError {
@@ -149,7 +149,7 @@ extension AsyncSocketError {
 
     fileprivate static func frameTooLong(_ count: String, _ limit: Int, fault: TLSError.Fault = .peer) -> AsyncSocketError {
         AsyncSocketError(
-            fault == .peer ? .readMaxedOut : .badParameter, fault: fault, operation: fault == .peer ? "read" : "write",
+            fault == .peer ? .readMaxedOut : .badParameter, fault: fault, operation: fault == .peer ? .read : .write,
             message: "a frame of \(count) bytes exceeds maxLength (\(limit) bytes): raise maxLength in the framing")
     }
 }

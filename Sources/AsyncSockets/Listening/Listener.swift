@@ -166,7 +166,7 @@ final class Listener: Sendable {
             },
             paused: { [weak self, logger] reason, seconds in
                 logger.warning("accepting paused", metadata: ["reason": "\(reason)", "seconds": "\(seconds)"])
-                self?.deliverPause(.shortage(AsyncSocketError(reason, operation: "accept")), seconds)
+                self?.deliverPause(.shortage(AsyncSocketError(reason, operation: .accept)), seconds)
             },
             refused: { [weak self] reason, seconds, isFirst in self?.noteRefusal(reason, seconds, isFirst) },
             full: { [weak self] in self?.deliverPause(.connectionLimit) },
@@ -186,14 +186,14 @@ final class Listener: Sendable {
                 "accepting failed and will be retried",
                 metadata: ["reason": "\(reason)", "listener": "\(localAddress.map { "\($0)" } ?? "")"])
         }
-        deliverPause(.refused(AsyncSocketError(reason, operation: "accept")), seconds)
+        deliverPause(.refused(AsyncSocketError(reason, operation: .accept)), seconds)
     }
 
     /// Called on the loop when accepting has failed permanently.
     private func fail(with reason: SystemError) {
         let isFirst = state.withLock { state in
             guard !state.isClosed, state.failure == nil else { return false }
-            state.failure = AsyncSocketError(reason, operation: "accept")
+            state.failure = AsyncSocketError(reason, operation: .accept)
             return true
         }
         guard isFirst else { return }

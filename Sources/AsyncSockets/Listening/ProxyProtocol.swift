@@ -39,7 +39,7 @@ extension SocketListener {
                 for text in texts where text != unixWord {
                     guard let prefix = AddressPrefix(text) else {
                         throw .badParameter(
-                            "listen", "\"\(text)\" is not an address, a prefix such as 192.0.2.0/24, or \(unixWord)")
+                            .listen, "\"\(text)\" is not an address, a prefix such as 192.0.2.0/24, or \(unixWord)")
                     }
                     prefixes.append(prefix)
                 }
@@ -129,7 +129,7 @@ extension SocketListener.ProxyProtocol {
     }
 
     private func failure(_ message: String) -> AsyncSocketError {
-        AsyncSocketError(.proxyFailed, fault: .peer, operation: "accept", message: message)
+        AsyncSocketError(.proxyFailed, fault: .peer, operation: .accept, message: message)
     }
 }
 

@@ -10,15 +10,11 @@
 internal import SocketBuffers
 internal import SocketCore
 
-enum ReceptionOperation: String {
-    case run
-    case connections
-}
-
 /// The queue between a `SocketListener` that accepts connections, or a `DatagramListener` with new peers, and
 /// the tasks that serve them. Also counts those tasks.
 final class Reception<Arrival: Sendable>: Sendable {
-    typealias Operation = ReceptionOperation
+    /// `run` or `connections`.
+    typealias Operation = AsyncSocketError.Operation
 
     private enum Use {
         case none
@@ -84,7 +80,7 @@ final class Reception<Arrival: Sendable>: Sendable {
         if earlier == .connections, operation == .connections { return false }
         guard earlier == nil else {
             throw .badConfiguration(
-                operation.rawValue, "the listener is already in use or closed: create a new listener")
+                operation, "the listener is already in use or closed: create a new listener")
         }
         return true
     }

@@ -54,7 +54,7 @@ extension ServingListener {
                 if isFirst { noteFirst() }
             }
         } catch {
-            throw AsyncSocketError(refusal: error, operation: "run")
+            throw AsyncSocketError(refusal: error, operation: .run)
         }
     }
 

@@ -13,7 +13,7 @@ extension SocketListener {
     ///   settings nor the listener's `trust` verify certificates.
     public func replaceTLS(_ settings: TLSServerSettings) throws(AsyncSocketError) {
         guard let tls = preparation.tls else {
-            throw .badConfiguration("listen", "the listener has no TLS settings to replace: create it with the parameter tls")
+            throw .badConfiguration(.listen, "the listener has no TLS settings to replace: create it with the parameter tls")
         }
         try tls.replace(settings)
     }

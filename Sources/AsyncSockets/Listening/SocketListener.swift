@@ -51,7 +51,7 @@ public final class SocketListener: Sendable {
         configure: (AsyncSocket) throws -> Void = { _ in }, trust: TrustDecision? = nil
     ) throws {
         let model = try Self.makeModel(maximumConnections, configure)
-        let port = try AsyncSocketError.port(port, "listen")
+        let port = try AsyncSocketError.port(port, .listen)
         try self.init(model, tls, trust, proxyProtocol, on: .addresses(model.addresses(of: interface, port: port)))
     }
 
@@ -84,7 +84,7 @@ public final class SocketListener: Sendable {
         configure: (AsyncSocket) throws -> Void = { _ in }, trust: TrustDecision? = nil
     ) throws {
         let model = try Self.makeModel(maximumConnections, configure)
-        try self.init(model, tls, trust, proxyProtocol, on: .addresses([SocketAddress.ofSocket(at: path, "listen")]))
+        try self.init(model, tls, trust, proxyProtocol, on: .addresses([SocketAddress.ofSocket(at: path, .listen)]))
     }
 
     /// Accepts connections from listening sockets that a service manager such as systemd has opened:
@@ -120,7 +120,7 @@ public final class SocketListener: Sendable {
     ) throws(AsyncSocketError) {
         let tls = try tls.map { (tls) throws(AsyncSocketError) in try ListenerTLS(tls, over: .stream, trust: trust) }
         preparation = Preparation(model: model, tls: tls, proxyProtocol: proxyProtocol)
-        let loop = try model.chooseLoop("listen")
+        let loop = try model.chooseLoop(.listen)
         let quota = AcceptQuota(limit: model.maximumConnections, aheadLimit: Self.aheadLimit, loop: loop)
         let reception = Reception<AcceptedConnection>(loop: loop, quota: quota)
         let setup = Listener.Setup(
@@ -153,7 +153,7 @@ public final class SocketListener: Sendable {
         do throws(SystemError) {
             return try listen()
         } catch {
-            throw AsyncSocketError(error, operation: "listen")
+            throw AsyncSocketError(error, operation: .listen)
         }
     }
 

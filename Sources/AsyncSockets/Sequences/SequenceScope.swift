@@ -16,7 +16,7 @@ struct SequenceScope {
 
     /// Returns the connection to read from.
     func openConnection() throws(AsyncSocketError) -> TaskOperations {
-        guard let connection else { throw AsyncSocket.notInUse("read") }
+        guard let connection else { throw AsyncSocket.notInUse(.read) }
         return TaskOperations(connection: connection)
     }
 

@@ -88,7 +88,7 @@ final class FileReception: Sendable {
         let result = await queue.run { () -> Result<Value, SystemError> in
             do throws(SystemError) { return .success(try body()) } catch { return .failure(error) }
         }
-        return try result.mapError { AsyncSocketError(file: $0, path: path, operation: "readToFile") }.get()
+        return try result.mapError { AsyncSocketError(file: $0, path: path, operation: .readToFile) }.get()
     }
 }
 

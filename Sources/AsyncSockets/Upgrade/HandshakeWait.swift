@@ -11,7 +11,7 @@ extension HandshakeWaiter {
     ///
     /// - Parameter post: Passes events to the upgrade.
     nonisolated(nonsending) func session(
-        _ operation: OperationKind, _ limit: OperationLimit, from owner: any OperationOwner,
+        _ operation: AsyncSocketError.Operation, _ limit: OperationLimit, from owner: any OperationOwner,
         _ trust: (@Sendable (PeerTrust) async throws -> Bool)?, post: @escaping @Sendable (UpgradeNews) -> Void
     ) async throws -> CopyOnWrite<TLSSession>? {
         var waiter = self
@@ -62,7 +62,7 @@ private struct TrustDecision {
 extension KeyExporter {
     /// Passes the exporter of a secure connection to `body`, and throws if the connection is not secure.
     static func ask(
-        _ exporter: KeyExporter?, _ operation: String, _ body: (KeyExporter) throws(Failure) -> [UInt8]
+        _ exporter: KeyExporter?, _ operation: AsyncSocketError.Operation, _ body: (KeyExporter) throws(Failure) -> [UInt8]
     ) throws(AsyncSocketError) -> [UInt8] {
         guard let exporter else {
             throw .badConfiguration(operation, "the connection is not secure: wait for the TLS handshake to complete")
@@ -82,7 +82,7 @@ extension KeyExporter {
 /// A handshake started by a task that waits for the result. Kept small, because a task never shrinks its
 /// memory.
 struct AwaitedHandshake {
-    let operation: OperationKind
+    let operation: AsyncSocketError.Operation
     let waiter: HandshakeWaiter
     let limit: OperationLimit
     let connection: StreamConnection
@@ -97,6 +97,6 @@ struct AwaitedHandshake {
         }
         if let session { return session }
         socket.disconnect(.abandoned)
-        throw AsyncSocketError.badConfiguration(operation.rawValue, "the TLS handshake did not produce a session")
+        throw AsyncSocketError.badConfiguration(operation, "the TLS handshake did not produce a session")
     }
 }

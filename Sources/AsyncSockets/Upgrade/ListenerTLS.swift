@@ -8,7 +8,9 @@ final class ListenerTLS: Sendable {
     private let settings: Locked<TLSServerSettings>
     private let transport: TLSTransport
 
-    private static func operation(over transport: TLSTransport) -> String { transport == .stream ? "listen" : "bind" }
+    private static func operation(over transport: TLSTransport) -> AsyncSocketError.Operation {
+        transport == .stream ? .listen : .bind
+    }
 
     init(
         _ settings: TLSServerSettings, over transport: TLSTransport, trust: (@Sendable (PeerTrust) async throws -> Bool)?

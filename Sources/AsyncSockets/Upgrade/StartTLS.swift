@@ -68,7 +68,7 @@ extension TLSUpgrade {
             begin()
             return .began(request.settings, earlyDataByteCount: earlyDataByteCount)
         } catch {
-            return .failed(AsyncSocketError(error, operation: "startTLS"))
+            return .failed(AsyncSocketError(error, operation: .startTLS))
         }
     }
 
@@ -101,14 +101,14 @@ extension AsyncSocketError {
     fileprivate static func early(_ bytes: UnsafeRawBufferPointer) -> AsyncSocketError {
         if bytes.count >= alertLength, bytes.prefix(2).elementsEqual([21, 3]), bytes[3...5].elementsEqual([0, 2, 2]) {
             return AsyncSocketError(
-                TLSError(TLSAlert(rawValue: bytes[6]), during: "the TLS handshake", operation: "startTLS"), operation: "startTLS")
+                TLSError(TLSAlert(rawValue: bytes[6]), during: "the TLS handshake", operation: "startTLS"), operation: .startTLS)
         }
         return earlyPlaintext(bytes.count)
     }
 
     private static func earlyPlaintext(_ count: Int) -> AsyncSocketError {
         AsyncSocketError(
-            .earlyPlaintext, fault: .peer, operation: "startTLS",
+            .earlyPlaintext, fault: .peer, operation: .startTLS,
             message:
                 "\(count) bytes of plaintext were received before the handshake: an injection, or a message not read before startTLS"
         )

@@ -78,7 +78,7 @@ enum TLSUpgrade {
         }
     }
 
-    var operation: OperationKind { isSecure ? .requestClientCertificate : .startTLS }
+    var operation: AsyncSocketError.Operation { isSecure ? .requestClientCertificate : .startTLS }
 
     /// Rule 2: records the queues that have reached their marker. Returns the request when the handshake can
     /// start.

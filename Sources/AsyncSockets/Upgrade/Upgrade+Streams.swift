@@ -19,7 +19,7 @@ extension Upgrade {
     /// Queues an upgrade after all current reads and writes.
     static func begin(_ request: TLSRequest, _ upgrade: inout Upgrade?, _ data: DataPath) -> DataPath.Fate {
         guard !data.isClosing, upgrade == nil else {
-            request.waiter?.complete(.failure(AsyncSocketError.closing("startTLS")))
+            request.waiter?.complete(.failure(AsyncSocketError.closing(.startTLS)))
             return .goesOn
         }
         if request.waitsForNoTask, data.reads.hasWaiter {
@@ -40,9 +40,10 @@ extension Upgrade {
         _ request: ClientCertificateRequest, after upgrade: Upgrade?, _ data: DataPath, _ owner: some PartOwner
     ) {
         do throws(AsyncSocketError) {
-            guard !data.isClosing, !data.writes.isClosing else { throw .closing(requestName) }
+            guard !data.isClosing, !data.writes.isClosing else { throw .closing(.requestClientCertificate) }
             guard let upgrade, upgrade.state.isSecure, let channel = data.channel else {
-                throw .badConfiguration(requestName, "the connection is not secure: wait for the TLS handshake to complete")
+                throw .badConfiguration(
+                    .requestClientCertificate, "the connection is not secure: wait for the TLS handshake to complete")
             }
             guard data.ending.readEnd == nil else { throw .closedByPeer }
             let timeouts = try channel.requestClientCertificate(request)
@@ -59,8 +60,6 @@ extension Upgrade {
         }
         data.needsPump = true
     }
-
-    private static var requestName: String { OperationKind.requestClientCertificate.rawValue }
 
     // MARK: - Advancing
 
@@ -125,7 +124,7 @@ extension Upgrade {
     }
 
     func expire(at now: Deadline, _ data: DataPath, _ owner: some PartOwner) -> DataPath.Fate {
-        switch expire(at: now, in: state.operation.rawValue, data, owner) {
+        switch expire(at: now, in: state.operation, data, owner) {
         case .nothing: return .goesOn
         case .handshake(let error):
             data.channel?.abandonHandshake()
@@ -164,6 +163,6 @@ extension DataPath: UpgradeTransport {
 extension AsyncSocketError {
     fileprivate static var readIsWaiting: AsyncSocketError {
         .badConfiguration(
-            "startTLS", "another task is waiting in a read: finish it before calling startTLS")
+            .startTLS, "another task is waiting in a read: finish it before calling startTLS")
     }
 }

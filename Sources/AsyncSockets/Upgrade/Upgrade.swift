@@ -156,7 +156,8 @@ final class Upgrade {
     }
 
     func expire(
-        at now: Deadline, in operation: String, _ transport: (some UpgradeTransport)?, _ owner: some UpgradeOwner
+        at now: Deadline, in operation: AsyncSocketError.Operation, _ transport: (some UpgradeTransport)?,
+        _ owner: some UpgradeOwner
     ) -> Expiry {
         guard let clock, let deadline = clock.deadline, deadline <= now else { return .nothing }
         switch clock.limit {

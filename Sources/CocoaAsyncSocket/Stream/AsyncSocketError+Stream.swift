@@ -7,7 +7,7 @@ extension AsyncSocketError {
         switch code {
         case .badConfiguration: known(.badConfigError, message)
         case .badParameter: known(.badParamError, message)
-        case .noUsableAddress: known(operation == "connect" ? .otherError : .badConfigError, message)
+        case .noUsableAddress: known(operation == .connect ? .otherError : .badConfigError, message)
         case .connectTimeout: known(.connectTimeoutError, "Attempt to connect to host timed out")
         case .readTimeout: known(.readTimeoutError, "Read operation timed out")
         case .writeTimeout: known(.writeTimeoutError, "Write operation timed out")

@@ -45,7 +45,7 @@ extension GCDAsyncSocket {
     }
 
     private func fail(_ message: String) {
-        core.fail(AsyncSocketError(.tls, fault: .caller, operation: "startTLS", message: message))
+        core.fail(AsyncSocketError(.tls, fault: .caller, operation: .startTLS, message: message))
     }
 
     /// Closes the connection because the delegate implements neither of the two methods that evaluate a peer.

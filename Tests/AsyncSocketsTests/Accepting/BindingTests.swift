@@ -157,7 +157,7 @@ import Testing
                 },
             ]
             #expect(errors.map { $0?.code } == [.badConfiguration, .badConfiguration])
-            #expect(errors.map { $0?.operation } == ["channelBinding", "exportKeyingMaterial"])
+            #expect(errors.map { $0?.operation } == [.channelBinding, .exportKeyingMaterial])
         }
         try await link.secure(client: TestCertificates.client(), server: TestCertificates.server())
         link.server.disconnect()

@@ -8,8 +8,8 @@ import SocketTestSupport
 enum Transport: CaseIterable, Sendable {
     case stream, datagrams
 
-    /// The name of the operation in its errors.
-    var operation: String { self == .stream ? "startTLS" : "startDTLS" }
+    /// The operation in its errors.
+    var operation: AsyncSocketError.Operation { self == .stream ? .startTLS : .startDTLS }
 }
 
 /// One end of a connection, with the same methods for streams and datagrams. Its events go to a recorder,

@@ -75,7 +75,7 @@ import Testing
         let (end, peer) = try client()
         try peer.send("220 mail.example ESMTP\r\n")
         let error = try answer(at: end).error
-        #expect(error?.tls?.code == .notTLS && error?.operation == "startTLS")
+        #expect(error?.tls?.code == .notTLS && error?.operation == .startTLS)
     }
 
     @Test func theAlertIsOutWhenTheHandshakeHasFailed() throws {
@@ -91,7 +91,7 @@ import Testing
         let (end, peer) = try client()
         peer.finish()
         let error = try answer(at: end).error
-        #expect(error?.tls?.code == .closedDuringHandshake && error?.operation == "startTLS")
+        #expect(error?.tls?.code == .closedDuringHandshake && error?.operation == .startTLS)
     }
 
     @Test func aResetInTheMiddleOfTheHandshakeFailsIt() throws {
@@ -99,7 +99,7 @@ import Testing
         peer.resetWhenClosed()
         _ = consume peer
         let error = try answer(at: end).error
-        #expect(error?.code == .connectionReset && error?.operation == "startTLS")
+        #expect(error?.code == .connectionReset && error?.operation == .startTLS)
     }
 
     @Test func anAbandonedHandshakeIsToldToThePeer() throws {

@@ -104,7 +104,7 @@ import Testing
         _ = consume peer
         try end.wait(for: Int16(POLLIN))
         #expect(end.fill().isNothing)
-        #expect(end.told.readError?.errno == ECONNRESET && end.told.readError?.operation == "read")
+        #expect(end.told.readError?.errno == ECONNRESET && end.told.readError?.operation == .read)
         #expect(end.channel.failure?.code == .connectionReset)
     }
 

@@ -70,7 +70,7 @@ import Testing
             case .close(let intent): data.close(intent)
             case .closeWriting: data.closeWriting()
             case .startTLS: data.appendStartTLS()
-            case .readIsLate: data.abandonRead(.timeout(.readTimeout, "read", seconds: 1))
+            case .readIsLate: data.abandonRead(.timeout(.readTimeout, .read, seconds: 1))
             case .nothing: data.needsPump = true
             }
         }

@@ -132,7 +132,7 @@ import Testing
 
     @Test func aRefusalIsToldInTheProxysWords() async throws {
         let socks = try await error(of: .socks5, ProxyScript.socks5.untilRequest + [.send([5, 5, 0, 1, 0, 0, 0, 0, 0, 0])])
-        #expect(socks.code == .proxyRefused && socks.fault == .peer && socks.operation == "connect")
+        #expect(socks.code == .proxyRefused && socks.fault == .peer && socks.operation == .connect)
         #expect(socks.message.contains("Connection refused") && socks.message.contains("127.0.0.1"))
         let http = try await error(of: .http, ProxyScript.http.untilRequest + [.send("HTTP/1.1 403 Filtered\r\n\r\nno")])
         #expect(http.code == .proxyRefused && http.fault == .peer)

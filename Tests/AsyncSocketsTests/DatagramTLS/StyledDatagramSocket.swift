@@ -101,7 +101,7 @@ struct StyledDatagramSocket: Sendable {
 extension AsyncSocketError {
     /// For an end without an error.
     fileprivate static var plain: AsyncSocketError {
-        AsyncSocketError(.closed, fault: .caller, operation: "test", message: "it closed without an error")
+        AsyncSocketError(.closed, fault: .caller, operation: .close, message: "it closed without an error")
     }
 }
 

@@ -38,7 +38,7 @@ import Testing
         let full = try FullBacklog()
         let socket = AsyncSocket()
         let waiter = CountingWaiter<Void>()
-        let connection = try socket.makeConnection("connect")
+        let connection = try socket.makeConnection(.connect)
         var port = full.port
         var tunnel: Tunnel?
         if failure == .refusal { port = try refusing.localPort }
@@ -70,7 +70,7 @@ import Testing
         let recorder = Recorder()
         let socket = AsyncSocket(inlineDelegate: recorder)
         let waiter = CountingWaiter<Void>()
-        let connection = try socket.makeConnection("connect")
+        let connection = try socket.makeConnection(.connect)
         let destination = Destination(
             target: .host("127.0.0.1", port: peer.port), policy: RoutePolicy(), resolver: .system)
         connection.post(.connect(destination, timeout: .patient, waiter: waiter))

@@ -77,11 +77,11 @@ import Testing
     /// The kernel's word for a peer that answers no more.
     @Test func aPeerThatVanishesIsThePeersFault() {
         for number in [ETIMEDOUT, EHOSTUNREACH, ENETUNREACH] {
-            for operation in ["read", "write"] {
+            for operation in [AsyncSocketError.Operation.read, .write] {
                 let error = AsyncSocketError(SystemError("recv", errno: number), operation: operation)
                 #expect((error.code, error.fault, error.errno) == (.connectionTimedOut, .peer, number))
             }
-            #expect(AsyncSocketError(SystemError("bind", errno: number), operation: "accept").code == .system)
+            #expect(AsyncSocketError(SystemError("bind", errno: number), operation: .accept).code == .system)
         }
     }
 

@@ -19,32 +19,32 @@ import Testing
         static let waiting = allCases.prefix { $0 != .disconnect }
 
         /// The queues that it takes a place in, or waits for.
-        var queues: Set<String> {
+        var queues: Set<AsyncSocketError.Operation> {
             switch self {
             case .nothing, .request, .disconnect: []
-            case .read, .buffered, .length, .delimiter, .toEnd, .afterReading: ["read"]
-            case .write, .file, .afterWriting, .closeWriteStream: ["write"]
-            case .connect, .beginTLS, .afterBoth: ["read", "write"]
+            case .read, .buffered, .length, .delimiter, .toEnd, .afterReading: [.read]
+            case .write, .file, .afterWriting, .closeWriteStream: [.write]
+            case .connect, .beginTLS, .afterBoth: [.read, .write]
             }
         }
 
         var isEnd: Bool { Self.allCases.drop { $0 != .disconnect }.contains(self) }
 
-        /// The name of it in an error.
-        var name: String {
+        /// Its name in an error. `nil` if it does not fail.
+        var name: AsyncSocketError.Operation? {
             switch self {
-            case .beginTLS: "startTLS"
-            case .request: "requestClientCertificate"
-            case .connect: "connect"
-            default: queues.first ?? ""
+            case .beginTLS: .startTLS
+            case .request: .requestClientCertificate
+            case .connect: .connect
+            default: queues.first
             }
         }
 
         var code: AsyncSocketError.Code {
             switch name {
-            case "read": .readTimeout
-            case "write": .writeTimeout
-            case "connect": .connectTimeout
+            case .read: .readTimeout
+            case .write: .writeTimeout
+            case .connect: .connectTimeout
             default: .handshakeTimeout
             }
         }
@@ -177,7 +177,7 @@ import Testing
 
     /// Performs one operation behind another one, and looks at the end.
     private func check(_ first: Operation, _ second: Operation, _ fate: Fate, isSecure: Bool, _ place: Place) async throws {
-        let other: Operation = first.queues == ["read"] ? .write : .read
+        let other: Operation = first.queues == [.read] ? .write : .read
         let limits = [fate == .late(1) ? 0.1 : first == .connect || first == .beginTLS ? .patient : -1, 0.01, 0.12]
         for requestLimit in second == .request && fate == .late(2) ? [0.1, 1, 10, 100] : [.patient] {
             if first == .connect {
@@ -212,7 +212,7 @@ import Testing
         #expect(end?.code == guilty.code && end?.operation == guilty.name && end?.fault == .peer, text)
         let seconds = guilty == .request ? place.requestLimit : limits[number - 1]
         #expect(end?.message.contains("within \(AsyncSocketError.text(ofSeconds: seconds))") == true, text)
-        #expect(late == (["read", "write"].contains(guilty.name) ? [number] : []), text)
+        #expect(late == (guilty.name == .read || guilty.name == .write ? [number] : []), text)
     }
 
     @Test(arguments: Operation.waiting, [false, true])

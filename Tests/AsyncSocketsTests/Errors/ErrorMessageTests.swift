@@ -32,7 +32,14 @@ import Testing
         let (objects, error) = try await way.provoke()
         #expect(error.code == way.code)
         for object in objects { #expect("\(error)".contains(object), "\(error)") }
-        #expect(!error.message.isEmpty && !error.operation.isEmpty)
+        #expect(!error.message.isEmpty)
+    }
+
+    @Test func theTextBeginsWithTheOperation() {
+        for operation in AsyncSocketError.Operation.allCases {
+            let error = AsyncSocketError(.system, fault: .system, operation: operation, message: "it failed")
+            #expect("\(error)".hasPrefix("\(operation.rawValue): "))
+        }
     }
 
     /// A code that is added to the source without a way to it fails here.
@@ -234,7 +241,7 @@ import Testing
             },
             // The kernel gives up after minutes.
             Way(.connectionTimedOut) {
-                (["timed out"], AsyncSocketError(SystemError("recv", errno: ETIMEDOUT), operation: "read"))
+                (["timed out"], AsyncSocketError(SystemError("recv", errno: ETIMEDOUT), operation: .read))
             },
         ]
 

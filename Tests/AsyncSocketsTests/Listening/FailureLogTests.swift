@@ -61,7 +61,7 @@ import Testing
             let now = start + .milliseconds(milliseconds)
             log.note(Broken(), of: peer, in: .handshake, isHandled: false, logger, at: now)
             log.note(
-                AsyncSocketError.badParameter("a", "b"), of: peer, in: .handshake, isHandled: milliseconds != 1_500, logger,
+                AsyncSocketError.badParameter(.read, "b"), of: peer, in: .handshake, isHandled: milliseconds != 1_500, logger,
                 at: now)
         }
         let omitted = loud("flood").map { $0.metadata["omitted"].map { "\($0)" } ?? "none" }

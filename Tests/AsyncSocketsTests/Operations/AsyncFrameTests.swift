@@ -219,10 +219,10 @@ import Testing
         try await pair.client.write("1")
         let error = await #expect(throws: AsyncSocketError.self) {
             try await pair.server.withNextBytes { _ in
-                throw AsyncSocketError(.closedByPeer, fault: .peer, operation: "another", message: "another connection ended")
+                throw AsyncSocketError(.closedByPeer, fault: .peer, operation: .connect, message: "another connection ended")
             }
         }
-        #expect(error?.operation == "another")
+        #expect(error?.operation == .connect)
     }
 
     @Test func borrowedBytesWorkOnAQueueToo() async throws {

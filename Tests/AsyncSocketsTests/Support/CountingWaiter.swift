@@ -31,7 +31,7 @@ final class CountingWaiter<Value: Sendable>: OperationWaiter, Sendable {
 
     init(timeout: Double = -1, _ code: AsyncSocketError.Code = .readTimeout) {
         deadline = Deadline(after: timeout)
-        lateError = AsyncSocketError.timeout(code, "test", seconds: timeout)
+        lateError = AsyncSocketError.timeout(code, .read, seconds: timeout)
     }
 
     func complete(_ result: Result<Value, any Error>) {
@@ -119,12 +119,12 @@ extension CountingWaiter<HandshakeNews> {
 /// The operations of tasks, with a waiter that the test looks at.
 extension AsyncSocket {
     func read(_ goal: ReadPacket.Goal, maxLength: Int = AsyncSocket.defaultMaxLength, for waiter: any OperationWaiter<Data>) {
-        guard let connection else { return waiter.complete(.failure(Self.notInUse("read"))) }
+        guard let connection else { return waiter.complete(.failure(Self.notInUse(.read))) }
         connection.read(ReadPacket.make(goal, maxLength: maxLength, timeout: -1, completion: .waiter(waiter)))
     }
 
     func write(_ data: Data, for waiter: any OperationWaiter<Void>) {
-        guard let connection else { return waiter.complete(.failure(Self.notInUse("write"))) }
+        guard let connection else { return waiter.complete(.failure(Self.notInUse(.write))) }
         connection.write(WritePacket(data: data, timeout: -1, completion: .waiter(waiter)))
     }
 

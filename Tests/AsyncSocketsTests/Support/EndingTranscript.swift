@@ -109,6 +109,6 @@ extension StreamEnding.Event {
 extension AsyncSocketError {
     /// An error of which only the code counts.
     static func played(_ code: Code, tls: TLSError? = nil) -> AsyncSocketError {
-        AsyncSocketError(code, fault: .peer, operation: "read", message: "played", tls: tls)
+        AsyncSocketError(code, fault: .peer, operation: .read, message: "played", tls: tls)
     }
 }

@@ -49,7 +49,7 @@ import Testing
 
     @Test func theEndAnswersEachOnce() {
         var waiters = waiters
-        for _ in 0..<2 { waiters.answerEnd(AsyncSocketError.closing("test")) }
+        for _ in 0..<2 { waiters.answerEnd(AsyncSocketError.closing(.close)) }
         #expect(waiters.isEmpty && waiters.deadline == nil)
         #expect(patient.outcomes == [.failed(.closed)] && quick.outcomes == [.failed(.closed)])
         #expect(slow.outcomes == [.served])

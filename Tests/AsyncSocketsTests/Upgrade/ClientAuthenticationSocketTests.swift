@@ -101,7 +101,7 @@ import Testing
         let error = await #expect(throws: AsyncSocketError.self) {
             _ = try await pair.server.requestClientCertificate { _ in false }
         }
-        #expect(error?.operation == "requestClientCertificate" && error?.tls != nil)
+        #expect(error?.operation == .requestClientCertificate && error?.tls != nil)
         _ = await reading.outcome
     }
 
@@ -188,7 +188,7 @@ import Testing
         _ = try await atServer.value
         for _ in 0..<2 {
             let error = await #expect(throws: AsyncSocketError.self) { try await pair.server.requestClientCertificate() }
-            #expect(error?.code == .badConfiguration && error?.operation == "requestClientCertificate")
+            #expect(error?.code == .badConfiguration && error?.operation == .requestClientCertificate)
             try await pair.server.write("still here\n")
             #expect(try await pair.client.readLine() == "still here")
         }
@@ -229,7 +229,7 @@ import Testing
         let write = Task.immediate { try await pair.server.write(Data(repeating: 1, count: 64 << 20)) }
         try await eventually("the client has had enough") { (pair.server.writeProgress?.bytesDone ?? 0) > 1 << 20 }
         let error = await #expect(throws: AsyncSocketError.self) { try await pair.server.requestClientCertificate() }
-        #expect(error?.code == .handshakeTimeout && error?.operation == "requestClientCertificate")
+        #expect(error?.code == .handshakeTimeout && error?.operation == .requestClientCertificate)
         #expect(await write.outcome == .failed(.handshakeTimeout) && !pair.server.isConnected)
     }
 

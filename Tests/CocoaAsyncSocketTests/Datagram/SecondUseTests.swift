@@ -112,7 +112,7 @@ import Testing
     /// A host that does not exist, and a resolver that cannot be reached.
     @Test(arguments: [(TLSError.Fault.caller, EAI_NONAME), (.system, EAI_AGAIN)])
     func aLookupHasTheCodeOfItsCause(_ fault: TLSError.Fault, _ code: Int32) {
-        let error = AsyncSocketError(.hostNotFound, fault: fault, operation: "resolve", message: "no such host")
+        let error = AsyncSocketError(.hostNotFound, fault: fault, operation: .resolve, message: "no such host")
         #expect((error.asDatagramError as NSError).code == Int(code))
     }
 

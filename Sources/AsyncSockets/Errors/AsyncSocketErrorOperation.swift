@@ -1,0 +1,90 @@
+extension AsyncSocketError {
+    /// The operation that an error is about. Most cases have the name of the call that failed.
+    ///
+    /// Cases may be added in a minor release: keep a `default` in a `switch`.
+    public enum Operation: String, Sendable, Hashable, CaseIterable, CustomStringConvertible {
+        /// Accepting connections, by `accept(onPort:)` and its variants or by a `SocketListener`.
+        case accept
+        /// `AsyncSocket.init(adopting:)` and `AsyncUDPSocket.adopt(_:)`.
+        case adopt
+        /// Binding a UDP socket, even implicitly, and creating or changing a `DatagramListener`.
+        case bind
+        /// `channelBinding(_:)`.
+        case channelBinding
+        /// `close(timeout:)`, and calls on a socket that this side has closed.
+        case close
+        /// Connecting a socket, directly or through a proxy.
+        case connect
+        /// `SocketListener.connections` and `DatagramListener.peers`.
+        case connections
+        /// `AsyncUDPSocket.deliveryFailures()`.
+        case deliveryFailures
+        /// `exportKeyingMaterial(label:context:length:)`.
+        case exportKeyingMaterial
+        /// `AsyncUDPSocket.joinMulticastGroup(_:onInterface:fromSource:)`.
+        case join
+        /// `AsyncUDPSocket.leaveMulticastGroup(_:onInterface:fromSource:)`.
+        case leave
+        /// Creating or changing a `SocketListener`, and the parameters of `accept(onPort:)` and its variants.
+        case listen
+        /// `option(_:)`.
+        case option
+        /// All reads except `readToFile`, and the end of a connection that the peer closed.
+        case read
+        /// `readToFile(_:exactly:)` and `readToFile(_:maxLength:)`.
+        case readToFile
+        /// Receiving datagrams, by any call, sequence or delegate.
+        case receive
+        /// `requestClientCertificate`, and the client's response to it.
+        case requestClientCertificate
+        /// `SocketAddress.lookUp(host:port:)`, and looking up the host to connect or send to.
+        case resolve
+        /// `run` of a `SocketListener` or `DatagramListener`.
+        case run
+        /// Sending datagrams, by any call.
+        case send
+        /// `AsyncUDPSocket.setMulticastInterface(onInterface:)`.
+        case setMulticastInterface
+        /// `setSendFilter` and `setReceiveFilter` of an `AsyncUDPSocket`, whose errors are logged.
+        case setFilter
+        /// `setOption(_:to:)`.
+        case setOption
+        /// `startDTLS`, and the DTLS settings and handshakes of a `DatagramListener`.
+        case startDTLS
+        /// `startTLS`, and the TLS settings and handshakes of `connect` and of a `SocketListener`.
+        case startTLS
+        /// Adding a UDP socket or a `DatagramListener` to its event loop, after it was bound or connected.
+        case watch
+        /// All writes, including `write(contentsOfFile:offset:length:)`.
+        case write
+
+        /// The name of the case, for logs.
+        public var description: String { rawValue }
+    }
+}
+
+extension AsyncSocketError.Operation {
+    /// The error code for an operation of a task that was not complete in time.
+    var timeoutCode: AsyncSocketError.Code {
+        switch self {
+        case .connect: .connectTimeout
+        case .read, .receive: .readTimeout
+        case .startTLS, .requestClientCertificate: .handshakeTimeout
+        // `write`, `send` and `close`. The other operations have no time limit.
+        default: .writeTimeout
+        }
+    }
+
+    /// The event that did not happen in time, for messages.
+    var missingEvent: String {
+        switch self {
+        case .connect: "no connection was established"
+        case .receive: "no datagram was received"
+        case .send: "the datagram was not sent"
+        case .startTLS: "the TLS handshake did not complete"
+        case .startDTLS: "the DTLS handshake did not complete"
+        case .requestClientCertificate: "no client certificate was received"
+        default: "the \(self) did not complete"
+        }
+    }
+}
