@@ -4,15 +4,15 @@ internal import SocketBuffers
 public import SocketCore
 
 extension AsyncSocket {
-    /// Listens on a port of all interfaces, over IPv4 and IPv6 as far as they are enabled.
+    /// Listens on a port of all interfaces, over IPv4 and IPv6, unless they are disabled.
     ///
     /// Returns once the socket is listening, so `localAddress` and `localPort` are known. A listener needs a
     /// delegate: `socket(_:didAcceptNewSocket:)` delivers each connection as a new socket, which you must
     /// keep. The new socket inherits the listener's delegate and delegate queue, configuration (such as
     /// `isIPv4Enabled`), options and logger, but not its `userData`. `disconnect()` stops listening
     /// immediately and does not affect the accepted sockets. `socketDidDisconnect(_:withError:)` follows. If
-    /// this socket had a connection before, it accepts connections only after the end of that connection has
-    /// been delivered.
+    /// this socket has already had a connection, it accepts connections only after the end of that connection
+    /// has been delivered.
     ///
     /// - Parameter port: The port. If 0, the kernel chooses a free port, the same one for both families.
     /// - Throws: `.badConfiguration` if the socket is in use, has no delegate, or if every family of the
@@ -49,7 +49,7 @@ extension AsyncSocket {
     /// Replaces an existing socket at that path if no process is listening on it, such as a socket left
     /// behind by a crash. To find out, the call connects to the existing socket and closes the connection
     /// again. Any other file at that path is left unchanged, and the error describes it. When listening
-    /// stops, the socket file is removed if it is still the one created here. If many sockets start to listen
+    /// stops, the socket file is removed if it is still the one created here. If many sockets start listening
     /// in the same directory at the same time, the call may block until the earlier calls are finished, for
     /// at most a quarter of a second. The permissions of the directory and the process's `umask` decide who
     /// may connect.

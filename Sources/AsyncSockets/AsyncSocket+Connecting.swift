@@ -33,9 +33,9 @@ extension AsyncSocket {
     /// - Throws: `.badConfiguration` if the socket is in use or both families are disabled, `.badParameter`
     ///   for text that is not a host (empty, with a zero byte, longer than 255 bytes, a shorthand), port 0 or
     ///   an unknown interface, `.noUsableAddress` for an interface without an address of an enabled family,
-    ///   `.system` if the kernel does not list the interfaces. With a proxy, also `.badParameter` for a host,
-    ///   a proxy or credentials that cannot be sent in a request to the proxy (RFC 1928, RFC 9110): a name
-    ///   may contain only letters, digits, hyphens, underscores and dots.
+    ///   or `.system` if the interfaces cannot be listed. With a proxy, also `.badParameter` for a host, a
+    ///   proxy or credentials that cannot be sent in a request to the proxy (RFC 1928, RFC 9110): a name may
+    ///   contain only letters, digits, hyphens, underscores and dots.
     public func connect(
         toHost host: String, onPort port: UInt16, viaInterface interface: String? = nil, withTimeout timeout: TimeInterval = 30
     ) throws(AsyncSocketError) {
@@ -154,7 +154,7 @@ extension AsyncSocket {
     }
 
     /// The grace period after a failed write, in seconds, during which bytes received before the failure may
-    /// still be read. Tests change it, so that they do not depend on a quiet machine.
+    /// still be read. Tests change it, so that their results do not depend on the load of the machine.
     package var failedWriteGrace: TimeInterval {
         get { configuration.failedWriteGrace }
         set { configure { $0.failedWriteGrace = newValue } }

@@ -25,8 +25,8 @@ extension AsyncSocket {
         }
     }
 
-    /// Returns the value of an option: from the kernel if there is a connection or a listener, otherwise the
-    /// value set here.
+    /// Returns the value of an option: the kernel's value if there is a connection or a listener, or
+    /// otherwise the value set here.
     ///
     /// You may call this from any thread, and it does not block.
     ///

@@ -130,7 +130,7 @@ extension AsyncSocket {
         switch connection.record.withLock({ $0.claimUpgrade() }) {
         case .granted: return true
         case .over: return false
-        case .repeated: throw .badConfiguration(.startTLS, "startTLS was already called on this connection")
+        case .repeated: throw .badConfiguration(.startTLS, "startTLS has already been called on this connection")
         case .closing(let intent):
             // The closing thread may have recorded its close but not posted it yet. Post it here too, so that
             // no later write is sent first.

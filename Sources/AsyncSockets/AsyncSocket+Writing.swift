@@ -62,8 +62,8 @@ extension AsyncSocket {
     /// Seldom needed: a write is sent immediately, unless the running code is likely to write more. In that
     /// case the data is sent when that code has finished. There are two such cases:
     ///
-    /// - Unread bytes remain that arrived together with the bytes being processed. Writes by an inline
-    ///   delegate, or by a task on the socket's event loop, are then coalesced. They are sent when all
+    /// - The socket holds unread bytes that arrived together with the bytes being processed. Writes by an
+    ///   inline delegate, or by a task on the socket's event loop, are then coalesced. They are sent when all
     ///   complete messages are processed or 64 KiB have accumulated.
     /// - Writes within one inline callback, or within a batch of callbacks on a delegate queue, are coalesced
     ///   and sent when the callbacks have returned. A first write of borrowed bytes (`RawSpan`) is sent
@@ -89,7 +89,7 @@ extension AsyncSocket {
         connection?.progress.write
     }
 
-    /// The number of bytes waiting to be written, accepted neither by the kernel nor by TLS so far. A
+    /// The number of bytes waiting to be written, which neither the kernel nor TLS has accepted yet. A
     /// snapshot, like `readProgress`.
     public var pendingWriteByteCount: Int {
         connection?.progress.waitingByteCount ?? 0

@@ -140,7 +140,7 @@ public final class AsyncSocket: Sendable {
 
     /// Replaces the delegate and its queue. Events that are still undelivered go to the new delegate.
     ///
-    /// A connection starts to deliver on the new queue once the callback that is running on the old queue has
+    /// A connection starts delivering on the new queue once the callback that is running on the old queue has
     /// returned.
     ///
     /// - Parameters:

@@ -144,8 +144,8 @@ public protocol AsyncSocketDelegate: AnyObject {
     ///
     /// `error` is `nil` after `disconnect()` and its variants. If the peer closed the connection in an
     /// orderly way, `error` is `.closedByPeer`: this is an error here because you did not request it. Reads
-    /// and writes that were still queued are dropped. For a listener, `error` is set if the kernel refuses to
-    /// accept connections: see `SocketListener.run`.
+    /// and writes that were still queued are dropped. For a listener, `error` is set if accepting connections
+    /// has failed permanently: see `SocketListener.run`.
     func socketDidDisconnect(_ socket: AsyncSocket, withError error: AsyncSocketError?)
 
     /// The same callback in the spelling of CocoaAsyncSocket, for delegates written for that library.

@@ -166,7 +166,7 @@ extension AsyncSocketError {
 extension AsyncSocketError {
     /// Throws if the arguments of a client contradict each other.
     static func check(_ tls: TLSClientSettings?, hasTrust: Bool) throws(AsyncSocketError) {
-        if hasTrust, tls == nil { throw .badParameter(.connect, "trust requires a connection with TLS: pass tls") }
+        if hasTrust, tls == nil { throw .badParameter(.connect, "trust requires a TLS connection: also pass tls") }
     }
 
     static func check(_ settings: TLSSettingValues, over transport: TLSTransport = .stream) throws(AsyncSocketError) {

@@ -197,7 +197,7 @@ static inline int COpenSSL_CTX_setStatusArgument(SSL_CTX *context, void *argumen
     return (int)SSL_CTX_set_tlsext_status_arg(context, argument);
 }
 
-// Returns the length of the OCSP response, or -1 without a response.
+// Returns the length of the OCSP response, or -1 if the peer sent no response.
 static inline long COpenSSL_statusResponse(SSL *ssl, const unsigned char **response) {
     return SSL_get_tlsext_status_ocsp_resp(ssl, response);
 }
@@ -232,7 +232,7 @@ static inline int COpenSSL_hasExtendedMasterSecret(SSL *ssl) {
     return (int)SSL_get_extms_support(ssl);
 }
 
-// Returns the NID of the digest in the peer's signature, or 0 without a signature.
+// Returns the NID of the digest in the peer's signature, or 0 if the peer did not sign.
 static inline int COpenSSL_peerSignatureDigest(SSL *ssl) {
     int digest = NID_undef;
     return SSL_get_peer_signature_nid(ssl, &digest) == 1 ? digest : NID_undef;

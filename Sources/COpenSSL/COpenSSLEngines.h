@@ -2,7 +2,7 @@
 #define COPENSSL_ENGINES_H
 
 // Engines are the older interface to keys in a token. OpenSSL 3 deprecates engines, but Debian 12 supports
-// PKCS #11 only through an engine and has no provider for it. The functions are looked up at run time,
+// PKCS #11 only through an engine and does not package a provider. The functions are looked up at run time,
 // because some systems build OpenSSL without engines.
 
 #include "COpenSSLLookup.h"

@@ -41,8 +41,8 @@ extension TLSCertificate {
         alternativeNames(ofType: GEN_IPADD, Self.address)
     }
 
-    /// The certificate's name in error messages: the common name, otherwise the first host name, otherwise
-    /// the subject.
+    /// The certificate's name in error messages: the common name or, if it has no common name, the first host
+    /// name or the subject.
     var displayName: String {
         (commonName ?? dnsNames.first ?? (subject.isEmpty ? "serial number \(serialNumber)" : subject)).printable
     }

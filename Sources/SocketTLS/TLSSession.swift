@@ -20,8 +20,8 @@ public struct TLSSession: Sendable, Hashable {
     public let isResumed: Bool
     /// Whether the peer's verified chain contains one of `TLSCertificateRules.pins`.
     ///
-    /// `false` is possible only if the settings report pin mismatches without enforcing them. `nil` without
-    /// pins, for an untrusted chain, and for a resumed session.
+    /// `false` is possible only if the settings report pin mismatches without enforcing them. `nil` if no
+    /// pins are set, if the chain is not trusted, or if the session was resumed.
     public let matchesPins: Bool?
     /// The kind of key and the digest with which the peer signed the handshake, such as "ECDSA-SHA256",
     /// "RSA-PSS-SHA256", "RSA-SHA256" or "Ed25519".
@@ -48,7 +48,7 @@ public struct TLSSession: Sendable, Hashable {
     /// The latest session from the server that a later connection can resume with
     /// `TLSResumption.session(_:)`.
     ///
-    /// `nil` on a server, and if the settings or the server do not allow resumption. In TLS 1.3 the session
+    /// `nil` on a server, or if the settings or the server do not allow resumption. In TLS 1.3 the session
     /// arrives after the handshake, with the first bytes that are read, so read this property when you need
     /// the session.
     public var resumable: TLSResumableSession? { source.resumption?.latest }
@@ -184,8 +184,8 @@ extension TLSSession: CustomStringConvertible {
     /// - `version`: `protocolVersion`, such as "TLSv1.3".
     /// - `cipherSuite`, `group`, `applicationProtocol`, `serverName`: The properties of the same names.
     /// - `isResumed`: `true` or `false`.
-    /// - `peerName`: The common name of the peer's certificate, otherwise its first host name, otherwise its
-    ///   subject.
+    /// - `peerName`: The common name of the peer's certificate or, if it has no common name, its first host
+    ///   name or its subject.
     /// - `peerFingerprint`: The SHA-256 digest of the peer's certificate, in hexadecimal.
     /// - `peerSignatureAlgorithm`: The property of the same name.
     /// - `preSharedKeyIdentity`: The property of the same name, decoded as UTF-8.

@@ -90,7 +90,7 @@ extension AsyncSocket {
         }
     }
 
-    /// Returns `false` outside an inline callback, and if the bytes must be queued.
+    /// Returns `false` outside an inline callback or if the bytes must be queued.
     private func writeAtOnce(
         _ bytes: UnsafeRawBufferPointer, _ timeout: TimeInterval, _ tag: Int, on connection: StreamConnection
     ) -> Bool {

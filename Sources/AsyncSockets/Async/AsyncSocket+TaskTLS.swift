@@ -15,15 +15,16 @@ extension AsyncSocket {
     ///   - trust: Decides whether to trust the peer's certificate, in a separate task with the executor
     ///     preference of the current task. If `TLSSettings.trustTimeout` or a deadline expires, that task is
     ///     cancelled and this call throws. The closure can reject a certificate that OpenSSL accepts, but
-    ///     not the reverse, except with `TLSTrustEvaluation.manual`. If `nil`, OpenSSL decides, or the
-    ///     delegate if the settings request that.
+    ///     not the reverse, except with `TLSTrustEvaluation.manual`. If `nil`, the decision is made by
+    ///     OpenSSL or, if the settings say so, by the delegate.
     /// - Returns: The negotiated session.
     /// - Throws: `CancellationError` if the task is cancelled, an error thrown by `trust`, the reason the
     ///   connection failed, or one of these `AsyncSocketError`s: `.tls`; `.handshakeTimeout`, also if no
     ///   byte of the preceding writes was sent for that long; `.trustTimeout`; `.earlyPlaintext`;
-    ///   `.badConfiguration`. The reasons for `.badConfiguration` are: the socket is not in use, it was
-    ///   upgraded before, the settings leave the decision to the program but there is neither `trust` nor a
-    ///   delegate, or another task is waiting in a read. In the last two cases the connection is closed.
+    ///   `.badConfiguration`. The reasons for `.badConfiguration` are: the socket is not in use, an upgrade
+    ///   has already been started, the settings leave the decision to the program but there is neither
+    ///   `trust` nor a delegate, or another task has a pending read. In the last two cases the connection is
+    ///   closed.
     @discardableResult
     public nonisolated(nonsending) func startTLS(
         settings: TLSSettings<some TLSRole.Side>, trust: (@Sendable (PeerTrust) async throws -> Bool)? = nil
@@ -69,16 +70,15 @@ extension AsyncSocket {
     /// sent only before the first request.
     ///
     /// The client must respond within `TLSSettings.handshakeTimeout`. The connection is closed if the
-    /// certificate is invalid or rejected, if a required certificate is missing, and if the task is
-    /// cancelled.
+    /// certificate is invalid or rejected, if a required certificate is missing, or if the task is cancelled.
     ///
     /// - Parameters:
     ///   - isRequired: Whether to reject a client without a certificate, with the alert
     ///     certificate_required. If `false`, such a client is accepted with an empty
     ///     `TLSSession.peerCertificates`.
     ///   - trust: Decides whether to trust the certificate, as in `startTLS(settings:trust:)`. It is not
-    ///     called for a client without a certificate. If `nil`, OpenSSL decides, or the delegate if the
-    ///     settings request that.
+    ///     called for a client without a certificate. If `nil`, the decision is made by OpenSSL or, if the
+    ///     settings say so, by the delegate.
     /// - Returns: The updated session, which is also available as `tlsSession`.
     /// - Throws: `CancellationError`, an error thrown by `trust`, or an `AsyncSocketError`. The connection
     ///   stays usable after `.badConfiguration` (the connection is not secure, or there is no `trust`

@@ -11,7 +11,7 @@ internal import Synchronization
 /// The class is not generic, because the conformance of a generic class looks up its types at run time, in
 /// every turn.
 final class IdleWaiter: OperationWaiter {
-    /// The traffic counters at the last check, and the deadline that follows from them.
+    /// The traffic counters at the last check, and the deadline derived from them.
     private struct Look {
         var position: CarriedBytes?
         var end: Deadline?

@@ -16,8 +16,8 @@ struct TaskOperations {
         try await finish(beginRead(goal, maxLength: maxLength, limit))
     }
 
-    // Suspending is a separate function, and so is everything before it, because a suspended task keeps
-    // memory for each function on its call stack.
+    // Suspending and everything before it are separate functions, because a suspended task keeps memory for
+    // each function on its call stack.
 
     /// Waits for a read to complete.
     ///

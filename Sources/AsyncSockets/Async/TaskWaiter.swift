@@ -1,8 +1,8 @@
 // Rules of a waiting task:
 //  1. The operation is requested before the task suspends, so it may already be complete by then.
 //  2. There is exactly one result. Whichever arrives second, the result or the task, resumes the task.
-//  3. A cancellation is posted after the operation, so it either finds the operation or is too late. Either
-//     way the task receives the result of the operation, and thus knows what happened to its bytes.
+//  3. A cancellation is posted after the operation, so it either finds the operation or is too late. In both
+//     cases, the task receives the result of the operation, and thus knows what happened to its bytes.
 //  4. If a scope handles cancellation for its task (`TaskScope`), the scope's waiters install no handler.
 //     They check once whether the task is cancelled, after the operation was requested.
 

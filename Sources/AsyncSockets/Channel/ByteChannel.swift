@@ -1,8 +1,8 @@
 // Rules of the channel:
 //  1. Only the channel uses the connection's descriptor and its engine. Only the channel checks whether the
 //     connection is secure: every method has the same meaning with and without TLS.
-//  2. Readiness is remembered until the kernel denies it, because events are edge-triggered and each event
-//     is reported once.
+//  2. The descriptor is considered ready until a call shows otherwise, because events are edge-triggered and
+//     each event is reported once.
 //  3. The engine's output is sent after every call to the engine, even after a failed call, because it may
 //     contain an alert.
 //  4. The end of input and the failure of output are final. With TLS, the engine decides what an end of file

@@ -7,7 +7,7 @@ class DatagramChannel {
         case ready
         /// The next event signals readiness.
         case waiting
-        /// The kernel was out of memory, or refused to receive.
+        /// The kernel was out of memory, or receiving failed.
         case exhausted(until: Deadline?)
 
         var isReady: Bool { if case .ready = self { true } else { false } }
@@ -23,7 +23,7 @@ class DatagramChannel {
     @exclusivity(unchecked) private var mayHaveErrors = false
     /// Why the descriptor can no longer receive.
     @exclusivity(unchecked) private(set) var failure: SystemError?
-    /// The error with which the kernel refuses to receive. Receiving is paused while it is set.
+    /// The error with which receiving currently fails. Receiving is paused while it is set.
     @exclusivity(unchecked) private(set) var denial: SystemError?
     @exclusivity(unchecked) private var hasNewDenial = false
 

@@ -4,7 +4,7 @@ internal import SocketCore
 enum InputReadiness {
     /// The kernel has no bytes, as far as is known.
     case quiet
-    /// The kernel has signaled that bytes are available, and has not denied it since.
+    /// The kernel has signaled that bytes are available, and no later call has found otherwise.
     case ready
     case endOfFile
     /// A FIN was received, and the engine decides how to treat it.
@@ -35,7 +35,7 @@ enum InputReadiness {
 
 /// Whether the kernel may have room for bytes to send.
 enum OutputReadiness {
-    /// The kernel accepts bytes, or has not yet refused any (`kSocketCanAcceptBytes`).
+    /// The kernel accepts bytes, or no send has failed yet (`kSocketCanAcceptBytes`).
     case ready
     /// Sending can continue after the next event.
     case full

@@ -26,8 +26,7 @@ struct ConnectionLoss: Sendable {
 
 struct LostWrites: Sendable {
     let error: AsyncSocketError
-    /// Whether a dropped write was already reported as complete, so that its caller does not know about the
-    /// loss.
+    /// Whether a dropped write was already reported as complete, so its caller does not know about the loss.
     let isAnswered: Bool
 }
 

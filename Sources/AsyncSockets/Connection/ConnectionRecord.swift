@@ -62,7 +62,7 @@ enum UpgradeClaim {
     case over
     /// The caller is closing the connection, or only its writing side if the intent is `nil`.
     case closing(CloseIntent?)
-    /// The connection was upgraded before.
+    /// An upgrade has already been started on this connection.
     case repeated
 }
 

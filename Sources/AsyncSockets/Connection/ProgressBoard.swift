@@ -16,7 +16,7 @@ struct ProgressBoard: ~Copyable, Sendable {
 
     private struct Slot: ~Copyable, Sendable {
         private let tag = Atomic(0)
-        /// Negative without an operation.
+        /// Negative if no operation is queued.
         private let bytes = Atomic(-1)
         /// Negative if unknown.
         private let total = Atomic(-1)

@@ -109,8 +109,8 @@ package struct SocketTurn<Message: Sendable>: ~Copyable, Sendable {
     /// Whether all turns run on a queue provided by the caller.
     var isOnQueue: Bool { queue != nil }
 
-    /// Enters the turn if it is free. If this returns `true`, call `leaveOrDrain` afterwards. Returns
-    /// `false` without any effect if another thread is inside or turns run on a queue.
+    /// Enters the turn if it is free. If this returns `true`, call `leaveOrDrain` afterwards. If another
+    /// thread is inside or turns run on a queue, returns `false` and has no effect.
     @inline(__always)
     func enterIfFree() -> Bool {
         guard queue == nil, move(from: Gate.free, to: Gate.taken) else { return false }

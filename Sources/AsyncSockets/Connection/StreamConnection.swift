@@ -9,9 +9,9 @@
 //  6. `close` closes or drops everything. Afterwards all queues are empty, and `didDisconnect` is the last
 //     event.
 //  7. The loop keeps the connection alive until it is closed and its last event has been passed on.
-//  8. "Over" has two meanings. Inside the turn, the phase is `.closed`. For callers,
-//     `ConnectionRecord.isOver` is true from `disconnect()` on. The turn never reads the state that it
-//     publishes.
+//  8. "Over" has two meanings: inside the turn, it means that the phase is `.closed`; for callers,
+//     `ConnectionRecord.isOver` becomes true as soon as `disconnect()` is called. The turn never reads the
+//     state that it publishes.
 
 internal import Dispatch
 internal import FoundationEssentials
@@ -39,7 +39,7 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
     /// Reached after the close, when this descriptor and the descriptors of earlier connections are closed.
     let closed = Milestone()
 
-    // Confined to the turn, which also makes accesses exclusive. The run-time check took 8 % of an echo.
+    // Confined to the turn, which also makes accesses exclusive. The run-time check took 8% of an echo.
     @exclusivity(unchecked) private(set) var phase = ConnectionPhase.idle
     @exclusivity(unchecked) private(set) var upgrade: Upgrade?
     @exclusivity(unchecked) private(set) var waiters = LifecycleWaiters()
@@ -109,7 +109,7 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
 
     func leaveRestToLoop() {
         guard let registration, !loop.isRegistered(registration) else { return askForTurn() }
-        // The connection has left its loop. The pending messages can only find out that it is closed.
+        // The connection is no longer registered. The remaining messages fail, because it is closed.
         DispatchQueue.global().async { [self] in post(.retire) }
     }
 

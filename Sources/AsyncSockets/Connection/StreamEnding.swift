@@ -52,7 +52,7 @@ struct StreamEnding {
     /// Why no more bytes can be sent.
     struct WriteFailure {
         let error: AsyncSocketError
-        /// Whether a file being sent can no longer be read, so that the peer received only part of the data.
+        /// Whether a file being sent can no longer be read, so the peer received only part of the data.
         let isFileBroken: Bool
 
         init(_ error: AsyncSocketError, isFileBroken: Bool) {
@@ -131,7 +131,7 @@ struct StreamEnding {
     /// Whether the end has already completed a pending read to the end. Later reads to the end, and those
     /// pending when the read side closes, are treated like other reads.
     private var hasCompletedReadToEnd = false
-    /// Whether a read was abandoned because of the end, so that the caller knows the reason.
+    /// Whether a read was abandoned because of the end, so the caller knows the reason.
     private var hasToldReader = false
     /// When a failed write closes the connection despite unread bytes.
     private(set) var wakeTime: Deadline?

@@ -1,7 +1,7 @@
 // Rules of the hub:
 //  1. One descriptor per IP version serves all peers. The hub receives on its loop, and puts each datagram
 //     into the mailbox of its peer. A peer is identified by its address and the local address.
-//  2. A stranger becomes a peer with its first datagram or, with DTLS, with a ClientHello that contains a
+//  2. A stranger becomes a peer when its first datagram arrives or, with DTLS, a ClientHello that contains a
 //     valid cookie. Until then the hub stores no data about it. If there are too many peers, or no space for
 //     the datagram, the datagram is dropped. With DTLS, a new client at a limit replaces an incomplete
 //     handshake instead: the oldest handshake of the source with the most handshakes. This way no source can
@@ -164,7 +164,7 @@ final class DatagramHub: EventHandler {
     private func receive(from port: DatagramPort) {
         defer { answerStrangers(port) }
         var left = Self.datagramsPerTurn
-        // Errors count too, because other hosts control their number.
+        // Errors are counted too, because other hosts control their number.
         while left > 0 {
             while left > 0, let datagram = port.receiver.next() {
                 dispatch(datagram, port)
@@ -307,7 +307,7 @@ final class DatagramHub: EventHandler {
             key: key, mailbox: mailbox, connection: connection, helloDigest: digest, earlierDigests: Array(digests),
             handshake: handshake)
         state.withLock { $0.insert(peer) }
-        // The socket may have closed before it was in the table.
+        // The socket may have closed before it was added to the table.
         if connection.record.withLock({ $0.isClosed }) { forget(key, mailbox, handshake) }
     }
 

@@ -23,10 +23,10 @@ extension DatagramListener {
     ///   - onError: Receives the error and the socket of each peer that fails. It is called in the peer's
     ///     task. By default, errors are logged as `SocketListener.run` does.
     ///   - body: Serves a peer.
-    /// - Throws: `CancellationError`; `.badConfiguration` if the listener is already in use or was used
-    ///   before; `.system` if its descriptors cannot be watched, or if the kernel refuses to receive. If
-    ///   retrying cannot help, the refusal is thrown immediately, otherwise after about seven seconds. Each
-    ///   peer's socket closes with the same error.
+    /// - Throws: `CancellationError`; `.badConfiguration` if the listener is in use or has already been used;
+    ///   `.system` if its descriptors cannot be watched, or if receiving fails. If retrying cannot help, the
+    ///   error is thrown immediately; otherwise, it is thrown after about seven seconds. Each peer's socket
+    ///   closes with the same error.
     @concurrent
     public func run(
         executor: ConnectionExecutor? = .eventLoop, onError: (@Sendable (any Error, AsyncUDPSocket) -> Void)? = nil,
@@ -89,7 +89,7 @@ extension DatagramListener {
 
         fileprivate let listener: DatagramListener
 
-        /// Returns an iterator that continues with the next peer that was not taken yet.
+        /// Returns an iterator that continues with the next peer that has not been taken yet.
         public func makeAsyncIterator() -> Iterator { Iterator(listener: listener) }
 
         /// Returns one socket at a time.

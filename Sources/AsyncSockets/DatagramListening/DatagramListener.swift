@@ -22,10 +22,11 @@ internal import Synchronization
 ///
 /// UDP does not report that a peer is gone, so a peer's socket closes after `idleTimeout`.
 ///
-/// The initializer binds the listener, and the kernel buffers datagrams from then on. The listener starts to
-/// receive with `run` or the first use of `peers`. It closes with `shutdown(within:)`, with the task of
-/// `run`, or when its last reference is released, and cannot be reused. All its peers are served on one event
-/// loop. To use several processors for one port, create several listeners with the option `.reusePort`.
+/// The initializer binds the listener, and the kernel buffers datagrams from then on. The listener starts
+/// receiving when `run` is called or `peers` is first used. It closes when `shutdown(within:)` is called,
+/// when the task of `run` is cancelled, or when its last reference is released. It cannot be reused. All its
+/// peers are served on one event loop. To use several processors for one port, create several listeners with
+/// the option `.reusePort`.
 public final class DatagramListener: Sendable {
     let hub: DatagramHub
     let reception: Reception<PeerArrival>

@@ -26,7 +26,7 @@ final class DatagramPort {
     }
 
     func note(_ denial: SystemError?) {
-        // Fast path: receiving works, and worked before.
+        // Fast path: receiving works, as it did the last time.
         guard denial != nil || isDenied else { return }
         isDenied = denial != nil
         self.denial.withLock { $0 = denial }

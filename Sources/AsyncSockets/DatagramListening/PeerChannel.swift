@@ -69,7 +69,7 @@ final class PeerChannel: DatagramChannel {
         return mailbox.take().map { Array($0.bytes) }
     }
 
-    // The peer's task would be too late: it runs on the program's executor, which may be busy.
+    // The peer's task would do this too late: it runs on the program's executor, which may be busy.
     override func noteSecured() { secured() }
 
     override var currentDenial: SystemError? { listenersDenial.withLock { $0 } }

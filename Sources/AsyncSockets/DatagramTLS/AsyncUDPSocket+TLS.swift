@@ -6,11 +6,11 @@ internal import Synchronization
 
 // DTLS 1.2 (RFC 6347): TLS for datagrams.
 extension AsyncUDPSocket {
-    /// Upgrades a connected socket to DTLS 1.2, after all datagrams sent before.
+    /// Upgrades a connected socket to DTLS 1.2, after all datagrams that have already been queued.
     ///
-    /// Datagrams sent before the call are plaintext, and later datagrams are encrypted. If another thread or
-    /// task sends a datagram before the handshake has started, it may be sent either way: send it earlier, or
-    /// delay it. A `receiveOnce()` that a delegate made before the call receives its datagram first. After
+    /// Datagrams sent before the call are plaintext, and later datagrams are encrypted. A datagram that
+    /// another thread or task sends before the handshake has started may be sent either way: send it earlier,
+    /// or delay it. A `receiveOnce()` that a delegate made before the call receives its datagram first. After
     /// that, no plaintext is delivered. Plaintext that was received but not delivered is dropped, even if it
     /// is already queued for a delegate or a filter. Arriving datagrams that are not DTLS are dropped and
     /// counted (`droppedRecordCount`). To use DTLS from the first datagram, call this right after `connect`.
@@ -35,9 +35,10 @@ extension AsyncUDPSocket {
     /// - Returns: The session that the handshake negotiated.
     /// - Throws: `CancellationError` if the task is cancelled, the errors of `trust`, or an
     ///   `AsyncSocketError`: `.tls` (with `invalidSettings` before anything is sent); `.handshakeTimeout`;
-    ///   `.trustTimeout`; `.badConfiguration` if the socket is not connected or was upgraded before, if the
-    ///   settings require a trust decision but there is neither `trust` nor a delegate, or if a task is
-    ///   waiting in `receive(timeout:)`, which closes the socket; or the error with which the socket closed.
+    ///   `.trustTimeout`; `.badConfiguration` if the socket is not connected or an upgrade has already been
+    ///   started, if the settings require a trust decision but there is neither `trust` nor a delegate, or if
+    ///   a task has a pending `receive(timeout:)`, which closes the socket; or the error that closed the
+    ///   socket.
     @discardableResult
     public nonisolated(nonsending) func startDTLS(
         settings: TLSSettings<some TLSRole.Side>, trust: (@Sendable (PeerTrust) async throws -> Bool)? = nil
@@ -45,8 +46,8 @@ extension AsyncUDPSocket {
         try await askForDTLS(settings, hasTrust: trust != nil).session(trust).value
     }
 
-    /// Starts `startDTLS(settings:trust:)`. A separate function, so that the waiting task does not hold the
-    /// settings.
+    /// Starts `startDTLS(settings:trust:)`. A separate function, so that the waiting task does not keep the
+    /// settings in memory.
     @inline(never)
     func askForDTLS(_ settings: TLSSettings<some TLSRole.Side>, hasTrust: Bool) throws -> AwaitedDatagramHandshake {
         let limit = OperationLimit(nil)
@@ -138,8 +139,9 @@ extension AsyncUDPSocket {
 
     /// The maximum size of a datagram on a secure socket in bytes, or `nil` until the socket is secure.
     ///
-    /// The size is 16,384, or less if the path carries less (see `maximumDatagramSize`). It shrinks if the
-    /// path is found to carry less. Larger datagrams fail with `.badParameter` and the errno EMSGSIZE.
+    /// The size is 16,384, or less if the path cannot carry that much (see `maximumDatagramSize`). It is
+    /// reduced if the path turns out to carry less. Larger datagrams fail with `.badParameter` and the errno
+    /// EMSGSIZE.
     public var maximumSendSize: Int? {
         guard let limit = connection?.counts.secureSendLimit.load(ordering: .relaxed), limit > 0 else { return nil }
         return limit
@@ -177,7 +179,7 @@ extension DatagramConnection {
         let (endpoint, refusal) = record.withLock { record -> (HostQuery?, AsyncSocketError?) in
             if record.isClosed { return (nil, .closed) }
             if record.isUpgradeClaimed {
-                return (nil, .badConfiguration(.startDTLS, "startDTLS was already called on this socket"))
+                return (nil, .badConfiguration(.startDTLS, "startDTLS has already been called on this socket"))
             }
             record.isUpgradeClaimed = true
             // Set immediately, because events with plaintext may already be queued for the delegate.

@@ -78,6 +78,6 @@ extension AsyncSocketError {
 
     fileprivate static var receiveIsWaiting: AsyncSocketError {
         .badConfiguration(
-            .startDTLS, "another task is waiting in a receive: finish it before calling startDTLS")
+            .startDTLS, "another task has a pending receive: let it complete, or cancel it, before calling startDTLS")
     }
 }

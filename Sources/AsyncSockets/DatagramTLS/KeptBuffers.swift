@@ -2,7 +2,7 @@ internal import SocketBuffers
 internal import SocketCore
 internal import Synchronization
 
-/// Limits the number of quiet sockets that keep OpenSSL's buffers. Freeing and reallocating the buffers takes
+/// Limits the number of idle sockets that keep OpenSSL's buffers. Freeing and reallocating the buffers takes
 /// a third of the time of a message, and the buffers of one socket take 34 KiB.
 package final class KeptBuffers: Sendable {
     package static let shared = KeptBuffers(limit: 256)
@@ -29,10 +29,10 @@ package final class KeptBuffers: Sendable {
     }
 }
 
-/// Decides when a quiet socket frees its buffers: immediately, or after it was unused for some time.
+/// Decides when an idle socket frees its buffers: immediately, or after it has been unused for some time.
 struct BufferRest {
     private let shared: KeptBuffers
-    /// When to check whether the socket was used; `never` if it has no buffers reserved.
+    /// When to check whether the socket was used; `never` if no place is reserved for its buffers.
     private(set) var deadline = Deadline.never
     private var wasUsed = false
 
@@ -43,7 +43,7 @@ struct BufferRest {
         self.shared = shared
     }
 
-    /// Called when the socket is quiet. Returns false if its buffers should be freed.
+    /// Called when the socket is idle. Returns false if its buffers should be freed.
     ///
     /// - Parameter now: The current time. If `nil`, the clock is read only if needed.
     mutating func keep(at now: Deadline? = nil) -> Bool {
@@ -55,7 +55,7 @@ struct BufferRest {
         return true
     }
 
-    /// Returns true if the socket was not used since the last check and its buffers should be freed.
+    /// Returns true if the socket has not been used since the last check and its buffers should be freed.
     mutating func expire(at now: Deadline) -> Bool {
         guard deadline.isAtMost(now) else { return false }
         guard wasUsed else {

@@ -144,7 +144,7 @@ extension AsyncUDPSocket {
         set { configure { $0.firstRetransmission = newValue } }
     }
 
-    /// Assigns a loop to a socket that was not used before. For tests that inspect the loop.
+    /// Assigns a loop to a socket that has not been used yet. For tests that inspect the loop.
     package func stay(on loop: SocketEventLoop) {
         state.withLock { $0.loop = loop }
     }

@@ -103,7 +103,8 @@ extension AsyncUDPSocket {
 
     // MARK: - Receiving
 
-    /// Delivers the next datagram to the delegate, or the next that the filter accepts.
+    /// Delivers the next datagram to the delegate. If a filter is set, this is the next datagram that it
+    /// accepts.
     ///
     /// - Throws: `.badConfiguration` if the socket is neither bound nor connected, `.closed` after `close()`.
     public func receiveOnce() throws(AsyncSocketError) {

@@ -73,7 +73,7 @@ extension AsyncUDPSocket {
     /// Sets a socket option: `try socket.setOption(.receiveBufferSize, to: 1 << 20)`.
     ///
     /// If the socket is in use, the option takes effect before the call returns, for both IP versions.
-    /// Otherwise it is stored, and applied before the socket is bound. See `AsyncSocket.setOption(_:to:)`.
+    /// Otherwise, it is stored and applied before the socket is bound. See `AsyncSocket.setOption(_:to:)`.
     /// UDP also supports `.broadcast`, `.multicastTTL`, `.multicastLoopback` and `.pathMTUDiscovery`.
     ///
     /// - Throws: `.badParameter` if the value is invalid or UDP does not support the option, `.system` if the

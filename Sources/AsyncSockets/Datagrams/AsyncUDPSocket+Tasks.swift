@@ -85,7 +85,7 @@ extension AsyncUDPSocket {
     /// Returns the next datagram, suspending the task until a datagram arrives.
     ///
     /// Tasks receive datagrams in the order of their calls, and before the delegate does. Datagrams that no
-    /// task has requested stay in the kernel's receive buffer, as far as it has room.
+    /// task has requested stay in the kernel's receive buffer until it is full.
     ///
     /// - Parameter timeout: The time limit, measured from the call. `nil` means no limit.
     /// - Throws: `CancellationError` if the task is cancelled, which does not lose a datagram. Otherwise an
@@ -143,8 +143,8 @@ extension AsyncUDPSocket {
     /// }
     /// ```
     ///
-    /// The stream starts with this call and finishes when the socket closes or the task is cancelled. A
-    /// delegate receives these reports in `udpSocket(_:didFailToReach:dueToError:)`.
+    /// The stream starts when this method is called and finishes when the socket closes or the task is
+    /// cancelled. A delegate receives these reports in `udpSocket(_:didFailToReach:dueToError:)`.
     ///
     /// Most losses are not reported, and any host on the network path can forge a report. So `send`,
     /// `receive` and `datagrams` continue after a report, and your code decides how to react. Up to 64 unread

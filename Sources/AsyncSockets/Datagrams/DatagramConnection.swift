@@ -88,8 +88,7 @@ final class DatagramConnection: EventHandler, EventSource, OperationOwner, TurnO
 
     func leaveRestToLoop() {
         guard let registration = service.registration, !loop.isRegistered(registration) else { return askForTurn() }
-        // The connection is no longer registered. The remaining messages can only fail because the socket is
-        // closed.
+        // The connection is no longer registered. The remaining messages fail, because the socket is closed.
         DispatchQueue.global().async { [self] in post(.retire) }
     }
 

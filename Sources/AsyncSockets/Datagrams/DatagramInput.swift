@@ -75,7 +75,7 @@ final class DatagramInput {
 
     func setFilter(_ filter: ReceiveFilter?) {
         self.filter = filter
-        // Datagrams that the old filter has not judged yet must be settled first.
+        // The old filter must first judge the datagrams that were passed to it.
         isBetweenFilters = unjudgedCount > 0
     }
 

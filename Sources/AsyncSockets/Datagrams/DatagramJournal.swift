@@ -99,7 +99,7 @@ private struct LossLog {
 }
 
 /// Limits queries and log lines about the kernel's drops to one per second, plus one when the socket closes.
-/// So a flood of datagrams fills neither the log nor the processor's time.
+/// A flood of datagrams can neither fill the log nor keep a CPU busy.
 private struct DropLog {
     private var written = 0
     private var next = Deadline.distantPast

@@ -120,8 +120,7 @@ struct DatagramAttempt {
     let seconds: Double
     /// If `nil`, the delegate is notified.
     let waiter: (any OperationWaiter<Void>)?
-    /// Whether the socket was not bound before, so that a descriptor is opened for each address that is
-    /// tried.
+    /// Whether the socket is not bound yet, so a descriptor must be opened for each address that is tried.
     let opens: Bool
 }
 

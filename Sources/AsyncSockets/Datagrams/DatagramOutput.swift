@@ -106,7 +106,7 @@ final class DatagramOutput {
         if let count = queue.takeHighWater(configuration.value.sendHighWaterMark) { outbox.append(.highWater(count)) }
     }
 
-    /// Returns an error if the datagram cannot be sent to its target at all.
+    /// Returns an error if the datagram can never be sent to its target.
     private func refusal(of size: Int, to target: DatagramTarget, _ peer: DatagramPeer) -> AsyncSocketError? {
         var destination: InternetAddress?
         switch (target, peer) {
@@ -261,7 +261,8 @@ final class DatagramOutput {
         }
     }
 
-    /// Without a channel, the attempt to connect that was to open the socket has failed in the meantime.
+    /// If no channel is open, the attempt to connect, which would have opened the socket, has failed in the
+    /// meantime.
     private func unreachable(_ destination: String, _ channels: [DatagramChannel]) -> AsyncSocketError {
         channels.isEmpty ? .notOpen(.send) : .unreachable(destination)
     }

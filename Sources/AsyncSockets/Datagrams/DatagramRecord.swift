@@ -108,7 +108,8 @@ struct DatagramRecord {
         adoptedClaim = claimConnect() ?? 0
     }
 
-    /// Notes that `disconnect()` was called. Returns the claim of the `connect` call to undo, if any.
+    /// Notes that `disconnect()` was called. Returns the claim of the `connect` call that must be undone, if
+    /// any.
     mutating func letGo() -> Int? {
         isLettingGo = claim != nil
         return claim
@@ -121,7 +122,7 @@ struct DatagramRecord {
         if claim == number { (claim, isLettingGo) = (nil, false) }
     }
 
-    /// Called inside the turn when the kernel refuses to disconnect from the peer of this `connect` call.
+    /// Called inside the turn when disconnecting from the peer of this `connect` call has failed.
     mutating func keepClaim(_ number: Int) {
         if claim == number { isLettingGo = false }
     }

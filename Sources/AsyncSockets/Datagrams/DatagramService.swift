@@ -5,7 +5,7 @@
 //  3. An error of a datagram completes an operation or is reported as an event. The socket closes only if the
 //     loop cannot watch a descriptor, or a descriptor can no longer receive.
 //  4. `close` finishes everything, once: each operation is completed, and `didClose` is the last event.
-//  5. Messages only change what must be done. `pump` does it, once, after all messages were handled.
+//  5. Messages only record the work to do. `pump` does the work, once, after all messages have been handled.
 //  6. With DTLS (`DatagramUpgrade`), a failure, the peer's close_notify and `disconnect` close the socket.
 //     The socket never returns to plaintext.
 
@@ -117,7 +117,7 @@ final class DatagramService {
         case .cancel(let waiter): cancel(waiter)
         case .closeAfterSending: phase = .closing
         case .close(let error):
-            // Passes datagrams that were sent just before to the kernel.
+            // First passes the datagrams that have just been sent to the kernel.
             _ = output.pump(channels, peer)
             close(error)
         case .roomIsBack, .changeDelegateQueue, .perform, .retire: break
@@ -173,7 +173,7 @@ final class DatagramService {
 
     // MARK: - Descriptors
 
-    /// Starts to watch the descriptors that were added to the record.
+    /// Starts watching the descriptors that were added to the record.
     func attach() {
         let descriptors = record.withLock { $0.descriptors }
         for descriptor in descriptors where !channels.contains(where: { $0.descriptor.socket === descriptor.socket }) {
@@ -360,7 +360,7 @@ final class DatagramService {
                 finishConnecting(.failure(waiter.lateError))
             }
         }
-        // While the kernel refuses to receive, a timeout is not the peer's fault.
+        // While receiving fails, a timeout is not the peer's fault.
         let denial = channels.lazy.compactMap(\.currentDenial).first.map { AsyncSocketError($0, operation: .receive) }
         output.expire(at: now)
         input.expire(at: now, denial)

@@ -20,8 +20,8 @@ struct CurrentCallback<Source: EventSource>: ~Copyable, Sendable {
         thread.store(0, ordering: .relaxed)
     }
 
-    /// Returns `false` without calling `body` outside a callback, or if the socket may already have another
-    /// connection.
+    /// Outside a callback, or if the socket may already have another connection, returns `false` without
+    /// calling `body`.
     @inline(__always)
     func withConnection(_ body: (Source) -> Void) -> Bool {
         guard thread.load(ordering: .relaxed) == pthread_self(),

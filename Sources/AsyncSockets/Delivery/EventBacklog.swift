@@ -1,5 +1,5 @@
 // Rules for the backlog:
-//  1. Events leave in the order of arrival, whichever block on the queue takes them.
+//  1. Events are delivered in the order of arrival, whichever block on the queue takes them.
 //  2. A block takes no event that arrived after the block was enqueued. A block that the user enqueued in
 //     between therefore runs before that event is delivered.
 //  3. A block is enqueued immediately or, from the loop, after the loop has handled its batch: one block for
@@ -17,12 +17,12 @@ internal import SocketBuffers
 struct EventBacklog<Event: SocketEvent>: Sendable {
     private struct State {
         var events: [Event] = []
-        /// The total numbers of events that have arrived and left.
+        /// The total numbers of events that were added and taken.
         var arrived = 0
         var left = 0
         /// Whether the loop will enqueue a block after it has handled its batch.
         var waitsForLoop = false
-        /// How many events are covered by a block on a queue, counted from the first event.
+        /// How many events, counted from the first, are covered by a block on a queue.
         var promised = 0
         /// Whether a block still holds events that it has not delivered.
         var isOut = false

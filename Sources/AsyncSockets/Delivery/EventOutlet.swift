@@ -257,8 +257,7 @@ final class EventOutlet<Socket: EventSocket>: EventOutbox<Socket.Event>, @unchec
     }
 }
 
-/// The number of events an inline delivery may deliver beyond the first batch, as long as it takes little
-/// time.
+/// The number of events an inline delivery may deliver after its first batch, if little time has passed.
 private struct DeliveryAllowance {
     private var left: Int
     private var end: Deadline?

@@ -5,7 +5,7 @@ internal import SocketCore
 extension DatagramService {
     func connect(to target: DatagramTarget, _ claim: Int, _ seconds: Double, _ waiter: (any OperationWaiter<Void>)?) {
         guard !isClosing else { return answerConnect(waiter, .failure(AsyncSocketError.closing(.connect))) }
-        // Another thread may have called `disconnect` earlier, but its message arrives later.
+        // Another thread may already have called `disconnect`, although its message has not arrived yet.
         disconnect()
         // Existing descriptors are attached first, because a failed attempt closes only descriptors that it
         // opened.
@@ -117,7 +117,7 @@ extension DatagramService {
             do throws(SystemError) {
                 try channel.descriptor.disconnect()
             } catch {
-                note("the socket stays connected because the kernel refused to disconnect it", ["error": "\(error)"])
+                note("the socket stays connected because disconnecting it failed", ["error": "\(error)"])
                 return record.withLock { $0.keepClaim(claim) }
             }
         }

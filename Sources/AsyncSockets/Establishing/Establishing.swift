@@ -1,7 +1,8 @@
 // Rules of establishing:
-//  1. It finishes once: with a descriptor connected to the target, with an error, or by `cancel`.
-//  2. A new descriptor is first registered with the loop. If the kernel refuses, the descriptor is closed
-//     and no event is delivered for it.
+//  1. It finishes once: with a descriptor connected to the target, with an error, or because `cancel` was
+//     called.
+//  2. A new descriptor is first registered with the loop. If this fails, the descriptor is closed and no
+//     event is delivered for it.
 //  3. With a proxy, the transport is connected before the connection is established. Until then, bytes move
 //     only for the negotiation (`Tunnel`).
 //  4. The time limit starts with the call to `connect` and covers all steps.

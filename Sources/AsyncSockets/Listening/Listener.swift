@@ -60,7 +60,7 @@ final class Listener: Sendable {
 
     var isOpen: Bool { state.withLock { !$0.isClosed } }
 
-    /// Why accepting has failed permanently. `nil` until then, and if `close()` was called before.
+    /// Why accepting has failed permanently. `nil` if it has not failed, or if `close()` was called first.
     var failure: AsyncSocketError? { state.withLock { $0.failure } }
 
     /// Whether accepting has started, which requires that the end of the socket's previous use has been

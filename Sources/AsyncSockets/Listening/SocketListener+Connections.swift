@@ -31,7 +31,7 @@ extension SocketListener {
     ///
     /// After `shutdown(within:)`, the sequence delivers the sockets that are ready and then finishes. A
     /// cancelled task receives a `CancellationError`, and the listener keeps running. If `run` is or was in
-    /// use, the sequence throws `.badConfiguration`. If the kernel refuses to accept connections, it throws
+    /// use, the sequence throws `.badConfiguration`. If accepting connections fails permanently, it throws
     /// the same error as `run`.
     public var connections: Connections { Connections(listener: self) }
 

@@ -33,9 +33,9 @@ extension SocketListener {
     ///     errors thrown by `body` at `warning`. At most one line per second is logged for each kind of
     ///     error.
     ///   - body: Serves a connection.
-    /// - Throws: `CancellationError`; `.badConfiguration` if the listener is in use or has been used before;
-    ///   `.system` with the `errno` if the kernel refuses to accept connections (accept(2)). It fails
-    ///   immediately if retrying cannot help, and otherwise after twelve consecutive failures, about seven
+    /// - Throws: `CancellationError`; `.badConfiguration` if the listener is in use or has already been used;
+    ///   `.system` with the `errno` if accepting connections fails (accept(2)). It fails immediately if
+    ///   retrying cannot help; otherwise, it fails after twelve consecutive failures, which takes about seven
     ///   seconds. The error is logged immediately and thrown once the accepted connections have been served.
     @concurrent
     public func run(

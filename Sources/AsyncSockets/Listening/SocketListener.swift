@@ -234,7 +234,7 @@ public final class SocketListener: Sendable {
     /// would otherwise wait for itself. In a child task of such a task, call `beginShutdown(within:)`
     /// instead.
     ///
-    /// - Parameter time: How long the connections may take, counted from this call. If `nil`, there is no
+    /// - Parameter time: How long the connections may take, measured from this call. If `nil`, there is no
     ///   limit.
     public nonisolated(nonsending) func shutdown(within time: Duration? = nil) async {
         beginShutdown(within: time)

@@ -17,7 +17,7 @@ final class ReadyQueue<Socket: Sendable>: Sendable {
         var expectedCount = 0
         var lastNumber = 0
         var waiting: [(number: Int, waiter: Waiter)] = []
-        /// The numbers of tasks that were cancelled before they started to wait.
+        /// The numbers of tasks that were cancelled before they started waiting.
         var cancelled: Set<Int> = []
         /// The task that is suspended in `room()`.
         var accepting: UnsafeContinuation<Void, Never>?

@@ -48,7 +48,7 @@ final class ConnectionObservation {
         handshake = Handshake(role: role, begin: .now)
     }
 
-    /// Called when the handshake starts to wait for the decision about the peer's certificate.
+    /// Called when the handshake starts waiting for the decision about the peer's certificate.
     func beginDecision() {
         handshake?.question = .now
     }

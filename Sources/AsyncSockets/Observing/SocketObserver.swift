@@ -170,8 +170,8 @@ public struct AcceptPause: Sendable, Hashable {
         /// The process or the system has run out of file descriptors or memory. The error contains the
         /// `errno`.
         case shortage(AsyncSocketError)
-        /// The kernel refuses to accept connections, for example because of a security module. The error
-        /// contains the `errno`. After twelve consecutive refusals, the listener closes with this error.
+        /// Accepting a connection has failed, for example because of a security module. The error contains
+        /// the `errno`. After twelve consecutive failures, the listener closes with this error.
         case refused(AsyncSocketError)
     }
 

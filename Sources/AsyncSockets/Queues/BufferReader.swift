@@ -1,6 +1,7 @@
 internal import SocketBuffers
 
-/// Parses bytes in place, inside the turn. It serves reads that neither a length nor a delimiter describes.
+/// Parses bytes in place, inside the turn. It serves reads that cannot be described by a length or a
+/// delimiter.
 final class BufferReader: @unchecked Sendable {
     // Unchecked: a reader belongs to one read at a time, which is confined to a turn.
 

@@ -50,7 +50,7 @@ final class ReadHalf {
         return packets.isAtStartTLS ? .startTLS : .nothing
     }
 
-    /// Removes the read of `waiter` and returns its collected bytes to the front of the buffer.
+    /// Removes `waiter`'s read and returns its collected bytes to the front of the buffer.
     func cancel(_ waiter: AnyObject) -> Cancellation<Data> {
         guard let (index, read) = packets.find(waiter) else { return .tooLate }
         let completion = read.pointee.completion

@@ -143,7 +143,7 @@ struct ReadPacket: WaitingPacket, Sendable {
             tag: completion.tag, bytesDone: bytesDone(in: buffer), total: kind == .length ? limit : nil)
     }
 
-    /// Returns the number of bytes that arrived since the last call, or `nil` without new bytes.
+    /// Returns the number of bytes that have arrived since the last call, or `nil` if no bytes have arrived.
     mutating func newProgress(in buffer: PreBuffer) -> Int? {
         let done = bytesDone(in: buffer)
         guard done > reported else { return nil }
@@ -207,8 +207,8 @@ struct ReadPacket: WaitingPacket, Sendable {
     }
 }
 
-/// Where the bytes of a read are stored: in the caller's buffer, or in memory that grows as bytes arrive,
-/// never to an announced size in advance.
+/// Where the bytes of a read are stored: in the caller's buffer, or in memory that grows as bytes arrive and
+/// is never preallocated to a length claimed by the peer.
 ///
 /// A class, so that the bytes have one owner. With a second owner, each append would copy all earlier bytes.
 private final class ReadDestination: @unchecked Sendable {

@@ -17,7 +17,7 @@ protocol WaitingPacket {
 /// Other code uses `ReadHalf` and `WriteHalf`.
 struct WaitingPackets<Packet: WaitingPacket>: ~Copyable {
     private var packets = Ring<Packet>()
-    /// The number of packets before the marker, or the maximum value without a marker.
+    /// The number of packets before the marker, or the maximum value if no marker is set.
     private var countBeforeMarker = UInt32.max
     private var timer = OperationTimer()
     /// No waiter's deadline is earlier than this.
@@ -95,7 +95,7 @@ struct WaitingPackets<Packet: WaitingPacket>: ~Copyable {
     /// Returns the packet at a position, on either side of the marker. Valid until the queue changes.
     func anyPacket(at index: Int) -> UnsafeMutablePointer<Packet>? { packets[index] }
 
-    /// Finds the packet of `waiter`, on either side of the marker. Valid until the queue changes.
+    /// Finds `waiter`'s packet, on either side of the marker. Valid until the queue changes.
     func find(_ waiter: AnyObject) -> (index: Int, packet: UnsafeMutablePointer<Packet>)? {
         guard let index = firstIndex(where: { $0.pointee.completion.answers(waiter) }), let packet = packets[index] else {
             return nil

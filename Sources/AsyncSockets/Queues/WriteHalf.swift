@@ -114,7 +114,7 @@ final class WriteHalf {
         return packets.drop()?.completion
     }
 
-    /// Removes the write of `waiter`, or detaches it if some of its bytes have already been sent.
+    /// Removes `waiter`'s write, or detaches it if some of its bytes have already been sent.
     func cancel(_ waiter: AnyObject) -> Cancellation<Void> {
         guard let (index, write) = packets.find(waiter) else { return .tooLate }
         let completion = write.pointee.completion

@@ -5,8 +5,8 @@ public struct TransferProgress: Sendable, Hashable, CustomStringConvertible {
     public let bytesDone: Int
     /// The total number of bytes, or `nil` if the transfer continues to the end of the stream.
     public let total: Int?
-    /// The rate over the last three seconds, or since the start if the transfer is younger. It falls to 0
-    /// while no bytes are transferred.
+    /// The rate over the last three seconds, or since the start if the transfer has been running for less
+    /// time. It falls to 0 while no bytes are transferred.
     public let bytesPerSecond: Double
 
     /// Creates a progress value, for tests of code that displays it.

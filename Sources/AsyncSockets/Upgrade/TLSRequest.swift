@@ -10,7 +10,7 @@ struct TLSRequest: Sendable {
     var waiter: (any OperationWaiter<HandshakeNews>)?
     /// Whether the waiter, not the delegate, decides about the peer's certificate.
     var waiterDecidesTrust = false
-    /// Whether the call fails if another task is waiting in a read. True for calls by tasks.
+    /// Whether the call fails if another task has a pending read. True for calls by tasks.
     var waitsForNoTask = false
     /// The host and port that the caller connected to, if any.
     var endpoint: String?

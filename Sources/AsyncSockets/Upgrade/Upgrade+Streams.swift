@@ -23,8 +23,8 @@ extension Upgrade {
             return .goesOn
         }
         if request.waitsForNoTask, data.reads.hasWaiter {
-            // The read would wait for bytes, and TLS for the read. Later writes must not be sent in
-            // plaintext.
+            // The read would wait for bytes, and TLS would wait for the read. Later writes must not be sent
+            // in plaintext.
             request.waiter?.complete(.failure(AsyncSocketError.readIsWaiting))
             return .ends(.readIsWaiting)
         }
@@ -163,6 +163,6 @@ extension DataPath: UpgradeTransport {
 extension AsyncSocketError {
     fileprivate static var readIsWaiting: AsyncSocketError {
         .badConfiguration(
-            .startTLS, "another task is waiting in a read: finish it before calling startTLS")
+            .startTLS, "another task has a pending read: let it complete, or cancel it, before calling startTLS")
     }
 }

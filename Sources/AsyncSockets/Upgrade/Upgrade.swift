@@ -23,7 +23,7 @@ protocol UpgradeTransport: AnyObject {
 
 /// The socket that is being upgraded. Used by its upgrade, inside the socket's turn.
 protocol UpgradeOwner {
-    /// The observer's view of the connection. `nil` without an observer.
+    /// The observer's view of the connection. `nil` if the socket has no observer.
     var observation: ConnectionObservation? { get }
     /// Posts news to the upgrade from any thread, without keeping the socket alive.
     var newsSender: @Sendable (UpgradeNews) -> Void { get }
@@ -95,7 +95,7 @@ final class Upgrade {
         owner.deliver(trust) { [send = owner.newsSender] in send(.verdict($0, of: number)) }
     }
 
-    /// Applies a verdict, unless its question was decided before.
+    /// Applies a verdict, unless its question has already been decided.
     private func decide(
         _ accepted: Bool, of question: TrustQuestionNumber, refusal: TrustRefusal = .rejected,
         _ transport: some UpgradeTransport, _ owner: some UpgradeOwner

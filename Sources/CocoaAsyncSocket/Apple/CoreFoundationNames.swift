@@ -1,7 +1,7 @@
 // swift-format-ignore-file: AlwaysUseLowerCamelCase, NeverUseImplicitlyUnwrappedOptionals
 
-// The names from Core Foundation, Dispatch and the Objective-C runtime that socket code uses and that Linux
-// lacks. Each Core Foundation type is an alias for its bridged Foundation class, so that expressions such as
+// The names from Core Foundation, Dispatch and the Objective-C runtime that socket code uses but Linux lacks.
+// Each Core Foundation type is an alias for its bridged Foundation class, so that expressions such as
 // `[identity] as CFArray` compile.
 
 @_exported public import Dispatch
@@ -96,7 +96,7 @@ public protocol NetServiceDelegate {}
 @available(*, unavailable, message: "Linux has no NetServiceBrowser: remove these methods")
 public protocol NetServiceBrowserDelegate {}
 
-// MARK: - Keys of TLS settings
+// MARK: - TLS setting keys
 
 /// The key for the name that the server's certificate must match, a String.
 public var kCFStreamSSLPeerName: CFString { "kCFStreamSSLPeerName" }

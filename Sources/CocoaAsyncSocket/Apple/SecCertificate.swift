@@ -59,8 +59,8 @@ public func SecCertificateCopyData(_ certificate: SecCertificate) -> CFData {
     NSData(data: Data(certificate.certificate.derBytes))
 }
 
-/// Returns a certificate's display name: the common name, otherwise the first host name, otherwise the
-/// subject.
+/// Returns a certificate's display name: the common name or, if it has no common name, the first host name or
+/// the subject.
 public func SecCertificateCopySubjectSummary(_ certificate: SecCertificate) -> CFString? {
     let certificate = certificate.certificate
     return (certificate.commonName ?? certificate.dnsNames.first ?? certificate.subject) as NSString

@@ -14,7 +14,7 @@ public final class SecIdentity: NSObject, Sendable {
     }
 }
 
-/// Stores the certificate of an identity.
+/// Stores an identity's certificate in `certificate`.
 @discardableResult
 public func SecIdentityCopyCertificate(
     _ identity: SecIdentity, _ certificate: UnsafeMutablePointer<SecCertificate?>
@@ -23,7 +23,7 @@ public func SecIdentityCopyCertificate(
     return errSecSuccess
 }
 
-/// Stores the private key of an identity.
+/// Stores a reference to an identity's private key in `privateKey`.
 @discardableResult
 public func SecIdentityCopyPrivateKey(
     _ identity: SecIdentity, _ privateKey: UnsafeMutablePointer<SecKey?>

@@ -109,7 +109,7 @@ public func SecPolicyCreateSSL(_ server: Bool, _ hostname: CFString?) -> SecPoli
 /// Returns the policy for a server without a host name check.
 public func SecPolicyCreateBasicX509() -> SecPolicy { SecPolicy(judgesServers: true, hostName: nil) }
 
-/// Replaces the policy of a trust. `policies` is a policy, or an array with the policy as its first item.
+/// Replaces the policy of a trust. `policies` is a policy or an array that has the policy as its first item.
 @discardableResult
 public func SecTrustSetPolicies(_ trust: SecTrust, _ policies: CFTypeRef) -> OSStatus {
     guard let policy = SecPolicy.first(of: policies) else { return errSecParam }

@@ -1,7 +1,7 @@
 internal import AsyncSockets
 public import Foundation
 
-// Class methods. They cannot be overridden, because Swift allows overridable methods only in the class body.
+// Class methods. They cannot be overridden, because they are not declared in the class body.
 extension GCDAsyncUdpSocket {
     /// Returns the host of an address in numeric form, or `nil` if the data is not an address.
     public class func host(fromAddress address: Data) -> String? { SocketAddress(data: address)?.host }

@@ -42,7 +42,7 @@ extension CoreEvents: AsyncUDPSocketDelegate where Owner == GCDAsyncUdpSocket {
 }
 
 extension GCDAsyncUdpSocket {
-    /// The delegate, or `nil` without a queue to call it on.
+    /// The delegate, or `nil` if the socket has no queue to call it on.
     fileprivate var listener: (any GCDAsyncUdpSocketDelegate)? {
         audience.withLock { $0.queue == nil ? nil : $0.delegate }
     }

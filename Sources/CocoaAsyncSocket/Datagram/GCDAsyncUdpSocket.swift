@@ -144,7 +144,7 @@ open class GCDAsyncUdpSocket: NSObject {
     open func maxReceiveIPv6BufferSize() -> UInt32 { facts.withLock { $0.maxReceive6 } }
     /// Sets how many bytes of an IPv6 datagram are delivered. Longer datagrams are truncated.
     open func setMaxReceiveIPv6BufferSize(_ max: UInt32) { facts.withLock { $0.maxReceive6 = max } }
-    /// Returns the size of the kernel's send buffer if it was set, otherwise 65,535.
+    /// Returns the size of the kernel's send buffer, or 65,535 if no size was set.
     open func maxSendBufferSize() -> UInt16 { facts.withLock { $0.maxSend } ?? .max }
     /// Sets the size of the kernel's send buffer in bytes.
     open func setMaxSendBufferSize(_ max: UInt16) { setSendBuffer(max) }
@@ -181,8 +181,8 @@ open class GCDAsyncUdpSocket: NSObject {
     open func connectedPort() -> UInt16 { peer?.port ?? 0 }
     /// Returns whether the socket is connected to a peer.
     open func isConnected() -> Bool { core.isConnected }
-    /// Returns whether the socket is closed: neither bound, connecting nor connected, and has not sent a
-    /// datagram.
+    /// Returns whether the socket is closed: it is neither bound, connecting nor connected, and has not sent
+    /// a datagram.
     open func isClosed() -> Bool { !core.isInUse }
     /// Returns whether the socket is open and uses IPv4.
     open func isIPv4() -> Bool { core.isIPv4 }
@@ -274,7 +274,7 @@ open class GCDAsyncUdpSocket: NSObject {
         setSendFilter(filterBlock, with: filterQueue, isAsynchronous: true)
     }
     /// Sets a filter for outgoing datagrams. It always runs on its queue while the datagrams are held, so
-    /// that `isAsynchronous` has no effect.
+    /// `isAsynchronous` has no effect.
     open func setSendFilter(
         _ filterBlock: GCDAsyncUdpSocketSendFilterBlock?, with filterQueue: DispatchQueue?, isAsynchronous: Bool
     ) {
@@ -294,7 +294,7 @@ open class GCDAsyncUdpSocket: NSObject {
         setReceiveFilter(filterBlock, with: filterQueue, isAsynchronous: true)
     }
     /// Sets a filter for received datagrams. It always runs on its queue while the datagrams are held, so
-    /// that `isAsynchronous` has no effect.
+    /// `isAsynchronous` has no effect.
     open func setReceiveFilter(
         _ filterBlock: GCDAsyncUdpSocketReceiveFilterBlock?, with filterQueue: DispatchQueue?, isAsynchronous: Bool
     ) {
@@ -320,10 +320,10 @@ open class GCDAsyncUdpSocket: NSObject {
     }
     /// Runs a block with exclusive access to the socket, and blocks until the block returns.
     open func perform(_ block: @escaping () -> Void) { marks.performAndWait(block) { body in core.perform { body($0.first) } } }
-    /// Returns a descriptor inside `perform(_:)`, otherwise -1. The IPv4 descriptor is preferred.
+    /// Returns a descriptor inside `perform(_:)`, and -1 elsewhere. The IPv4 descriptor is preferred.
     open func socketFD() -> Int32 { descriptor(nil) }
-    /// Returns the IPv4 descriptor inside `perform(_:)`, otherwise -1.
+    /// Returns the IPv4 descriptor inside `perform(_:)`, and -1 elsewhere.
     open func socket4FD() -> Int32 { descriptor(.ipv4) }
-    /// Returns the IPv6 descriptor inside `perform(_:)`, otherwise -1.
+    /// Returns the IPv6 descriptor inside `perform(_:)`, and -1 elsewhere.
     open func socket6FD() -> Int32 { descriptor(.ipv6) }
 }

@@ -2,7 +2,7 @@ internal import AsyncSockets
 public import Foundation
 internal import SocketCore
 
-// Class methods. They cannot be overridden, because Swift allows overridable methods only in the class body.
+// Class methods. They cannot be overridden, because they are not declared in the class body.
 extension GCDAsyncSocket {
     /// Returns the addresses of a host, as `Data`. Blocks until the lookup is complete.
     ///

@@ -104,7 +104,7 @@ extension CoreEvents: AsyncSocketDelegate where Owner == GCDAsyncSocket {
 }
 
 extension GCDAsyncSocket {
-    /// The delegate, or `nil` without a queue to call it on.
+    /// The delegate, or `nil` if the socket has no queue to call it on.
     fileprivate var listener: (any GCDAsyncSocketDelegate)? {
         facts.withLock { $0.delegateQueue == nil ? nil : $0.delegate }
     }

@@ -269,19 +269,19 @@ open class GCDAsyncSocket: NSObject {
     open var isDisconnected: Bool { core.isDisconnected }
     /// Whether a connection is established.
     open var isConnected: Bool { core.isConnected }
-    /// The peer's address in numeric form, or `nil` without a connection.
+    /// The peer's address in numeric form, or `nil` if the socket is not connected.
     open var connectedHost: String? { peer?.host }
-    /// The peer's port, or 0 without a connection.
+    /// The peer's port, or 0 if the socket is not connected.
     open var connectedPort: UInt16 { peer?.port ?? 0 }
     /// The file of the peer's Unix-domain socket, or `nil` for any other connection.
     open var connectedUrl: URL? { peer?.unixPath.map { URL(fileURLWithPath: $0) } }
-    /// The local address in numeric form, or `nil` without a connection or a listener.
+    /// The local address in numeric form, or `nil` if the socket is neither connected nor listening.
     open var localHost: String? { local?.host }
-    /// The local port, or 0 without a connection or a listener.
+    /// The local port, or 0 if the socket is neither connected nor listening.
     open var localPort: UInt16 { local?.port ?? 0 }
-    /// The peer's address as a `sockaddr`, or `nil` without a connection.
+    /// The peer's address as a `sockaddr`, or `nil` if the socket is not connected.
     open var connectedAddress: Data? { peer?.data }
-    /// The local address as a `sockaddr`, or `nil` without a connection or a listener.
+    /// The local address as a `sockaddr`, or `nil` if the socket is neither connected nor listening.
     open var localAddress: Data? { local?.data }
     /// Whether the socket is connected or listening over IPv4.
     open var isIPv4: Bool { has(.ipv4) }
@@ -343,7 +343,8 @@ open class GCDAsyncSocket: NSObject {
             $0.readData(to: data, withTimeout: timeout, maxLength: GCDAsyncSocket.limit(length), tag: $1)
         }
     }
-    /// Returns the current read's progress, from 0 to 1: 1 if its length is unknown, NaN without a read.
+    /// Returns the current read's progress, from 0 to 1: 1 if its length is unknown, NaN if no read is
+    /// queued.
     open func progress(
         ofReadReturningTag tagPtr: UnsafeMutablePointer<Int>?, bytesDone donePtr: UnsafeMutablePointer<UInt>?,
         total totalPtr: UnsafeMutablePointer<UInt>?
@@ -358,7 +359,7 @@ open class GCDAsyncSocket: NSObject {
     open func write(_ data: Data?, withTimeout timeout: TimeInterval, tag: Int) {
         if let data { core.write(data, withTimeout: timeout, tag: tag) }
     }
-    /// Returns the current write's progress, from 0 to 1, or NaN without a write.
+    /// Returns the current write's progress, from 0 to 1, or NaN if no write is queued.
     open func progress(
         ofWriteReturningTag tagPtr: UnsafeMutablePointer<Int>?, bytesDone donePtr: UnsafeMutablePointer<UInt>?,
         total totalPtr: UnsafeMutablePointer<UInt>?
@@ -372,7 +373,7 @@ open class GCDAsyncSocket: NSObject {
     /// A client verifies the certificate and the host name, unless the settings leave the decision to the
     /// delegate. Unusable settings close the connection. A second call on the same connection has no effect.
     open func startTLS(_ tlsSettings: [String: NSObject]?) { upgrade(tlsSettings ?? [:]) }
-    /// Returns the TLS state of a secure connection inside `perform(_:)`, otherwise `nil`.
+    /// Returns the TLS state of a secure connection inside `perform(_:)`, and `nil` elsewhere.
     open func sslContext() -> SSLContext? {
         guard marks.isCurrent, isSecure, let session = core.tlsSession else { return nil }
         return SSLContext(session, facts.withLock { $0.trust })
@@ -390,10 +391,10 @@ open class GCDAsyncSocket: NSObject {
     }
     /// Runs a block with exclusive access to the connection, and blocks until the block returns.
     open func perform(_ block: @escaping () -> Void) { marks.performAndWait(block) { core.perform($0) } }
-    /// Returns the descriptor inside `perform(_:)`, otherwise -1.
+    /// Returns the descriptor inside `perform(_:)`, and -1 elsewhere.
     open func socketFD() -> Int32 { descriptor(nil) }
-    /// Returns the descriptor of an IPv4 connection inside `perform(_:)`, otherwise -1.
+    /// Returns the descriptor of an IPv4 connection inside `perform(_:)`, and -1 elsewhere.
     open func socket4FD() -> Int32 { descriptor(.ipv4) }
-    /// Returns the descriptor of an IPv6 connection inside `perform(_:)`, otherwise -1.
+    /// Returns the descriptor of an IPv6 connection inside `perform(_:)`, and -1 elsewhere.
     open func socket6FD() -> Int32 { descriptor(.ipv6) }
 }

@@ -10,7 +10,7 @@ public let GCDAsyncSocketThreadName = "GCDAsyncSocket-CFStream"
 /// The context of CocoaAsyncSocket's log messages in CocoaLumberjack.
 public var GCDAsyncSocketLoggingContext: Int32 { 65535 }
 
-// MARK: - Keys of TLS settings
+// MARK: - TLS setting keys
 
 /// Whether the delegate evaluates the server's certificate, a Boolean. See
 /// `socket(_:didReceive:completionHandler:)`.

@@ -2,9 +2,10 @@
 //  1. Each read has an entry, which is added before the read is passed to the core. The core identifies the
 //     read by its ticket, and the delegate by its tag.
 //  2. An entry is removed when its read completes or fails. The remaining entries of a closed connection are
-//     removed when the next connection starts, or, without another connection, when the close is delivered.
-//  3. `begin` is called before and after the core starts a connection. If another thread delivers the close
-//     of the old connection in between, it therefore clears no entries of the new connection.
+//     removed when the next connection starts or, if no other connection is started, when the close is
+//     delivered.
+//  3. `begin` is called before and after the core starts a connection. Therefore, if another thread delivers
+//     the close of the old connection in between, no entries of the new connection are cleared.
 
 internal import Foundation
 internal import SocketBuffers

@@ -50,7 +50,8 @@ final class SocketQueueMarks {
     /// queue.
     func performAndWait(_ block: @escaping () -> Void, start: (@escaping @Sendable (_ descriptor: Int32?) -> Void) -> Void) {
         if isCurrent { return block() }
-        // Safe, because only one other thread uses these values, while this thread is blocked.
+        // Safe, because these values are used by only one other thread, and only while this thread is
+        // blocked.
         nonisolated(unsafe) let block = block
         nonisolated(unsafe) let marks = self
         let done = DispatchSemaphore(value: 0)

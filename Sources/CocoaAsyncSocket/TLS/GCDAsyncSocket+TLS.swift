@@ -12,7 +12,7 @@ extension GCDAsyncSocket {
             core.disconnect()
             return note("startTLS was ignored: the socket is disconnected")
         }
-        guard claimTLS() else { return note("startTLS was ignored: it was already called") }
+        guard claimTLS() else { return note("startTLS was ignored: it has already been called") }
         do throws(TLSDictionary.Refusal) {
             let host = facts.withLock { $0.host }
             let (settings, evaluation) = try TLSDictionary.read(dictionary, host: host)

@@ -40,7 +40,7 @@ public enum SSLAuthenticate: Int32, Sendable {
     case tryAuthenticate = 2
 }
 
-// MARK: - Results of the Security framework
+// MARK: - Security framework results
 
 /// Success.
 public let errSecSuccess: OSStatus = 0
@@ -75,7 +75,7 @@ public let errSecCertificateRevoked: OSStatus = -67820
 /// The certificate is not trusted.
 public let errSecNotTrusted: OSStatus = -67843
 
-// MARK: - Results of Secure Transport, in the domain "kCFStreamErrorDomainSSL"
+// MARK: - Secure Transport results, in the domain "kCFStreamErrorDomainSSL"
 
 /// The peer violated the TLS protocol.
 public let errSSLProtocol: OSStatus = -9800

@@ -17,7 +17,8 @@ package final class AcceptQuota: Sendable {
         var limit: Int?
         var aheadLimit: Int?
         var open = 0
-        /// The number of accepted connections that have not been taken yet. Counted even without a limit.
+        /// The number of accepted connections that have not been taken yet. Counted even if there is no
+        /// limit.
         var ahead = 0
         var waiting: Set<LoopRegistration> = []
         var refusals = 0

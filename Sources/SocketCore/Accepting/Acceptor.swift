@@ -3,7 +3,7 @@
 //     most `batchSeconds`, including the time spent in the receiver. Then other handlers run.
 //  2. An error that concerns a single connection (such as ECONNABORTED, accept(2)) skips that connection.
 //     After `batchLimit` such errors in a row the acceptor pauses as in a shortage.
-//  3. If descriptors or memory run out (EMFILE, ENFILE, ENOBUFS, ENOMEM), and after an unexpected error, it
+//  3. If descriptors or memory run out (EMFILE, ENFILE, ENOBUFS, ENOMEM), or after an unexpected error, it
 //     pauses by the rules of `FailingCall`, so that the loop does not spin. During a pause, connections stay
 //     in the kernel's backlog, and new connections do not shorten the pause. The acceptor closes if retrying
 //     cannot help, or if the error was repeated too often.

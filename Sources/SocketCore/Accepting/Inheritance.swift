@@ -39,7 +39,7 @@ package final class Inheritance: Sendable {
         guard !claimed.isEmpty || !names.contains(where: { name == nil || $0 == name }) else {
             let which = name.map { " \"\($0)\"" } ?? ""
             throw InheritedDescriptorError(
-                .alreadyClaimed, "the inherited descriptors\(which) were already claimed: claim them only once")
+                .alreadyClaimed, "the inherited descriptors\(which) have already been claimed: claim them only once")
         }
         for descriptor in claimed { descriptor.setNonBlocking() }
         return claimed
@@ -61,7 +61,9 @@ package final class Inheritance: Sendable {
         // Checked before allocating memory, because the environment can announce any number.
         for number in firstNumber..<firstNumber + count where fcntl(number, F_GETFD) < 0 {
             throw InheritedDescriptorError(
-                .missingDescriptor, "\(countVariable) announces descriptors from \(firstNumber), but \(number) is not open")
+                .missingDescriptor,
+                "\(countVariable) is \(count), so descriptors from \(firstNumber) to \(firstNumber + count - 1) must be open, "
+                    + "but \(number) is not")
         }
         guard let text = environment[namesVariable] else { return Array(repeating: "unknown", count: Int(count)) }
         let names = text.isEmpty && count == 0 ? [] : text.split(separator: ":", omittingEmptySubsequences: false)

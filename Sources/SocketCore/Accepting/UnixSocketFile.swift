@@ -4,7 +4,7 @@
 //  2. Between `bind` and `listen`, a new socket also looks dead. A listener therefore holds an advisory lock
 //     (`flock`) on the directory from the first check until it listens. Before removing a file, it verifies
 //     that the file is still the one it checked.
-//  3. It tries to get the lock only for a short time. If another process keeps the lock or the directory
+//  3. It tries to acquire the lock for a short time only. If another process keeps the lock or the directory
 //     cannot be read, it continues without the lock, as other servers do.
 //  4. The file is removed before the listener's descriptor is closed, so that no other process can consider
 //     the socket dead and replace the file. The file is removed only if it is still the listener's file,
@@ -141,7 +141,6 @@ final class UnixSocketFile: Sendable {
         return try body()
     }
 
-    /// Seconds. Other processes hold the lock for about ten microseconds, but a busy machine may not
-    /// schedule them.
+    /// In seconds. A process holds the lock for only about 10 µs, unless it is preempted while holding it.
     private static let lockTimeout = 0.25
 }

@@ -7,7 +7,7 @@ package struct AddressPrefix: Sendable, Hashable, CustomStringConvertible {
     /// Parses an address literal with an optional prefix length after a slash. Without a prefix length, the
     /// range contains only that address.
     ///
-    /// Returns `nil` for any other text, for an address with a zone, and if bits after the prefix are set:
+    /// Returns `nil` for any other text, for an address with a zone, or if any host bits are set, since
     /// `10.0.0.1/8` is probably a mistake.
     package init?(_ text: String) {
         let parts = text.split(separator: "/", maxSplits: 1, omittingEmptySubsequences: false)

@@ -27,7 +27,7 @@ package enum HostText: Hashable, Sendable {
             self = .address(address)
         } else if Self.endsInNumber(text) {
             guard let address = SocketAddress(literal: text, port: port) else {
-                throw HostError("\(Self.quote(text)) ends in a number but is not an IPv4 address: write four decimal numbers")
+                throw HostError("\(Self.quote(text)) is neither a host name nor an IPv4 address: write four decimal numbers")
             }
             self = .address(address)
         } else {

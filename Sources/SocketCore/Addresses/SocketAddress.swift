@@ -51,7 +51,7 @@ public struct SocketAddress: Sendable {
     /// Creates an address from a `sockaddr_in`, `sockaddr_in6`, `sockaddr_un` or `sockaddr_vm` as laid out
     /// in memory.
     ///
-    /// Returns `nil` for any other family, and if `data` is too short or longer than a `sockaddr_storage`.
+    /// Returns `nil` for any other family, or if `data` is too short or longer than a `sockaddr_storage`.
     public init?(data: Data) {
         guard let address = data.withUnsafeBytes({ SocketAddress($0) }) else { return nil }
         self = address

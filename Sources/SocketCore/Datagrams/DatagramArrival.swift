@@ -25,7 +25,7 @@ public struct DatagramArrival: Sendable, Hashable {
     public let interfaceIndex: UInt32
     /// The size of the datagram on the network in bytes, including any bytes lost to truncation.
     public let fullSize: Int
-    /// Whether the datagram was larger than the receive buffer, so that its last bytes were lost.
+    /// Whether the datagram was larger than the receive buffer, so its last bytes were lost.
     public let isTruncated: Bool
     /// The datagram's ECN field.
     public let ecn: ECN

@@ -31,8 +31,8 @@ extension DatagramDescriptor {
         return answer
     }
 
-    /// Whether UDP GRO is enabled, so that one buffer may contain several datagrams. `nil` if the kernel
-    /// cannot report it (before Linux 6.2).
+    /// Whether UDP GRO is enabled, so one buffer may contain several datagrams. `nil` if the kernel cannot
+    /// report it (before Linux 6.2).
     package var coalesces: Bool? {
         do throws(SystemError) {
             return try socket.value(of: .coalescesDatagrams)

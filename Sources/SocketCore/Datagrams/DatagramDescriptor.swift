@@ -99,7 +99,7 @@ package struct DatagramDescriptor: Sendable {
     ///
     /// Datagrams from other senders that arrived before this call are still received, so compare the sender.
     package func connect(to address: SocketAddress) throws(SystemError) {
-        // Otherwise the kernel would keep the source address that it chose for the previous peer.
+        // Otherwise, the kernel would keep the source address that it chose for the previous peer.
         if remoteAddress != nil { try disconnect() }
         guard address.withSockaddr({ Glibc.connect(socket.rawValue, $0, $1) }) == 0 else {
             throw SystemError("connect").about(address)

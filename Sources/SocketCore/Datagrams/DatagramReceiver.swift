@@ -42,11 +42,11 @@ package final class DatagramReceiver {
         case refused(SystemError)
         /// The kernel is out of memory. No event follows, so retry after `SocketDescriptor.shortageSeconds`.
         case exhausted
-        /// The kernel refused to receive. No event follows, so retry after `pause` seconds.
+        /// Receiving failed. No event follows, so retry after `pause` seconds.
         ///
         /// - Parameter isFirst: Whether the previous call succeeded or failed with a different error.
         case denied(SystemError, pause: Double, isFirst: Bool)
-        /// The descriptor cannot receive datagrams, or the kernel refused too often.
+        /// The descriptor cannot receive datagrams, or receiving failed too often.
         case failed(SystemError)
     }
 

@@ -4,8 +4,8 @@
 //     the next burst would allocate from different arenas.
 //  2. A loop requests a trim when its registrations have dropped by an eighth from their peak, and by at
 //     least `LoopTable.leastDeparture`. A steady turnover of connections causes no trims. A trim is also
-//     requested after connections have closed with a total of `bytesForTrim` buffered, because a few peers
-//     that never read can use as much memory.
+//     requested after closed connections have freed a total of `bytesForTrim` buffered bytes, because a few
+//     peers that never read can use as much memory.
 //  3. A dedicated queue trims one second after the request, so that memory freed together is returned
 //     together. The interval between trims is at least five seconds, and at least a hundred times as long as
 //     the last trim took. A loop blocks only if it allocates from the arena that is being trimmed.

@@ -13,7 +13,7 @@ struct LoopJobs: ~Copyable {
 
     var isEmpty: Bool { waiting.isEmpty }
 
-    /// The executor of the jobs. `nil` only without jobs.
+    /// The executor of the jobs. `nil` only if the list is empty.
     var unownedExecutor: UnownedTaskExecutor? { executor?.asUnownedTaskExecutor() }
 
     mutating func append(_ job: UnownedJob, of executor: some TaskExecutor) {

@@ -153,7 +153,7 @@ struct DeadlineHeap {
     var earliest: Deadline? { entries.first?.deadline }
     var count: Int { entries.count }
 
-    /// Sorts the entries, because a sorted array is a heap.
+    /// Restores the heap by sorting, because a sorted array is a valid heap.
     mutating func removeAll(where isStale: (Deadline, LoopRegistration) -> Bool) {
         entries.removeAll { isStale($0.deadline, $0.registration) }
         entries.sort { $0.deadline < $1.deadline }

@@ -89,7 +89,7 @@ final class LoopWatch: Sendable {
         return nil
     }
 
-    /// A loop that starts to run during this call either finds `isLooking` false and starts the timer, or
+    /// A loop that starts running during this call either finds `isLooking` false and starts the timer, or
     /// has already incremented `beginnings`.
     private func stopLookingIfIdle(_ state: inout State) {
         isLooking.store(false, ordering: .sequentiallyConsistent)

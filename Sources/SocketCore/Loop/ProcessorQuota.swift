@@ -7,12 +7,12 @@
 
 internal import Glibc
 
-/// The processor quota of this process's control groups.
+/// The CPU quota of this process's control groups.
 package struct ProcessorQuota: Sendable {
     /// Returns the contents of a file, or `nil` if it cannot be read.
     package typealias Reading = (_ path: String) -> String?
 
-    /// The quota in processors, such as 0.5; `nil` without a limit.
+    /// The quota in CPUs, such as 0.5; `nil` if CPU use is not limited.
     package let processors: Double?
 
     package static var current: ProcessorQuota { ProcessorQuota(reading: readFile) }

@@ -9,8 +9,8 @@ internal import Synchronization
 /// Several watches may exist at a time, even for the same signal. When the last watch of a signal ends, the
 /// previous signal action is restored.
 ///
-/// This does not use the signal sources of libdispatch. They keep their signal handler when they are
-/// cancelled, so the process would ignore the signal afterwards.
+/// This does not use libdispatch's signal sources: a cancelled source keeps its signal handler, so the
+/// process would ignore the signal afterwards.
 package final class SignalWatch: Sendable {
     fileprivate let signals: Set<CInt>
     private let handler: @Sendable (CInt) -> Void

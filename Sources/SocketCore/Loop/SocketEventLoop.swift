@@ -200,8 +200,8 @@ extension SocketEventLoop {
         }
     }
 
-    /// The number of processors that the process may use: the processors it may run on, limited by the quota
-    /// of its control groups, rounded up.
+    /// The number of CPUs available to this process: the size of its affinity mask, capped by the cgroup CPU
+    /// quota (rounded up).
     package static var usableProcessors: Int {
         ProcessorQuota.current.threadCount(usable: Int(CLinux_usable_processors()))
     }

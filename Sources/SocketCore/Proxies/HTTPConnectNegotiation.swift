@@ -119,8 +119,8 @@ private struct StatusLine {
         throw ProxyFailure(.misbehaved, "the proxy does not speak HTTP/1: \(ProxyFailure.quote(bytes))")
     }
 
-    /// Parses `HTTP-version SP status-code SP [ reason-phrase ]` (RFC 9112, section 4). The last space may
-    /// be missing without a reason phrase.
+    /// Parses `HTTP-version SP status-code SP [ reason-phrase ]` (RFC 9112, section 4). If the reason phrase
+    /// is omitted, the last space may be missing too.
     init(_ line: [UInt8]) throws(ProxyFailure) {
         quoted = ProxyFailure.quote(line)
         let isDigit: (UInt8) -> Bool = { (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) }

@@ -35,7 +35,7 @@ struct ProxyHeaderFields {
         while position < block.count {
             let value = position + Self.headCount
             guard value <= block.count else {
-                throw .malformed("the last field in the peer's PROXY header is truncated before its length")
+                throw .malformed("the peer's PROXY header stops before the length of its last field")
             }
             let end = value + Int(block[position + 1]) << 8 + Int(block[position + 2])
             guard end <= block.count else {

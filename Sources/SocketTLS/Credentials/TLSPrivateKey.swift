@@ -66,8 +66,8 @@ public struct TLSPrivateKey: Sendable, Hashable {
     ///
     /// A key in a token signs inside the token. These signatures run outside the event loop, on a pool with
     /// one thread per processor. A slow token therefore delays other handshakes that need long computations,
-    /// but no established connections. Exception: a client that receives a certificate request after the
-    /// handshake signs on the event loop.
+    /// but no established connections. An exception is a client that receives a certificate request after the
+    /// handshake: it signs on the event loop.
     ///
     /// Throws `invalidPrivateKey` if the URI does not lead to a key, if OpenSSL has no provider for the
     /// scheme, or if the passphrase is missing or wrong.
@@ -101,8 +101,8 @@ public struct TLSPrivateKey: Sendable, Hashable {
         EVP_PKEY_get0_type_name(handle.key).map { String(cString: $0) } ?? ""
     }
 
-    /// Whether a signature may take more than a millisecond. This applies to long RSA keys, and to keys that
-    /// OpenSSL does not compute with itself, such as the key of a token.
+    /// Whether a signature may take more than a millisecond. This applies to long RSA keys, and to keys whose
+    /// operations are performed outside OpenSSL, such as keys on a hardware token.
     var signsSlowly: Bool {
         let isRSA = EVP_PKEY_is_a(handle.key, "RSA") == 1 || EVP_PKEY_is_a(handle.key, "RSA-PSS") == 1
         if handle.isOfToken || isRSA && EVP_PKEY_get_bits(handle.key) > 2048 { return true }

@@ -100,8 +100,8 @@ extension EngineBIO {
         AlertRecord.datagramBytes(alert, sequence: records.nextPlainSequence).withUnsafeBytes { put($0) }
     }
 
-    /// Returns a handshake message from OpenSSL's message callback with a four-byte header. A DTLS header has
-    /// twelve bytes, and the last three repeat the length.
+    /// Strips a DTLS handshake header (12 bytes) down to four bytes, the size of a TLS header. The last three
+    /// bytes of a DTLS header are the fragment length, which equals the message length here.
     func message(_ bytes: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer {
         guard records != nil, bytes.count >= 12 else { return bytes }
         return UnsafeRawBufferPointer(rebasing: bytes.dropFirst(8))

@@ -37,10 +37,10 @@ struct ContextKey: Hashable, Sendable {
 
     var signsSlowly: Bool { domain.identities.contains { $0.privateKey.signsSlowly } }
 
-    /// Hashes only the end of the certificate instead of the whole chain. The context is looked up for each
-    /// connection, and hashing whole chains took more than 1 % of a handshake. The end is part of the
-    /// signature, so it distinguishes identities equally well. Keys come from the settings of this process,
-    /// never from a peer.
+    /// Hashes only the last bytes of the certificate instead of the whole chain. The context is looked up for
+    /// each connection, and hashing whole chains took more than 1% of a handshake. The last bytes belong to
+    /// the signature, so they distinguish identities equally well. The keys of this table are the settings of
+    /// this process, never a peer's data.
     func hash(into hasher: inout Hasher) {
         hasher.combine(isServer)
         if let certificate = domain.identities.first?.certificateChain.first {

@@ -144,7 +144,7 @@ struct ContextParameters {
         guard Set(names.map { $0.lowercased() }).count == names.count else { throw invalid("a \(kind) is listed twice") }
         for name in names where !knows(name) {
             let known = candidates.filter { knows($0) }.joined(separator: ", ")
-            throw invalid("this OpenSSL does not support the \(kind) \"\(name.printable)\": supported are \(known)")
+            throw invalid("this OpenSSL does not support the \(kind) \"\(name.printable)\": choose from \(known)")
         }
     }
 
@@ -187,7 +187,8 @@ private struct CipherSuite {
         guard let found = Self.allowed.first(where: { $0.openSSL == name || $0.iana == name }) else {
             let names = Self.allowed.map(\.iana).joined(separator: ", ")
             throw ContextParameters.invalid(
-                "this OpenSSL does not allow the cipher suite \"\(name.printable)\" in a policy: allowed are \(names)")
+                "the cipher suite \"\(name.printable)\" is not allowed in a policy with this version of OpenSSL: choose from \(names)"
+            )
         }
         self.name = found.openSSL
         (isOfTLS13, hasAEAD) = (found.isOfTLS13, found.hasAEAD)

@@ -147,8 +147,8 @@ enum EngineCallbacks {
         return facts.complaintAboutChange(in: hello)
     }
 
-    /// Rejects too many certificates, and a key on a curve with explicit parameters instead of a name, which
-    /// can take a fifth of a second to decode.
+    /// Rejects a message with too many certificates, or with a key on a curve that has explicit parameters
+    /// instead of a name, which can take a fifth of a second to decode.
     private static func limitCertificates(
         in message: UnsafeRawBufferPointer, isTLS13: Bool, of ssl: OpaquePointer, _ facts: Facts
     ) {

@@ -101,7 +101,7 @@ struct EngineFailure {
             return error(.protocolViolation, "the ClientHello was rejected: \(complaint)")
         }
         if has(SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE) {
-            return error(.clientCertificateMissing, "the client sent no certificate, but this server requires it")
+            return error(.clientCertificateMissing, "the client sent no certificate, but this server requires one")
         }
         if let error = missingKeyError { return error }
         if Self.nothingInCommon.contains(where: has) {

@@ -8,7 +8,7 @@ final class Facts {
     let bio: EngineBIO
     let isServer: Bool
     let judge: Judge
-    /// `nil` without pre-shared keys.
+    /// `nil` if the settings have no pre-shared keys.
     private(set) var preSharedKeys: PreSharedKeyNegotiation?
     private(set) var sentAlert: TLSAlert?
     /// Whether the peer cancelled the handshake (RFC 8446, 6.1).

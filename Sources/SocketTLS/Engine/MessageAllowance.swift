@@ -4,8 +4,7 @@
 //     difference: messages with one byte of data after each are also a flood.
 //  2. A peer may send `burst` messages in quick succession, and `perSecond` over the lifetime of the
 //     connection. HAProxy allows the same number of KeyUpdates. Each message costs about 25 microseconds, so
-//     a peer at the limit uses 0.25 % of a processor. Beyond the limit, the connection fails after `burst`
-//     messages.
+//     a peer at the limit uses 0.25% of a CPU. Beyond the limit, the connection fails after `burst` messages.
 //  3. An honest peer needs far fewer: even if it changes its key with every record of 16 KiB, it reaches the
 //     limit only at 1.6 MB a second.
 //  4. Once spent, the allowance stays spent.

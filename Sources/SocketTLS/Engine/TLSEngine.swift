@@ -64,7 +64,7 @@ package final class TLSEngine {
     @exclusivity(unchecked) var hasSentClose = false
     /// How many tickets to send with the next data.
     @exclusivity(unchecked) var ticketsToSend: UInt8 = 0
-    /// Early data until it is sent or delivered, or `nil` without early data.
+    /// Early data until it is sent or delivered; `nil` if the settings contain no early data.
     @exclusivity(unchecked) var early: EarlyData?
     var earlyFacts = EarlyDataFacts()
     /// `nil` on a client, and on a server that requests no certificates after the handshake.
@@ -126,7 +126,7 @@ package final class TLSEngine {
 
     deinit {
         exporter.withdraw()
-        // Otherwise the session could not be resumed if the connection closes without our close_notify. TLS
+        // Otherwise, the session could not be resumed if the connection closed without our close_notify. TLS
         // has allowed that since version 1.1 (RFC 5246, 7.2.1), except after a failure (7.2.2).
         if case .failed = phase {} else { SSL_set_shutdown(ssl, SSL_SENT_SHUTDOWN | SSL_RECEIVED_SHUTDOWN) }
         detach()
@@ -228,8 +228,8 @@ extension TLSEngine {
         return outcome
     }
 
-    /// Whether the step was done on another thread, or may have to be: verification takes long if a client
-    /// has sent more than one usual certificate.
+    /// Whether the step was done on another thread, or may have to be: verification takes a long time if a
+    /// client has sent more than one ordinary certificate.
     private var mayStepElsewhere: Bool {
         if case .done = facts.work { return true }
         return judge.isServer && bio.handshakeByteCount + received.count > Self.usualCertificateBytes

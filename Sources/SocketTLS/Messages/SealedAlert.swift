@@ -4,8 +4,8 @@ internal import COpenSSL
 ///
 /// OpenSSL cannot send an alert of our choice, and alerts are already encrypted at this point. So this type
 /// decrypts OpenSSL's record with the connection's keys, and encrypts the new alert with the same number and
-/// nonce. Reusing the nonce is safe because OpenSSL's own record is never sent. Records of CBC suites are
-/// sent unchanged.
+/// nonce. Reusing the nonce is safe because OpenSSL's own record is never sent. CBC records are sent
+/// unchanged.
 struct SealedAlert {
     private let cipher: OpaquePointer
     private let isCCM: Bool

@@ -45,8 +45,8 @@ public struct TLSCertificateRules: Sendable, Hashable {
     public var isStrict: Bool
     /// The time at which the peer's certificates must be valid, or `nil` for the current time.
     ///
-    /// For tests, and for machines with a wrong clock. **Dangerous to set to the past**: a certificate that
-    /// has expired since then is accepted.
+    /// For tests, and for machines with a wrong clock. **Setting a time in the past is dangerous**: a
+    /// certificate that has expired since then is accepted.
     public var verificationTime: Date?
 
     /// Creates rules. Omitted arguments add no requirements.

@@ -11,15 +11,16 @@
 ///
 /// Some rules apply to every policy. Each key exchange is ephemeral and uses an elliptic curve or ML-KEM: a
 /// finite field costs a server a hundred times as much as X25519. Anonymous and unencrypted cipher suites are
-/// never used, and suites with a shared key only through `TLSServerProof` and `TLSClients`, which add their
-/// own. Compression and renegotiation are disabled.
+/// never used. PSK suites are used only if `TLSServerProof` or `TLSClients` enables them; these add the
+/// suites themselves. Compression and renegotiation are disabled.
 public struct TLSPolicy: Sendable, Hashable {
     /// The oldest version to accept. `TLSSettings.minimumVersion` can only be stricter.
     public var minimumVersion: TLSVersion
     /// The cipher suites for all versions, by IANA or OpenSSL name, in order of preference.
     ///
     /// One list contains the suites of TLS 1.3 and of TLS 1.2, and each version uses its own. DTLS uses the
-    /// TLS 1.2 suites that have an AEAD: with CBC, an attacker could close a connection with a forged record.
+    /// TLS 1.2 AEAD suites: if a CBC suite were used, an attacker could close a connection with a forged
+    /// record.
     public var cipherSuites: [String]
     /// The key exchange groups, by IANA or OpenSSL name, in order of preference. In TLS 1.2, the list also
     /// limits the curves of certificates (RFC 8422, section 5.1.1).
@@ -35,7 +36,7 @@ public struct TLSPolicy: Sendable, Hashable {
     /// higher level in openssl.cnf takes precedence.
     public var securityLevel: Int
     /// Whether the server's order of cipher suites takes precedence, with ChaCha20 first for clients that
-    /// prefer it. Otherwise the client's order does.
+    /// prefer it. If false, the client's order does.
     public var prefersServerCipherSuites: Bool
     /// Whether every algorithm must be provided by OpenSSL's FIPS provider (fips_module(7)). Defaults to
     /// false.
@@ -47,12 +48,12 @@ public struct TLSPolicy: Sendable, Hashable {
     /// TLS 1.3 only. Corresponds to Mozilla's profile of the same name.
     public static let modern = preset(.tls13, suitesOfTLS13)
 
-    /// TLS 1.2 and 1.3, with suites that have an AEAD and an ephemeral key exchange. This is the default, and
+    /// TLS 1.2 and 1.3, with AEAD suites that have an ephemeral key exchange. This is the default, and
     /// corresponds to Mozilla's profile of the same name.
     public static let intermediate = preset(.tls12, suitesOfTLS13 + suitesOfTLS12)
 
-    /// Like `intermediate`, with additional TLS 1.2 suites with CBC for old peers. Attacks on CBC are
-    /// prevented only by OpenSSL's own defenses (encrypt-then-MAC, constant time).
+    /// Like `intermediate`, plus the TLS 1.2 CBC suites, for old peers. Attacks on CBC are prevented only by
+    /// OpenSSL's own defenses (encrypt-then-MAC, constant time).
     public static let compatible = preset(.tls12, suitesOfTLS13 + suitesOfTLS12 + oldSuitesOfTLS12)
 
     /// TLS 1.2 and 1.3 with algorithms from OpenSSL's FIPS provider only.

@@ -24,7 +24,7 @@ final class Judge {
     /// The check of a stapled response, or `nil` if no response was requested or the chain is not trusted.
     var stapledStatus: StapledStatus?
     /// The earliest expiry of the evidence for trust: the chain's certificates, and the lists that prove they
-    /// are not revoked. In seconds since 1970, or `nil` without evidence.
+    /// are not revoked. In seconds since 1970, or `nil` if no evidence was used.
     private(set) var evidenceEnd: Int?
 
     init(

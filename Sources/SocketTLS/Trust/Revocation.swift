@@ -97,8 +97,8 @@ struct Revocation: Hashable, Sendable {
         try store.add(revocationList: list)
     }
 
-    /// Returns the earliest expiry of the lists that OpenSSL used to judge a chain, in seconds since 1970, or
-    /// `nil` without lists. If an issuer has several lists, OpenSSL uses the latest.
+    /// Returns the earliest expiry of the lists against which OpenSSL checked a chain, in seconds since 1970,
+    /// or `nil` if it used no lists. If an issuer has several lists, OpenSSL uses the latest.
     func end(for chain: VerifiedChain, in store: OpaquePointer) -> Int? {
         let checked = scope == .leaf ? chain.certificates.prefix(1) : chain.certificates[...]
         return checked.compactMap { certificate in

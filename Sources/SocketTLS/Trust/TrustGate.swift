@@ -14,7 +14,7 @@
 //  9. Evidence after the decision, such as a stapled OCSP response, can reject the peer in every mode.
 // 10. Settings chosen by server name cannot skip a question that the enclosing settings require.
 // 11. A peer that has proved possession of a shared key is accepted without a question, because it sends no
-//     certificate. The proof applies only if no other evidence was judged before.
+//     certificate. The proof applies only if no other evidence has been judged yet.
 // 12. If a key is required, certificates are rejected before they are verified, in every mode. If the
 //     required key is a shared key, a peer without any authentication is rejected too.
 // 13. A raw public key is either expected or rejected, in every mode. An unexpected key never opens a

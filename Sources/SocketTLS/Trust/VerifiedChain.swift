@@ -30,14 +30,14 @@ struct VerifiedChain {
             code: X509_V_ERR_INVALID_PURPOSE, depth: 0)
     }
 
-    /// The fault of a peer with a key that may not sign. In every supported handshake, the peer's key is used
-    /// only for signing (RFC 8446, section 4.4.2.2; RFC 5246, section 7.4.2).
+    /// The fault of a peer whose key may not be used for signing. In every supported handshake, the peer's
+    /// key is used only for signing (RFC 8446, section 4.4.2.2; RFC 5246, section 7.4.2).
     var keyUsageFault: PeerTrust.Verdict? {
         // OpenSSL reports all bits as set for a certificate without the extension.
         guard let leaf = certificates.first, X509_get_key_usage(leaf) & UInt32(KU_DIGITAL_SIGNATURE) == 0 else { return nil }
         return .untrusted(
             reason:
-                "the key of the certificate of \"\(name(leaf))\" must not sign: its key usage lacks digitalSignature",
+                "the key in the certificate of \"\(name(leaf))\" may not be used for signing: its key usage lacks digitalSignature",
             code: X509_V_ERR_KEYUSAGE_NO_DIGITAL_SIGNATURE, depth: 0)
     }
 

@@ -163,7 +163,7 @@ import Testing
         let waits = !first.queues.isDisjoint(with: second.queues)
         switch second {
         case .connect: return [.refused("disconnect it first")]
-        case .beginTLS where isSecure || first == .beginTLS: return [.refused("already called on this connection")]
+        case .beginTLS where isSecure || first == .beginTLS: return [.refused("already been called on this connection")]
         case .request where !isSecure: return [.refused("not secure")]
         case .request where first == .request: return [.refused("the previous request is still pending")]
         case .disconnect: return [.ended]

@@ -169,8 +169,8 @@ import Testing
         case .request where !isSecure: return (.failed(.badConfiguration), "not secure")
         case .request where first == .request: return (.failed(.tls), "the previous request is still pending")
         case .startTLS where isSecure || first == .startTLS:
-            return (.failed(.badConfiguration), "already called on this connection")
-        case .startTLS where first.isTasksRead: return (.failed(.badConfiguration), "waiting in a read")
+            return (.failed(.badConfiguration), "already been called on this connection")
+        case .startTLS where first.isTasksRead: return (.failed(.badConfiguration), "has a pending read")
         case .startTLS where first.isWrite: return late(.handshakeTimeout, "the writes queued before startTLS were not sent")
         // A delegate's read has a time of its own, and ends the connection.
         case .startTLS where first == .delegatesRead && limit == .own: return (.failed(.readTimeout), "within 0.05 seconds")

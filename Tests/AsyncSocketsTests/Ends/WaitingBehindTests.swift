@@ -16,7 +16,7 @@ import Testing
         let error = await #expect(throws: AsyncSocketError.self) {
             try await pair.client.startTLS(settings: TestCertificates.client())
         }
-        #expect(error?.code == .badConfiguration && error?.message.contains("waiting in a read") == true)
+        #expect(error?.code == .badConfiguration && error?.message.contains("has a pending read") == true)
         #expect(await read.outcome == .failed(.badConfiguration))
         // Nothing has followed in plaintext, and nothing can.
         #expect(!pair.client.isConnected)

@@ -179,7 +179,7 @@ import Testing
             try requested { _ = try $0.requestClientCertificate(isRequired: true) }
         },
         Way(.internalError, "close_notify") { try requested { $0.shutdown() } },
-        Way(.clientCertificateMissing, "this server requires it") {
+        Way(.clientCertificateMissing, "this server requires one") {
             try pair { try $0.askForClientCertificate() }.serverError
         },
     ]

@@ -35,8 +35,8 @@ final class ClientEarlyData {
 final class ServerEarlyData {
     /// Accepted bytes that have been neither delivered nor handled by the responder.
     let bytes = PreBuffer()
-    /// The responder, which can reply before the handshake is complete. `nil` without a responder or
-    /// it has already decided.
+    /// The responder, which can reply before the handshake is complete. `nil` if the settings contain no
+    /// responder, or if it has already decided.
     var responder: TLSEarlyDataResponder?
     var isAsking = false
     /// Whether OpenSSL has returned all early data.

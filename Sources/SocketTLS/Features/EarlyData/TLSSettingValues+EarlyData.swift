@@ -36,7 +36,7 @@ extension TLSSettingValues {
             acceptedEarlyData.maximumBytes, in: 1...TLSEarlyData.byteLimit, "acceptedEarlyData.maximumBytes")
         // Early data arrives before a client could prove its identity.
         guard proof == .certificates, clientCertificates == .none, !presentsRawPublicKey else {
-            throw Self.invalid("acceptedEarlyData requires clients to be .anyone, and no raw public key")
+            throw Self.invalid("acceptedEarlyData requires clients to be .anyone and presentsRawPublicKey to be false")
         }
         switch tickets {
         case .none:

@@ -11,7 +11,7 @@ extension EngineFailure {
             guard let alert = entries.lazy.compactMap(\.peerAlert).first, refusals.contains(alert) else { return nil }
             var error = error(
                 .preSharedKeyMismatch,
-                "the server rejected the pre-shared key with the alert \(alert): the identity \(identity) or the key is unknown to it"
+                "the server rejected the pre-shared key with the alert \(alert): it does not know the identity \(identity), or its key is different"
             )
             error.alert = alert
             return error

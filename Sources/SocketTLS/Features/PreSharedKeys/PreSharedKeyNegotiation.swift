@@ -4,7 +4,7 @@ final class PreSharedKeyNegotiation {
     let keys: TLSPreSharedKeys
     /// On a client, the key that it has offered. On a server, the key for one of the client's identities.
     private(set) var key: TLSPreSharedKey?
-    /// Whether `key` is random, so that this handshake fails like a handshake with a wrong key.
+    /// Whether `key` is random, so this handshake fails like a handshake with a wrong key.
     private(set) var isDecoy = false
     private(set) var isOfTLS12 = false
     private(set) var firstIdentity: [UInt8]?
@@ -20,8 +20,8 @@ final class PreSharedKeyNegotiation {
         return key
     }
 
-    /// Looks for the first known key with a valid binder. Without a valid binder, the first known
-    /// key is used, and OpenSSL fails the handshake.
+    /// Looks for the first known key with a valid binder. If no binder is valid, the first known key is used,
+    /// and OpenSSL fails the handshake.
     ///
     /// - Parameter isLast: Whether the client can only be accepted with a key. If no identity is known,
     ///   the first one is then given a decoy key.

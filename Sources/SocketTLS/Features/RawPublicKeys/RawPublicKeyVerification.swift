@@ -61,7 +61,7 @@ extension ProofFault {
         ProofFault(
             error: TLSError(
                 .rawPublicKeyMismatch,
-                "the peer's raw public key is not expected (SHA-256 \(PublicKeyInfo.sha256(of: key).hexadecimal))",
+                "the peer's raw public key is not one of the expected keys (SHA-256 \(PublicKeyInfo.sha256(of: key).hexadecimal))",
                 verifyCode: COPENSSL_UNTRUSTED_RAW_KEY),
             verifyCode: COPENSSL_UNTRUSTED_RAW_KEY)
     }

@@ -51,8 +51,8 @@ public struct TLSRawPublicKeys: Sendable, Hashable {
 
     /// Creates a list of keys that are accepted from the peer, identified by their digests.
     ///
-    /// - Parameter digests: One or more 32-byte SHA-256 digests, each of a SubjectPublicKeyInfo in DER, such as
-    ///   `TLSCertificate.publicKeySHA256` returns.
+    /// - Parameter digests: One or more 32-byte SHA-256 digests, each of a SubjectPublicKeyInfo in DER, such
+    ///   as `TLSCertificate.publicKeySHA256`.
     /// - Throws: `invalidSettings` if the set is empty or a digest has the wrong length.
     public init(expectedSHA256 digests: Set<[UInt8]>) throws(TLSError) {
         guard !digests.isEmpty else { throw Self.invalid("the list of expected keys is empty: pass at least one key") }

@@ -1,8 +1,8 @@
 internal import FoundationEssentials
 
 // The bytes consist of these fields, each preceded by its length: format, scope, verdict, number of other
-// faults, these faults, date of the verdict, expiry of its first evidence (-1 without evidence),
-// number of certificates, certificates, OpenSSL's session.
+// faults, these faults, date of the verdict, expiry of its first evidence (-1 if no evidence expires), number
+// of certificates, certificates, OpenSSL's session.
 extension TLSResumableSession {
     private static let format: [UInt8] = Array("AsyncSockets session 2".utf8)
     /// Seconds since 1970, in the year 5138. Larger values cannot be converted from dates to integers.

@@ -26,7 +26,7 @@ public final class TLSResumableSession: Sendable {
     /// verification.
     let verified: Date
     /// When the first piece of evidence for the verdict expires: a certificate of the chain, including
-    /// its root, a revocation list or an OCSP response. `nil` without such evidence.
+    /// its root, a revocation list or an OCSP response. `nil` if no such evidence was used.
     let evidenceEnd: Date?
 
     /// The longest time for which a verdict on certificates is valid, in seconds: the maximum lifetime of

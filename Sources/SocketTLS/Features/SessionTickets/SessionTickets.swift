@@ -154,7 +154,7 @@ final class SessionTickets: Sendable {
 
     // MARK: - Keys
 
-    /// The key for the next tickets from the program's source; `nil` without a source.
+    /// The key for the next tickets from the program's source; `nil` if the settings have no source.
     var givenKey: TLSTicketKey? { source?.keys.current }
 
     /// A ticket that is replaced by an alert (`EngineCallbacks.installRefusal`) uses a key from the ring,
@@ -166,7 +166,8 @@ final class SessionTickets: Sendable {
     }
 
     // The functions below return 1 for success, 2 for a valid ticket that must be renewed with another
-    // key, 0 for a ticket with an unknown key, and -1 for a failure, with the reason in the error queue.
+    // key, 0 for a ticket with an unknown key, and -1 for a failure, in which case the reason is in the error
+    // queue.
 
     private func seal(
         _ name: UnsafeMutablePointer<UInt8>, _ vector: UnsafeMutablePointer<UInt8>, _ cipher: OpaquePointer?,

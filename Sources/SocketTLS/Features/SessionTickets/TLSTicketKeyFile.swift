@@ -52,7 +52,7 @@ public final class TLSTicketKeyFile: TLSTicketKeySource {
     /// last valid file remain in use.
     public var failure: TLSError? { state.withLock { $0.failure } }
 
-    /// Checks the file now, and reads it if it has changed or could not be read before. Blocks the
+    /// Checks the file now, and reads it if it has changed or the last attempt to read it failed. Blocks the
     /// calling thread.
     public func reload() {
         let stamp = FileStamp(path: path)

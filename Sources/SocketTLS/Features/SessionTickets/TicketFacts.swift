@@ -7,7 +7,7 @@ struct TicketFacts {
     /// The digest of the name by which a server's settings were chosen (`TLSClientHello.nameDigest`); 0
     /// if they were not chosen by name.
     var name = 0
-    /// When the evidence for trusting the peer expires: the certificates of its chain, and the lists by
-    /// which they are not revoked. In seconds since 1970; `nil` without evidence.
+    /// When the evidence for trusting the peer expires: the certificates of its chain, and the lists that
+    /// prove they are not revoked. In seconds since 1970; `nil` if no evidence was used.
     var evidenceEnd: Int?
 }

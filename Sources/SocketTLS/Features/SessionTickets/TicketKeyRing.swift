@@ -15,8 +15,8 @@ package struct TicketKeyRing {
 
     package init() {}
 
-    /// Returns the key that encrypts now, and creates a new key if the previous one has expired. On
-    /// failure, returns `nil` with the reason in OpenSSL's error queue.
+    /// Returns the key that encrypts now, and creates a new key if the previous one has expired. On failure,
+    /// returns `nil`, and the reason is in OpenSSL's error queue.
     package mutating func keyForSealing(at now: Int) -> TLSTicketKey? {
         dropExpiredKeys(at: now)
         if let current, now - current.birth < Self.period { return current }

@@ -1,7 +1,7 @@
 internal import COpenSSL
 
 extension StapledStatus {
-    /// Lets clients request an OCSP response. OpenSSL calls this callback later than the one for the
+    /// Lets clients request an OCSP response. OpenSSL calls this callback after the callback for the
     /// certificate, because in TLS 1.2 the response arrives later. If the callback rejects the response,
     /// OpenSSL sends the alert bad_certificate_status_response.
     static func request(on context: OpaquePointer) throws(TLSError) {
