@@ -1,8 +1,8 @@
 // Rules of the data path:
 //  1. Only the data path moves a connection's bytes: incoming bytes through `reads`, outgoing bytes through
 //     `writes`, both through the channel.
-//  2. A step that closes the connection returns that (`Fate`). A step that needs another turn records that
-//     (`takeWish`).
+//  2. A step that closes the connection reports this in its result (`Fate`). A step that needs another turn
+//     records this (`takeWish`).
 //  3. Every accepted packet is completed once: served, refused, cancelled, or dropped when the connection
 //     closes.
 //  4. Each change that may allow bytes to move sets `needsPump`, so that operations queued together are

@@ -62,8 +62,8 @@ final class MailboxSpace: Sendable {
     }
 }
 
-/// The queue of datagrams from the descriptor that all peers share to the socket of one peer. It does the job
-/// that the kernel's receive buffer does for other sockets.
+/// Passes datagrams from the descriptor that all peers share to the socket of one peer, as the kernel's
+/// receive buffer does for other sockets.
 final class PeerMailbox: Sendable {
     private struct State {
         /// Only a few datagrams, so removing the first one is cheap.

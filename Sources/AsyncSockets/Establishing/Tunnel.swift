@@ -1,6 +1,6 @@
 // Rules of a tunnel:
-//  1. A tunnel must be requested before connecting. The connection is then made to the proxy like to any
-//     other host.
+//  1. A tunnel must be requested before connecting. The connection to the proxy is then made like a
+//     connection to any other host.
 //  2. No operation is served during the negotiation. Reads, writes and a TLS upgrade stay queued.
 //  3. Bytes pass through the same channel as on every connection. Bytes after the proxy's last reply stay in
 //     `preBuffer`, because they are the first bytes from the tunnel. A TLS upgrade treats them like early
@@ -76,7 +76,7 @@ extension Tunnel {
 }
 
 extension AsyncSocketError {
-    /// Converts a failure of the proxy, or a request that cannot be sent to it.
+    /// Converts the error of a proxy that failed, or of a request that cannot be sent to the proxy.
     fileprivate init(_ failure: ProxyFailure, of proxy: SocketProxy) {
         let (code, fault): (Code, TLSError.Fault) =
             switch failure.kind {

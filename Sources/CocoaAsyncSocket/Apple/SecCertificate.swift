@@ -82,8 +82,8 @@ public func SecCertificateCopyKey(_ certificate: SecCertificate) -> SecKey? {
 
 // MARK: - Keys
 
-/// Returns the bytes of a public key: for RSA in PKCS#1 form, for elliptic curves the point (X9.63), and for
-/// other keys the encoding used in certificates. Returns `nil` for a private key, which cannot be exported.
+/// Returns the bytes of a public key: an RSA key in PKCS#1 form, the point of an elliptic curve key (X9.63),
+/// or any other key as encoded in certificates. Returns `nil` for a private key, which cannot be exported.
 public func SecKeyCopyExternalRepresentation(
     _ key: SecKey, _ error: UnsafeMutablePointer<Unmanaged<CFError>?>?
 ) -> CFData? {

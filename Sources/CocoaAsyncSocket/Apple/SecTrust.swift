@@ -101,7 +101,7 @@ public enum SecTrustResultType: UInt32, Sendable {
 
 // MARK: - Policies
 
-/// Returns the policy for a TLS peer: for a server, with a host name if given, or for a client.
+/// Returns the policy for a TLS peer: a server, optionally with a host name, or a client.
 public func SecPolicyCreateSSL(_ server: Bool, _ hostname: CFString?) -> SecPolicy {
     SecPolicy(judgesServers: server, hostName: hostname.map { $0 as String })
 }

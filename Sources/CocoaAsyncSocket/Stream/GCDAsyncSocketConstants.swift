@@ -23,15 +23,15 @@ public let GCDAsyncSocketSSLPeerID = "GCDAsyncSocketSSLPeerID"
 public let GCDAsyncSocketSSLProtocolVersionMin = "GCDAsyncSocketSSLProtocolVersionMin"
 /// The newest allowed TLS version, an `SSLProtocol` number. It must be TLS 1.2 or newer.
 public let GCDAsyncSocketSSLProtocolVersionMax = "GCDAsyncSocketSSLProtocolVersionMax"
-/// A Boolean without effect, because OpenSSL does not support False Start.
+/// A Boolean that has no effect, because OpenSSL does not support False Start.
 public let GCDAsyncSocketSSLSessionOptionFalseStart = "GCDAsyncSocketSSLSessionOptionFalseStart"
-/// A Boolean without effect, because it only concerns versions before TLS 1.1.
+/// A Boolean that has no effect, because it only concerns versions before TLS 1.1.
 public let GCDAsyncSocketSSLSessionOptionSendOneByteRecord = "GCDAsyncSocketSSLSessionOptionSendOneByteRecord"
 /// The allowed cipher suites, an array of `SSLCipherSuite` numbers.
 public let GCDAsyncSocketSSLCipherSuites = "GCDAsyncSocketSSLCipherSuites"
 /// The application protocols, an array of String, most preferred first.
 public let GCDAsyncSocketSSLALPN = "GCDAsyncSocketSSLALPN"
-/// A Data without effect, because this library uses no finite-field key exchange.
+/// A Data that has no effect, because this library uses no finite-field key exchange.
 public let GCDAsyncSocketSSLDiffieHellmanParameters = "GCDAsyncSocketSSLDiffieHellmanParameters"
 /// The same key as `kCFStreamSSLPeerName`.
 public let GCDAsyncSocketSSLPeerName = "kCFStreamSSLPeerName"
@@ -39,7 +39,7 @@ public let GCDAsyncSocketSSLPeerName = "kCFStreamSSLPeerName"
 public let GCDAsyncSocketSSLCertificates = "kCFStreamSSLCertificates"
 /// The same key as `kCFStreamSSLIsServer`.
 public let GCDAsyncSocketSSLIsServer = "kCFStreamSSLIsServer"
-/// A Boolean without effect, because Linux has no Core Foundation streams.
+/// A Boolean that has no effect, because Linux has no Core Foundation streams.
 public let GCDAsyncSocketUseCFStreamForTLS = "GCDAsyncSocketUseCFStreamForTLS"
 
 /// Whether a server requests a client certificate, an `SSLAuthenticate` number. Not available on Apple

@@ -6,7 +6,7 @@
 //  3. If descriptors or memory run out (EMFILE, ENFILE, ENOBUFS, ENOMEM), or after an unexpected error, it
 //     pauses by the rules of `FailingCall`, so that the loop does not spin. During a pause, connections stay
 //     in the kernel's backlog, and new connections do not shorten the pause. The acceptor closes if retrying
-//     cannot help, or if the error was repeated too often.
+//     cannot help, or if the error has occurred too often in a row.
 //  4. It accepts a connection only with a permit from the quota. If no permit is available, it pauses until
 //     the quota schedules a turn.
 //  5. The state is protected by a lock. System calls are made while holding the lock. The receiver is called

@@ -104,8 +104,8 @@ package struct KeyExporter: Sendable {
 
     // MARK: - RFC 5929 bindings
 
-    /// Returns the digest of the server's certificate: on a server the local certificate, on a client the
-    /// peer's.
+    /// Returns the digest of the server's certificate: the local certificate on a server, or the peer's
+    /// certificate on a client.
     private func serverEndPoint() throws(Failure) -> [UInt8] {
         let certificate = try asking { ssl throws(Failure) in
             // A certificate that the server did not present is not bound to this connection.

@@ -21,7 +21,7 @@ struct SealedAlert {
     private static let randomSize = 32
     private static let masterSize = 48
 
-    /// Returns `nil` for a cipher suite without an AEAD.
+    /// Returns `nil` if the connection's cipher suite is not an AEAD suite.
     init?(writtenBy server: OpaquePointer) {
         guard let suite = SSL_get_current_cipher(server), SSL_CIPHER_is_aead(suite) == 1,
             let name = OBJ_nid2sn(SSL_CIPHER_get_cipher_nid(suite)), let cipher = EVP_get_cipherbyname(name),
