@@ -87,7 +87,8 @@ package struct SocketTurn<Message: Sendable>: ~Copyable, Sendable {
         _ = Self.open(gate.load(ordering: .acquiring))
     }
 
-    /// Delivers `message` to `owner`, immediately if the turn is free, otherwise after all earlier messages.
+    /// Delivers `message` to `owner`: immediately if the turn is free, and otherwise after all earlier
+    /// messages.
     ///
     /// - Parameters:
     ///   - owner: The object that has this turn as a field.

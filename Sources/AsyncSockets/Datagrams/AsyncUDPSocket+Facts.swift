@@ -95,7 +95,7 @@ extension AsyncUDPSocket {
         }
     }
 
-    /// Returns the value of an option: the kernel's value if the socket is in use, otherwise the value set
+    /// Returns the value of an option: the kernel's value if the socket is in use, or otherwise the value set
     /// earlier.
     ///
     /// - Throws: `.badConfiguration` if the socket has no descriptor and the option was not set, and

@@ -1,5 +1,5 @@
 // Rules of receiving:
-//  1. Datagrams are received from the kernel only when the program wants them: a task is waiting, or the
+//  1. Datagrams are received from the kernel only when the program needs them: a task is waiting, or the
 //     delegate is receiving and has consumed most of the earlier datagrams. All other datagrams stay in the
 //     kernel. When the kernel's buffer is full, it drops datagrams and counts them.
 //  2. Order is preserved: datagrams that were received earlier but not delivered (`inbox`) are delivered

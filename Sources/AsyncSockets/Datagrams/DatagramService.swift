@@ -117,7 +117,7 @@ final class DatagramService {
         case .cancel(let waiter): cancel(waiter)
         case .closeAfterSending: phase = .closing
         case .close(let error):
-            // First passes the datagrams that have just been sent to the kernel.
+            // First hands the kernel the datagrams that were queued just before this message.
             _ = output.pump(channels, peer)
             close(error)
         case .roomIsBack, .changeDelegateQueue, .perform, .retire: break

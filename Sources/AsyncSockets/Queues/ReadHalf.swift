@@ -38,7 +38,7 @@ final class ReadHalf {
 
     // MARK: - The queue
 
-    /// Whether a task is waiting in a read. Reads that have been served are no longer queued.
+    /// Whether a task has a pending read. Reads that have been served are no longer queued.
     var hasWaiter: Bool {
         var found = false
         packets.forEach { if case .waiter = $0.pointee.completion { found = true } }

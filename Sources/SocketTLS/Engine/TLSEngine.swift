@@ -64,7 +64,7 @@ package final class TLSEngine {
     @exclusivity(unchecked) var hasSentClose = false
     /// How many tickets to send with the next data.
     @exclusivity(unchecked) var ticketsToSend: UInt8 = 0
-    /// Early data until it is sent or delivered; `nil` if the settings contain no early data.
+    /// Early data until it is sent or delivered; `nil` if the settings do not enable early data.
     @exclusivity(unchecked) var early: EarlyData?
     var earlyFacts = EarlyDataFacts()
     /// `nil` on a client, and on a server that requests no certificates after the handshake.

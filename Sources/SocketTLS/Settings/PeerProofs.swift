@@ -85,9 +85,9 @@ public enum TLSClients: Sendable, Hashable {
     /// Set `trustRoots` to your own authority. By default it is the system's store, so a certificate from any
     /// of the system's authorities is accepted.
     case certificates(TLSClientCertificates, TLSCertificateRules = TLSCertificateRules())
-    /// Clients present certificates that the server requests on its program's demand, after the handshake:
-    /// see `AsyncSocket.beginClientCertificateRequest(isRequired:)`. No certificate is requested during the
-    /// handshake (RFC 8446, section 4.6.2).
+    /// Clients present certificates that the server requests after the handshake, when its program calls for
+    /// it: see `AsyncSocket.beginClientCertificateRequest(isRequired:)`. No certificate is requested during
+    /// the handshake (RFC 8446, section 4.6.2).
     ///
     /// Requires TLS 1.3 and a client that offers post-handshake authentication. Session tickets are created
     /// before the first request, so a client that resumes a session is treated as a client without a

@@ -7,7 +7,7 @@
 //  3. A server keeps accepted data until the handshake is complete, and delivers it ahead of all other
 //     data. Replayed data is therefore never delivered, because an attacker who replays it cannot
 //     complete the handshake.
-//  4. Only a responder sees the data earlier. The bytes that it has responded to are not delivered again.
+//  4. Only a responder receives the data earlier. The bytes that it has responded to are not delivered again.
 //  5. OpenSSL fails the connection if a client sends more than its ticket allows.
 
 internal import COpenSSL

@@ -1,6 +1,6 @@
 extension Facts {
-    /// Returns the reason to reject a second ClientHello (RFC 8446, 4.1.2) if its name or protocols
-    /// differ from the first one's, by which the settings were chosen. OpenSSL does not compare the two
+    /// Returns the reason to reject a second ClientHello (RFC 8446, 4.1.2) if its name or protocols differ
+    /// from the first ClientHello's, by which the settings were chosen. OpenSSL does not compare the two
     /// messages and uses the second.
     func complaintAboutChange(in hello: UnsafeRawBufferPointer) -> String? {
         guard choosesByHello, !isEstablished else { return nil }

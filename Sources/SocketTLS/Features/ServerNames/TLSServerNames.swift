@@ -1,6 +1,6 @@
 // Rules of the choice by name:
-//  1. The ClientHello is read before OpenSSL sees it. The `SSL` is then created from the context of the
-//     chosen settings, so verify mode, options, application protocols and ticket keys all follow the
+//  1. The ClientHello is read before it is passed to OpenSSL. The `SSL` is then created from the context of
+//     the chosen settings, so verify mode, options, application protocols and ticket keys all follow the
 //     choice. (Switching the context of an existing `SSL` would keep most of the old values.)
 //  2. A session belongs to one context, so it is never resumed under another name (CVE-2025-23419).
 //  3. A second ClientHello (RFC 8446, 4.1.4) must request the same name and protocols as the first,
