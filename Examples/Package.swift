@@ -12,7 +12,7 @@ let strict: [SwiftSetting] = [
 
 let sockets: Target.Dependency = .product(name: "AsyncSockets", package: "AsyncSockets")
 
-/// The examples for CocoaAsyncSocket are code as it was written before strict concurrency.
+/// The CocoaAsyncSocket examples are written in the style from before strict concurrency.
 let classic: [SwiftSetting] = [.swiftLanguageMode(.v5), .treatAllWarnings(as: .error)]
 
 func classicProgram(_ name: String, _ folder: String) -> Target {

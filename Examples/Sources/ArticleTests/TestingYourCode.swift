@@ -3,14 +3,14 @@ import AsyncSockets
 import AsyncSocketsTesting
 import Testing
 
-/// The client to test: the greeting of a server.
+/// The client under test. Returns the server's greeting.
 func greeting(port: UInt16, tls: TLSClientSettings) async throws -> String? {
     try await AsyncSocket.withConnection(to: "127.0.0.1", port: port, tls: tls) { socket in
         try await socket.readLine(timeout: .seconds(10))
     }
 }
 
-/// Runs a server that greets, as long as `body` runs.
+/// Runs a server that sends a greeting to each client until `body` returns.
 func withGreeter(_ identity: TLSIdentity, _ body: (UInt16) async throws -> Void) async throws {
     let listener = try SocketListener(port: 0, interface: "127.0.0.1", tls: .server(identity: identity))
     async let served: Void = listener.run { socket in try await socket.write("hello\r\n") }
@@ -46,7 +46,7 @@ func withGreeter(_ identity: TLSIdentity, _ body: (UInt16) async throws -> Void)
 // Article: end
 
 // Article: script
-/// The client to test: asks for TLS, and upgrades.
+/// The client under test. Requests STARTTLS and upgrades the connection.
 func upgrade(port: UInt16, tls: TLSClientSettings) async throws {
     try await AsyncSocket.withConnection(to: "127.0.0.1", port: port) { socket in
         _ = try await socket.readLine(timeout: .seconds(10))

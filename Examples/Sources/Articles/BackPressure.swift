@@ -1,7 +1,7 @@
 // Article: ahead
 import AsyncSockets
 
-/// Sends the numbers from 1 to `count`, one in a line.
+/// Sends the numbers from 1 to `count`, one per line.
 func sendNumbers(upTo count: Int, on socket: AsyncSocket) async throws {
     socket.writeHighWaterMark = 256 * 1024
     for number in 1...count { try await socket.write("\(number)\n") }
@@ -9,7 +9,7 @@ func sendNumbers(upTo count: Int, on socket: AsyncSocket) async throws {
 // Article: end
 
 // Article: files
-/// Sends a file, behind a line that says how long it is.
+/// Sends a line with the file's length, then the file.
 func sendFile(_ path: String, ofLength count: Int, on socket: AsyncSocket) async throws {
     try await socket.writeLine("\(count)")
     try await socket.write(contentsOfFile: path, length: count) { print("sent \($0)") }
@@ -17,7 +17,7 @@ func sendFile(_ path: String, ofLength count: Int, on socket: AsyncSocket) async
 
 struct BadLength: Error {}
 
-/// Receives a file of at most 1 GiB.
+/// Receives a file of up to 1 GiB.
 func receiveFile(_ path: String, on socket: AsyncSocket) async throws {
     guard let line = try await socket.readLine(), let count = Int(line), (0...1 << 30).contains(count) else { throw BadLength() }
     try await socket.readToFile(path, exactly: count) { print("received \($0)") }

@@ -2,7 +2,8 @@
 import AsyncSockets
 import Synchronization
 
-/// Sends everything back, out of the memory that it came into. A client that does not read is not served.
+/// Echoes everything directly from the receive buffer. Reads more only after the echo is written, so a client
+/// that does not read cannot use up memory.
 final class BorrowingEcho: AsyncSocketDelegate, Sendable {
     private let sockets = Mutex<[ObjectIdentifier: AsyncSocket]>([:])
 

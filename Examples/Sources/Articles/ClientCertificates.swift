@@ -1,7 +1,7 @@
 // Article: server
 import AsyncSockets
 
-/// Greets clients whose certificate is for one of `names`.
+/// Accepts clients whose certificate's common name is one of `names`, and echoes their lines.
 func serve(names: Set<String>, onPort port: UInt16) async throws {
     let identity = try TLSIdentity(certificateFile: "server.pem", privateKeyFile: "server.key")
     var settings = TLSSettings.server(identity: identity)
@@ -20,7 +20,7 @@ func serve(names: Set<String>, onPort port: UInt16) async throws {
 // Article: end
 
 // Article: client
-/// The greeting of the server above, for the holder of a certificate.
+/// Connects to the server above with a client certificate, and returns the greeting.
 func greeting(from host: String, port: UInt16, as identity: TLSIdentity) async throws -> String? {
     var settings = TLSSettings.client
     settings.identity = identity
@@ -31,7 +31,7 @@ func greeting(from host: String, port: UInt16, as identity: TLSIdentity) async t
 // Article: end
 
 // Article: refusals
-/// Serves, and prints why connections fail.
+/// Greets each client, and logs why connections fail.
 func serve(_ listener: SocketListener) async throws {
     try await listener.run(onError: { error, socket in
         print("\(socket.connectedAddress.map { "\($0)" } ?? "a peer"): \(error)")

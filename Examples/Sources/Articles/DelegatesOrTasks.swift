@@ -1,7 +1,7 @@
 // Article: tasks
 import AsyncSockets
 
-/// Numbers the lines of each client.
+/// Echoes each client's lines with line numbers.
 func numberLines(onPort port: UInt16, tls: TLSServerSettings) async throws {
     let listener = try SocketListener(port: port, tls: tls)
     try await listener.run { socket in

@@ -2,7 +2,8 @@
 import AsyncSockets
 import Foundation
 
-/// Sends everything back. A client that does not read is not served.
+/// Echoes everything. Reads more only after the echo is written, so a client that does not read cannot use up
+/// memory.
 final class Echo: AsyncSocketDelegate {
     func socket(_ socket: AsyncSocket, didRead data: Data, withTag tag: Int) {
         socket.write(data, withTimeout: 30)

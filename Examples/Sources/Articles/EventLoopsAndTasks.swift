@@ -2,10 +2,10 @@
 import AsyncSockets
 import Foundation
 
-/// Expensive.
+/// An expensive computation.
 func digest(of request: Data) -> String { String(request.reduce(UInt64(5381)) { $0 &* 33 &+ UInt64($1) }) }
 
-/// Computes on the threads of Swift, and talks to the client on the loop.
+/// Runs the computation on Swift's global executor and the I/O on the event loop.
 func serveDigests(_ listener: SocketListener) async throws {
     try await listener.run { socket in
         for try await request in socket.frames(LengthPrefixed<UInt32>()) {
@@ -20,7 +20,7 @@ func computed(_ request: Data) async -> String { digest(of: request) }
 // Article: end
 
 // Article: away
-/// Every connection has its task on the threads of Swift.
+/// Runs every connection's task on Swift's global executor.
 func serveDigestsOfLines(_ listener: SocketListener) async throws {
     try await listener.run(executor: .custom(globalConcurrentExecutor)) { socket in
         for try await line in socket.lines { try await socket.write(digest(of: Data(line.utf8)) + "\n") }
@@ -29,7 +29,7 @@ func serveDigestsOfLines(_ listener: SocketListener) async throws {
 // Article: end
 
 // Article: there
-/// Reads and writes at the same time, both on the loop of the socket.
+/// Reads and writes concurrently, both on the socket's event loop.
 func ping(_ socket: AsyncSocket) async throws {
     let reader = Task(executorPreference: socket.executor) {
         for try await line in socket.lines { print(line) }

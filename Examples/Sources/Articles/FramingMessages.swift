@@ -2,14 +2,14 @@
 import AsyncSockets
 import Foundation
 
-/// Sends a request, and returns the answer: each with its length before it, in four bytes.
+/// Sends a request and returns the response. Both have a four-byte length prefix.
 func ask(_ request: Data, on socket: AsyncSocket) async throws -> Data? {
     let format = LengthPrefixed<UInt32>(maxLength: 64 * 1024)
     try await socket.write(request, as: format, timeout: .seconds(10))
     return try await socket.readFrame(format, timeout: .seconds(10))
 }
 
-/// Prints records that end with a zero byte.
+/// Prints zero-terminated records.
 func printRecords(of socket: AsyncSocket) async throws {
     for try await record in socket.frames(Delimited(by: AsyncSocket.zero)) {
         print(String(decoding: record, as: UTF8.self))

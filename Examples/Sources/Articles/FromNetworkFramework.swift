@@ -1,7 +1,7 @@
 // Article: client
 import AsyncSockets
 
-/// Sends one line, and returns the answer.
+/// Sends one line and returns the response.
 func ask(_ question: String, of host: String, port: UInt16) async throws -> String? {
     var settings = TLSSettings.client
     settings.applicationProtocols = ["question/1"]

@@ -3,7 +3,7 @@ import AsyncSockets
 import Dispatch
 import Foundation
 
-/// Numbers the lines of each client. Everything runs on one queue, so no lock is needed.
+/// Echoes each client's lines with line numbers. Everything runs on one queue, so no lock is needed.
 final class LineNumberer: AsyncSocketDelegate {
     private let listener = AsyncSocket()
     private let tls: TLSServerSettings
@@ -17,7 +17,7 @@ final class LineNumberer: AsyncSocketDelegate {
     }
 
     func socket(_ listener: AsyncSocket, didAcceptNewSocket client: AsyncSocket) {
-        clients[ObjectIdentifier(client)] = (client, 0)  // a socket without a reference is closed
+        clients[ObjectIdentifier(client)] = (client, 0)  // a socket closes when the last reference to it is released
         do {
             try client.beginTLS(settings: tls)
             client.readData(to: AsyncSocket.crlf, maxLength: 65536)

@@ -1,7 +1,7 @@
 import AsyncSockets
 
 // Article: server
-/// Offers STARTTLS, and echoes lines once the connection is secure.
+/// Requires STARTTLS, then echoes lines over the encrypted connection.
 func serve(_ socket: AsyncSocket, identity: TLSIdentity) async throws {
     try await socket.writeLine("220 ready")
     for try await line in socket.lines(maxLength: 1_000, idleTimeout: .seconds(60)) {

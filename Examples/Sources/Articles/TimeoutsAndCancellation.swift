@@ -1,7 +1,7 @@
 // Article: deadline
 import AsyncSockets
 
-/// The head of a request, which has to be complete within ten seconds.
+/// Reads the head of a request, which must be complete within ten seconds.
 func readHead(of socket: AsyncSocket) async throws -> [String] {
     try await withDeadline(.seconds(10)) {
         var lines: [String] = []
@@ -14,7 +14,8 @@ func readHead(of socket: AsyncSocket) async throws -> [String] {
 // Article: end
 
 // Article: race
-/// The next line, or nil if the server stops first. A line that has come in part stays for the next reader.
+/// Returns the next line, or nil if `stopped` returns first. A partially received line stays in the buffer
+/// for the next read.
 func nextLine(of socket: AsyncSocket, unless stopped: @escaping @Sendable () async -> Void) async throws -> String? {
     try await withThrowingTaskGroup(of: String?.self) { group in
         group.addTask { try await socket.readLine() }

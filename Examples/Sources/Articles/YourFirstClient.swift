@@ -11,7 +11,8 @@ struct Greeting {
         }
     }
 
-    /// The first line of a server that speaks first, over TLS; nil if it closes the connection instead.
+    /// Connects over TLS and returns the first line that the server sends, or nil if it closes the connection
+    /// instead.
     static func greeting(of host: String, port: UInt16) async throws -> String? {
         try await AsyncSocket.withConnection(to: host, port: port, tls: .client) { socket in
             try await socket.readLine(timeout: .seconds(10))
@@ -21,13 +22,13 @@ struct Greeting {
 // Article: end
 
 // Article: explanation
-/// What to tell the user.
+/// A message to show to the user.
 func explanation(of error: any Error) -> String {
     guard let error = error as? AsyncSocketError else { return "\(error)" }
     switch error.code {
-    case .hostNotFound: return "There is no such host."
-    case .connectFailed, .connectTimeout: return "The host does not answer."
-    case .tls where error.fault == .certificate: return "The host cannot prove who it is: \(error.message)"
+    case .hostNotFound: return "The host was not found."
+    case .connectFailed, .connectTimeout: return "Cannot connect to the host."
+    case .tls where error.fault == .certificate: return "The host's identity could not be verified: \(error.message)"
     default: return error.description
     }
 }

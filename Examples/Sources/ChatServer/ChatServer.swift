@@ -2,10 +2,10 @@ import AsyncSockets
 import Dispatch
 import Foundation
 
-/// The chat. Everything runs on the main actor.
+/// The chat server. Everything runs on the main actor.
 @MainActor
 final class ChatServer {
-    /// The limits for a member.
+    /// Timeouts and resource limits.
     struct Limits {
         var idleSeconds: Double
         var handshakeSeconds = 10.0
@@ -18,7 +18,7 @@ final class ChatServer {
     private let limits: Limits
     private let listener = AsyncSocket()
     private var settings: TLSServerSettings?
-    /// All connections, including those whose handshake is under way.
+    /// All connections, including those that are still in the handshake.
     private var sockets: [ObjectIdentifier: AsyncSocket] = [:]
     private var members: [ObjectIdentifier: Member] = [:]
     private var isShuttingDown = false
@@ -34,7 +34,7 @@ final class ChatServer {
         settings.trustRoots = .file(path: "clients.pem")
         settings.handshakeTimeout = .seconds(limits.handshakeSeconds)
         self.settings = settings
-        // The accepted sockets inherit these.
+        // Accepted sockets inherit these.
         listener.writeHighWaterMark = limits.waitingByteCount
         listener.maximumConnections = limits.connectionCount
         listener.setDelegate(self)
@@ -42,7 +42,7 @@ final class ChatServer {
         log("listening on port \(listener.localPort)")
     }
 
-    /// Accepts no more members, sends the queued lines to those who are present, and ends the program.
+    /// Stops accepting connections, sends the queued lines, and exits.
     func shutDown() {
         guard !isShuttingDown else { return }
         isShuttingDown = true

@@ -14,8 +14,8 @@ final class Member {
         self.name = name
     }
 
-    /// Sends a line, unless too many bytes wait already: then it omits the line, so that a member who does
-    /// not read uses no memory.
+    /// Sends a line. If too much data is already queued, drops the line instead, so that a slow member does
+    /// not use up memory.
     func tell(_ line: String) {
         guard !isBehind else {
             omittedLineCount += 1

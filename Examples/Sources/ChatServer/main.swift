@@ -1,14 +1,14 @@
-// A chat for members with a client certificate, whose common name is their name. It shows a delegate on the
-// main actor, time limits, flow control for members who read slowly, and an orderly end on SIGTERM.
+// A chat server that identifies members by the common name of their client certificate. Shows a delegate on
+// the main actor, timeouts, flow control for slow readers, and a graceful shutdown on SIGTERM.
 //
 //     swift run --package-path Examples chat-server 4433
 //
-// Run it in a folder with server.pem and server.key, the server's certificate and key, and clients.pem, the
-// authority of its members. Then:
+// Run it in a folder with server.pem and server.key (the server's certificate and key) and clients.pem (the
+// CA that issued the members' certificates). Then:
 //
 //     openssl s_client -connect localhost:4433 -CAfile ca.pem -cert alice.pem -key alice.key -quiet
 //
-// A second argument sets the seconds after which a silent member is disconnected.
+// The optional second argument is the idle timeout in seconds.
 
 import Dispatch
 import Foundation
@@ -30,7 +30,7 @@ do {
     exit(EXIT_FAILURE)
 }
 
-/// Prints a line at once, even to a pipe.
+/// Prints a line without buffering, even to a pipe.
 func log(_ line: String) {
     FileHandle.standardOutput.write(Data("\(line)\n".utf8))
 }

@@ -1,14 +1,13 @@
 import Foundation
 
-/// A message of CoAP (RFC 7252, section 3), as far as a GET needs it.
+/// A CoAP message (RFC 7252, section 3). Supports only what a GET needs.
 struct CoAPMessage {
     enum Kind: UInt8 {
-        /// The receiver has to acknowledge it.
         case confirmable, nonConfirmable, acknowledgement, reset
     }
 
     let kind: Kind
-    /// A class and a detail: 2.05 is the code 0x45.
+    /// Class and detail: 2.05 is 0x45.
     let code: UInt8
     let number: UInt16
     let token: Data
@@ -16,7 +15,8 @@ struct CoAPMessage {
 
     static let get: UInt8 = 0x01
 
-    /// A message with the segments of a path as options (`Uri-Path`, number 11), each of at most 268 bytes.
+    /// Encodes the message, with each segment of the path as a `Uri-Path` option (number 11) of at most 268
+    /// bytes.
     func bytes(path: [String] = []) -> Data {
         var bytes =
             Data([0x40 | kind.rawValue << 4 | UInt8(token.count), code, UInt8(number >> 8), UInt8(number & 0xff)]) + token
@@ -32,7 +32,7 @@ struct CoAPMessage {
 }
 
 extension CoAPMessage {
-    /// Nil for a datagram that is not a message of version 1.
+    /// Returns nil if the datagram is not a CoAP version 1 message.
     init?(_ data: Data) {
         let bytes = [UInt8](data)
         guard bytes.count >= 4, bytes[0] >> 6 == 1, let kind = Kind(rawValue: bytes[0] >> 4 & 3), bytes[0] & 15 <= 8,
@@ -45,7 +45,7 @@ extension CoAPMessage {
         payload = Data(bytes[start...])
     }
 
-    /// Steps over the options; nil when one does not end.
+    /// Skips the options. Returns nil if one is truncated.
     private static func payloadStart(_ bytes: [UInt8], _ start: Int) -> Int? {
         var index = start
         while index < bytes.count {

@@ -1,4 +1,4 @@
-// Gets a resource by CoAP over UDP (RFC 7252), and sends the request again until it is acknowledged.
+// Gets a resource over CoAP (RFC 7252), retransmitting the request until it is acknowledged.
 //
 //     swift run --package-path Examples coap-client 192.0.2.7 .well-known/core
 
@@ -6,8 +6,8 @@ import AsyncSockets
 import Foundation
 
 // Article: exchange
-/// A confirmable request: it is sent again until it is acknowledged, each time after twice as long (RFC 7252,
-/// section 4.2). Returns `nil` without a response.
+/// Sends a confirmable request and retransmits it with exponential backoff (RFC 7252, section 4.2). Returns
+/// nil if there is no response.
 func get(_ path: [String], from socket: AsyncUDPSocket) async throws -> CoAPMessage? {
     let token = Data((0..<8).map { _ in UInt8.random(in: 0...255) })
     let request = CoAPMessage(kind: .confirmable, code: CoAPMessage.get, number: .random(in: 0...UInt16.max), token: token)
@@ -24,7 +24,8 @@ func get(_ path: [String], from socket: AsyncUDPSocket) async throws -> CoAPMess
     return nil
 }
 
-/// The response, with its acknowledgement or behind it. A reset has no response.
+/// Waits for the response, which arrives with the acknowledgement or in a message of its own. Returns nil
+/// after a reset.
 func answer(to request: CoAPMessage, from socket: AsyncUDPSocket) async throws -> CoAPMessage? {
     for try await datagram in socket.datagrams {
         guard let message = CoAPMessage(datagram.data) else { continue }

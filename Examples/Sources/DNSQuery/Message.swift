@@ -1,27 +1,27 @@
 import Foundation
 
-/// A query for the IPv4 addresses of a name, and the reading of its answer (RFC 1035, section 4).
+/// A query for a name's IPv4 addresses, and the parser for its response (RFC 1035, section 4).
 struct DNSQuery {
     let number: UInt16
     let bytes: Data
 
-    /// Nil when the name cannot be in a query: a label has 1 to 63 bytes, and all of them at most 253.
+    /// Returns nil if the name is invalid: a label must have 1 to 63 bytes, and the whole name at most 253.
     init?(name: String, number: UInt16 = .random(in: 0...UInt16.max)) {
         let labels = name.split(separator: ".", omittingEmptySubsequences: false).map(\.utf8)
         guard name.utf8.count <= 253, labels.allSatisfy({ (1...63).contains($0.count) }) else { return nil }
         self.number = number
-        // One question, recursion desired: type A, class IN.
+        // One question of type A and class IN, with the recursion desired flag.
         let head = [number, 0x0100, 1, 0, 0, 0].flatMap { [UInt8($0 >> 8), UInt8($0 & 0xff)] }
         bytes = Data(head + labels.flatMap { [UInt8($0.count)] + $0 } + [0, 0, 1, 0, 1])
     }
 
-    /// The addresses in an answer to this query; nil for another datagram.
+    /// Returns the addresses in a response to this query, or nil if the datagram is something else.
     func addresses(in data: Data) -> [String]? {
         var reader = DNSReader(data)
         guard reader.number() == number, let flags = reader.number(), flags & 0x8000 != 0, reader.number() == 1,
             let count = reader.number()
         else { return nil }
-        // Two more counts, and the question again.
+        // Skip the two other counts. The response repeats the question.
         guard reader.skip(4), reader.take(bytes.count - 12) == bytes.dropFirst(12) else { return nil }
         var addresses: [String] = []
         for _ in 0..<count {
@@ -34,7 +34,7 @@ struct DNSQuery {
     }
 }
 
-/// Reads a message from its beginning, and trusts no length.
+/// Reads a message from front to back, and checks every length.
 private struct DNSReader {
     private var rest: Data
 
@@ -54,7 +54,7 @@ private struct DNSReader {
 
     mutating func skip(_ count: Int) -> Bool { take(count) != nil }
 
-    /// A name ends with an empty label, or with a pointer to an earlier one.
+    /// A name ends with an empty label or with a pointer to an earlier name.
     mutating func skipName() -> Bool {
         while let length = take(1)?.first {
             if length == 0 { return true }

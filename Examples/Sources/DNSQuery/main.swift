@@ -1,4 +1,4 @@
-// Asks a name server for the IPv4 addresses of a name, and asks again when an answer is late.
+// Queries a DNS server for the IPv4 addresses of a name, and retries if there is no response.
 //
 //     swift run --package-path Examples dns-query www.example.org 192.0.2.53
 
@@ -6,7 +6,7 @@ import AsyncSockets
 import Foundation
 
 // Article: query
-/// Sends up to three requests. Returns `nil` without a response.
+/// Sends the query up to three times. Returns nil if there is no response.
 func ask(_ server: String, port: Int, _ query: DNSQuery) async throws -> [String]? {
     try await AsyncUDPSocket.withConnection(to: server, port: port) { socket in
         for timeout in [Duration.seconds(1), .seconds(2), .seconds(4)] {
@@ -14,15 +14,15 @@ func ask(_ server: String, port: Int, _ query: DNSQuery) async throws -> [String
             do {
                 return try await withDeadline(timeout) { try await answer(to: query, from: socket) }
             } catch let error as AsyncSocketError where error.code == .deadlineExceeded {
-                print("no answer within \(timeout)")
+                print("no response within \(timeout)")
             }
         }
         return nil
     }
 }
 
-/// A connected socket hears its server alone. Someone may still write that server's address into a
-/// datagram, so one that answers another query is passed over.
+/// A connected socket receives datagrams only from its server. The source address can still be forged, so
+/// responses to other queries are ignored.
 func answer(to query: DNSQuery, from socket: AsyncUDPSocket) async throws -> [String]? {
     for try await datagram in socket.datagrams {
         if let addresses = query.addresses(in: datagram.data) { return addresses }

@@ -1,8 +1,8 @@
-// Sends the lines of its input over DTLS 1.2, and prints the answers.
+// Sends each line of standard input over DTLS 1.2 and prints the replies.
 //
 //     swift run --package-path Examples dtls-client localhost 4434
 //
-// SSL_CERT_FILE=ca.pem trusts your own authority.
+// To trust a CA of your own, set SSL_CERT_FILE=ca.pem in the environment.
 
 import AsyncSockets
 import Foundation
@@ -19,7 +19,7 @@ do {
             do {
                 print(String(decoding: try await socket.receive(timeout: .seconds(2)).data, as: UTF8.self), terminator: "")
             } catch let error as AsyncSocketError where error.code == .readTimeout {
-                print("no answer: it, or the question, was lost")
+                print("no reply: the request or the reply was lost")
             }
         }
     }

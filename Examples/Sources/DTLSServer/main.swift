@@ -1,4 +1,4 @@
-// Answers each datagram over DTLS 1.2, with server.pem and server.key.
+// Echoes each datagram over DTLS 1.2. Reads its certificate and key from server.pem and server.key.
 //
 //     swift run --package-path Examples dtls-server 4434
 
@@ -11,7 +11,7 @@ do {
     let identity = try TLSIdentity(certificateFile: "server.pem", privateKeyFile: "server.key")
     let listener = try DatagramListener(port: port, dtls: .server(identity: identity), maximumPeers: 1_000)
     print("receiving on port \(listener.localPort)")
-    // A task for each peer, which has proved its address and completed the handshake.
+    // Each peer gets its own task once its address is verified and the handshake is complete.
     try await listener.run(onError: { error, _ in print("a peer failed: \(error)") }) { socket in
         for try await datagram in socket.datagrams { try await socket.send(datagram.data) }
     }

@@ -1,10 +1,10 @@
-// Finds services on the local network, in the manner of mDNS: a program that looks for one asks a multicast
-// group, and those that offer it reply to the program that asked.
+// Finds services on the local network, much like mDNS: a client sends a query to a multicast group, and the
+// programs that offer the service reply to the client directly.
 //
 //     swift run --package-path Examples discovery offer printing "printer on the 2nd floor" &
 //     swift run --package-path Examples discovery find printing
 //
-// An interface, by name or address, may follow: discovery find printing eth0
+// The optional last argument is the name or address of an interface: discovery find printing eth0
 
 import AsyncSockets
 import Foundation
@@ -13,15 +13,15 @@ let group = "239.255.42.99"
 let port: UInt16 = 42_099
 
 // Article: offer
-/// Replies to questions for a service, until the task ends.
+/// Replies to queries for a service until the task is cancelled.
 func offer(_ service: String, _ description: String, onInterface interface: String?) async throws {
     try await AsyncUDPSocket.withSocket(
         boundTo: port,
         configure: {
             $0.isIPv6Enabled = false
-            // Other programs of this machine may listen too.
+            // Let other programs on this machine bind the same port.
             try $0.setOption(.reuseAddress, to: true)
-            // Not more than this, even if someone writes false senders into questions.
+            // Limits replies even if the source addresses of queries are forged.
             $0.rateLimit = DatagramRateLimit(perSource: .init(perSecond: 10, burst: 20), total: .init(perSecond: 100, burst: 100))
         }
     ) { socket in
@@ -35,7 +35,7 @@ func offer(_ service: String, _ description: String, onInterface interface: Stri
 // Article: end
 
 // Article: find
-/// Asks three times, and prints each service that replies within three seconds.
+/// Sends the query three times, and prints each service that replies within three seconds.
 func find(_ service: String, onInterface interface: String?) async throws {
     var found: Set<SocketAddress> = []
     try await AsyncUDPSocket.withSocket(boundTo: 0, configure: { $0.isIPv6Enabled = false }) { socket in

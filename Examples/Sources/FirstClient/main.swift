@@ -1,8 +1,9 @@
-// A client with a delegate: it is secure from the first byte, and explains its failures.
+// A client with a delegate that uses TLS from the first byte and reports errors.
 //
 //     swift run --package-path Examples first-client imap.example.org 993
 //
-// The server must speak first, as mail servers do. SSL_CERT_FILE=ca.pem trusts your own authority.
+// The server must send the first line, as mail servers do. To trust a CA of your own, set
+// SSL_CERT_FILE=ca.pem in the environment.
 
 // README: client
 import AsyncSockets
@@ -28,7 +29,7 @@ final class Greeter: AsyncSocketDelegate {
 
 let host = CommandLine.arguments.dropFirst().first ?? "imap.example.org"
 let port = CommandLine.arguments.dropFirst(2).first.flatMap(UInt16.init) ?? 993
-let greeter = Greeter()  // the socket does not keep it alive
+let greeter = Greeter()  // the socket does not retain its delegate
 let socket = AsyncSocket(delegate: greeter, delegateQueue: .main)
 do {
     try socket.connect(toHost: host, onPort: port, withTimeout: 10)

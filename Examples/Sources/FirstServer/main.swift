@@ -1,9 +1,9 @@
-// A server whose clients need a certificate. It sends each line back.
+// An echo server that requires client certificates.
 //
 //     swift run --package-path Examples first-server 4433
 //
-// Run it in a folder with server.pem and server.key, the server's certificate and key, and clients.pem, the
-// authority of its clients. Then:
+// Run it in a folder with server.pem and server.key (the server's certificate and key) and clients.pem (the
+// CA that issued the clients' certificates). Then:
 //
 //     openssl s_client -connect localhost:4433 -CAfile ca.pem -cert alice.pem -key alice.key -quiet
 
@@ -11,13 +11,13 @@ import AsyncSockets
 import Dispatch
 import Foundation
 
-/// Sends each line back to clients whose certificate is for alice or bob.
+/// Echoes each line to clients whose certificate's common name is alice or bob.
 final class EchoServer: AsyncSocketDelegate {
     private let listener = AsyncSocket()
     private var settings: TLSServerSettings?
     private var clients: [ObjectIdentifier: AsyncSocket] = [:]
 
-    /// Everything from here on runs on one queue, so no lock is needed.
+    /// After this call, everything runs on one queue, so no lock is needed.
     func start(onPort port: UInt16) throws {
         var settings = TLSSettings.server(
             identity: try TLSIdentity(certificateFile: "server.pem", privateKeyFile: "server.key"))
@@ -33,7 +33,7 @@ final class EchoServer: AsyncSocketDelegate {
 
     func socket(_ listener: AsyncSocket, didAcceptNewSocket client: AsyncSocket) {
         guard let settings else { return }
-        clients[ObjectIdentifier(client)] = client  // a socket without a reference is closed
+        clients[ObjectIdentifier(client)] = client  // a socket closes when the last reference to it is released
         do {
             try client.beginTLS(settings: settings)
             readLine(from: client)
@@ -44,7 +44,7 @@ final class EchoServer: AsyncSocketDelegate {
     }
 
     func socket(_ client: AsyncSocket, didReceive trust: PeerTrust, completionHandler: @escaping @Sendable (Bool) -> Void) {
-        completionHandler(["alice", "bob"].contains(trust.leaf?.commonName))  // OpenSSL has verified the chain
+        completionHandler(["alice", "bob"].contains(trust.leaf?.commonName))  // OpenSSL has already verified the chain
     }
 
     func socket(_ client: AsyncSocket, didRead line: Data, withTag tag: Int) {
@@ -52,7 +52,7 @@ final class EchoServer: AsyncSocketDelegate {
     }
 
     func socket(_ client: AsyncSocket, didWriteDataWithTag tag: Int) {
-        readLine(from: client)  // only now, so that a client that does not read is not served
+        readLine(from: client)  // after the write, so a client that does not read cannot use up memory
     }
 
     func socketDidDisconnect(_ client: AsyncSocket, withError error: AsyncSocketError?) {

@@ -1,7 +1,7 @@
 import AsyncSockets
 import Foundation
 
-/// A conversation with an IMAP server (RFC 3501): commands with tags, and responses with literals.
+/// An IMAP session (RFC 3501): tagged commands, and responses with literals.
 struct Conversation {
     let socket: AsyncSocket
     private var commandCount = 0
@@ -10,13 +10,13 @@ struct Conversation {
         self.socket = socket
     }
 
-    /// One response: its text, and the literals that lines of it announce.
+    /// A response: its text, and the literals announced in the text.
     struct Response {
         var text = ""
         var literals: [Data] = []
     }
 
-    /// Sends a command, and returns the responses to it. Throws unless the server says OK.
+    /// Sends a command and returns its responses. Throws unless the command completes with OK.
     @discardableResult
     mutating func say(_ command: String) async throws -> [Response] {
         commandCount += 1
@@ -34,8 +34,8 @@ struct Conversation {
         }
     }
 
-    /// A line, and what it announces: a line that ends with {5} goes on after a literal of five bytes
-    /// (section 4.3).
+    /// Reads a response with its literals. A line that ends with {5} is followed by a literal of five bytes
+    /// and the rest of the response (section 4.3).
     func readResponse() async throws -> Response {
         var response = Response()
         while let line = try await socket.readLine() {
@@ -46,11 +46,11 @@ struct Conversation {
             }
             response.literals.append(try await socket.read(exactly: count))
         }
-        throw ConversationError("the server has ended the conversation")
+        throw ConversationError("the server closed the connection")
     }
 }
 
-/// Why the conversation cannot go on.
+/// An error in the exchange with the server.
 struct ConversationError: Error, CustomStringConvertible {
     let description: String
 
@@ -60,10 +60,11 @@ struct ConversationError: Error, CustomStringConvertible {
 }
 
 extension String {
-    /// The text as a quoted string (RFC 3501, section 4.3). Throws for what could end its line.
+    /// Returns the text as a quoted string (RFC 3501, section 4.3). Throws if it contains anything but
+    /// printable ASCII, such as a line break.
     func quoted() throws -> String {
         guard utf8.allSatisfy({ $0 >= 0x20 && $0 < 0x7F }) else {
-            throw ConversationError("a name or a password has other characters than printable ASCII")
+            throw ConversationError("the user name, password or mailbox contains characters that are not printable ASCII")
         }
         return "\"" + replacing(/["\\]/) { "\\" + $0.output } + "\""
     }

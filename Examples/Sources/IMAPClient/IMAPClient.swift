@@ -1,8 +1,9 @@
-// Lists the subjects of a mailbox: IMAP (RFC 3501) with STARTTLS, as a task.
+// Lists the subjects in a mailbox over IMAP (RFC 3501) with STARTTLS, as a task.
 //
 //     swift run --package-path Examples imap-client imap.example.org 143 alice INBOX <password.txt
 //
-// The password is the first line of the input. SSL_CERT_FILE=ca.pem trusts your own authority.
+// The password is the first line of standard input. To trust a CA of your own, set SSL_CERT_FILE=ca.pem in
+// the environment.
 
 import AsyncSockets
 import Foundation
@@ -12,7 +13,7 @@ struct IMAPClient {
     let host: String
     let port: UInt16
 
-    /// The subjects in the mailbox. The password never leaves in plaintext.
+    /// Returns the subjects in the mailbox. The password is never sent in plaintext.
     func subjects(in mailbox: String, of user: String, password: String) async throws -> [String] {
         try await AsyncSocket.withConnection(to: host, port: port) { socket in
             var server = Conversation(socket)
@@ -28,7 +29,7 @@ struct IMAPClient {
         }
     }
 
-    /// The value of a header line, which may continue on further lines (RFC 5322, section 2.2.3).
+    /// Returns the value of a header field, which may be folded over several lines (RFC 5322, section 2.2.3).
     private func subject(in header: Data) -> String {
         let line = String(decoding: header, as: UTF8.self).replacing(/\r\n(?=[ \t])/, with: "")
         return line.split(separator: ":", maxSplits: 1).last.map { $0.trimmingCharacters(in: .whitespacesAndNewlines) } ?? ""

@@ -1,12 +1,12 @@
 import AsyncSockets
 
-/// A client that stays connected: it notices when the server is gone, and comes back to it.
+/// A client that detects a lost connection and reconnects.
 struct Client {
     let port: UInt16
-    /// After so long without a message it asks the server for a sign of life.
+    /// How long to wait for a message before sending a ping.
     let heartbeat: Duration
 
-    /// Connects again and again, until the task is cancelled.
+    /// Connects, and reconnects whenever the connection ends, until the task is cancelled.
     func run() async throws {
         var pause = Backoff()
         while true {
@@ -14,37 +14,37 @@ struct Client {
                 try await AsyncSocket.withConnection(to: "localhost", port: port, timeout: .seconds(5)) { socket in
                     try await socket.write(.add([1, 2, 3]), as: JSONFraming())
                     while let message = try await nextMessage(from: socket) {
-                        pause = Backoff()  // the server is well
+                        pause = Backoff()  // the connection works, so reset the backoff
                         log("\(message)")
                     }
-                    log("the server has ended the connection")
+                    log("the server closed the connection")
                 }
             } catch let error as AsyncSocketError {
-                log("no connection: \(error.code)")
+                log("connection failed: \(error.code)")
             }
             try await pause.wait()
         }
     }
 
     // Article: heartbeat
-    /// The next message; nil after an orderly end. A read that takes too long loses nothing, and leaves the
-    /// connection alone.
+    /// Returns the next message, or nil after an orderly close. A read that times out loses no data and keeps
+    /// the connection open.
     private func nextMessage(from socket: AsyncSocket) async throws -> Message? {
         do {
             return try await socket.readFrame(JSONFraming(), timeout: heartbeat)
         } catch let error as AsyncSocketError where error.code == .readTimeout {
             try await socket.write(.ping, as: JSONFraming(), timeout: heartbeat)
-            return try await socket.readFrame(JSONFraming(), timeout: heartbeat)  // too late again: it is gone
+            return try await socket.readFrame(JSONFraming(), timeout: heartbeat)  // no reply: the connection is dead
         }
     }
     // Article: end
 }
 
-/// Pauses between attempts, each up to twice as long as the one before.
+/// Exponential backoff between connection attempts.
 struct Backoff {
     private var longest = 100  // milliseconds
 
-    /// Waits for a random time, so that the clients of a server that was away do not all come at once.
+    /// The delay is random, so that clients do not all reconnect at once after an outage.
     mutating func wait() async throws {
         let pause = Duration.milliseconds(Int.random(in: longest / 2...longest))
         longest = min(longest * 2, 30_000)

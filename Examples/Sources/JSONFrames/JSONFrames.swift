@@ -1,10 +1,10 @@
-// Messages in JSON between a server and a client that comes back: frames, a heartbeat, and pauses between the
-// attempts to connect. One program is both.
+// A server and a reconnecting client that exchange JSON messages. Shows framing, heartbeats and backoff. One
+// program contains both.
 //
 //     swift run --package-path Examples json-frames server 4436
 //     swift run --package-path Examples json-frames client 4436
 //
-// A third argument sets the seconds of silence after which the client asks for a sign of life.
+// The optional third argument is the heartbeat interval in seconds.
 
 import AsyncSockets
 import Foundation
@@ -24,13 +24,13 @@ struct JSONFrames {
                 exit(EX_USAGE)
             }
         } catch {
-            log("cannot go on: \(error)")
+            log("failed: \(error)")
             exit(EXIT_FAILURE)
         }
     }
 }
 
-/// Prints a line at once, even to a pipe.
+/// Prints a line without buffering, even to a pipe.
 func log(_ line: String) {
     FileHandle.standardOutput.write(Data("\(line)\n".utf8))
 }

@@ -2,7 +2,7 @@ import AsyncSockets
 import Foundation
 
 // Article: framing
-/// What the two programs say to each other.
+/// A message between the client and the server.
 enum Message: Codable, Sendable {
     case add([Int])
     case sum(Int)
@@ -10,7 +10,7 @@ enum Message: Codable, Sendable {
     case pong
 }
 
-/// Messages as JSON, each with its length before it.
+/// JSON messages with a length prefix.
 struct JSONFraming: Framing {
     private let frames = LengthPrefixed<UInt32>(maxLength: 64 << 10)
 

@@ -1,8 +1,8 @@
 import AsyncSockets
 
-/// Answers messages.
+/// Replies to messages.
 struct Server {
-    /// A client that is silent for that long is gone: it would have sent a ping.
+    /// How long a client may be silent. A client that is still connected would have sent a ping.
     let patience: Duration
 
     func run(onPort port: UInt16) async throws {

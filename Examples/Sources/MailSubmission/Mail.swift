@@ -1,20 +1,19 @@
 import Foundation
 
-/// A mail, and its lines in SMTP.
+/// A mail, and its encoding for SMTP.
 struct Mail {
     let sender: String
     let recipient: String
     let letter: Data
 
-    /// False if an address could end its line and begin another command.
+    /// Whether the addresses are valid. An address with a line break could inject another command.
     var hasUsableAddresses: Bool {
         [sender, recipient].allSatisfy { address in
             address.contains("@") && address.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F && !"<>".utf8.contains($0) }
         }
     }
 
-    /// The letter with SMTP's line endings, a dot before each line that begins with one, and a final dot (RFC
-    /// 5321, section 4.5.2).
+    /// The letter with CRLF line endings, dot-stuffed and terminated by a dot (RFC 5321, section 4.5.2).
     var transparentLetter: Data {
         var result = Data()
         var lines = letter.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false)

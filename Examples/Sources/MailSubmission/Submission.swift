@@ -2,13 +2,13 @@ import AsyncSockets
 import Dispatch
 import Foundation
 
-/// The conversation with the server. It ends the program.
+/// The SMTP session with the server. Exits the program when it is done.
 final class Submission: AsyncSocketDelegate {
-    /// The command that the server replies to.
+    /// The command whose reply is expected next.
     private enum Step: Int {
         case greeting, hello, startTLS, secureHello, sender, recipient, data, letter, goodbye
 
-        /// The beginning of a reply that lets the conversation go on.
+        /// The reply code that means success.
         var success: String {
             switch self {
             case .greeting, .startTLS: "220"
@@ -43,7 +43,7 @@ final class Submission: AsyncSocketDelegate {
         guard let step = Step(rawValue: tag) else { return }
         let line = String(decoding: data, as: UTF8.self).trimmingCharacters(in: .newlines)
         answer.append(line)
-        guard answer.count <= 100 else { giveUp("the server's reply does not end") }
+        guard answer.count <= 100 else { giveUp("the server's reply is too long") }
         // A hyphen after the code means that more lines follow (RFC 5321, section 4.2.1).
         if line.dropFirst(3).first == "-" { return expect(step) }
         let answer = answer
@@ -56,7 +56,7 @@ final class Submission: AsyncSocketDelegate {
         switch step {
         case .greeting: say("EHLO \(name)", expecting: .hello)
         case .hello:
-            // Without TLS we send nothing: an attacker may have removed the offer.
+            // Never fall back to plaintext: an attacker may have removed STARTTLS from the reply.
             guard answer.contains(where: { $0.dropFirst(4).uppercased() == "STARTTLS" }) else {
                 giveUp("the server offers no STARTTLS")
             }
@@ -75,11 +75,11 @@ final class Submission: AsyncSocketDelegate {
         }
     }
 
-    /// The server has agreed: data was plaintext until now, and is encrypted from here on.
+    /// The server has agreed to STARTTLS, and everything after its reply is encrypted.
     private func upgrade() {
         do {
             try socket.beginTLS(settings: .client)
-            say("EHLO \(name)", expecting: .secureHello)  // forget what the server said in plaintext
+            say("EHLO \(name)", expecting: .secureHello)  // and ignore the extensions received in plaintext
         } catch {
             giveUp("startTLS: \(error)")
         }
@@ -94,10 +94,10 @@ final class Submission: AsyncSocketDelegate {
             print("the server has accepted the mail")
             exit(EXIT_SUCCESS)
         }
-        giveUp(error?.localizedDescription ?? "the server ended the conversation")
+        giveUp(error?.localizedDescription ?? "the server closed the connection")
     }
 
-    /// Our address, because a client need not have a name (RFC 5321, section 4.1.3).
+    /// The address literal of this client, which may have no host name (RFC 5321, section 4.1.3).
     private var name: String {
         let prefix = socket.isIPv6 ? "IPv6:" : ""
         return "[\(prefix)\(socket.localHost ?? "127.0.0.1")]"
@@ -118,7 +118,7 @@ final class Submission: AsyncSocketDelegate {
     }
 }
 
-/// Why the conversation cannot begin.
+/// An error before the session starts.
 struct SubmissionError: Error, CustomStringConvertible {
     let description: String
 }

@@ -1,11 +1,12 @@
-// Submits a mail to a server, encrypted: SMTP (RFC 5321) with STARTTLS (RFC 3207). It shows a conversation in
-// steps that upgrades a live connection to TLS, and sends no part of the mail in plaintext.
+// Submits a mail over SMTP (RFC 5321) with STARTTLS (RFC 3207). Shows a protocol state machine that upgrades
+// a live connection to TLS, and never sends any part of the mail in plaintext.
 //
 //     swift run --package-path Examples mail-submission mail.example.org 587 me@example.org you@example.org \
 //         <letter.txt
 //
-// The letter has header lines, an empty line and a text. SSL_CERT_FILE=ca.pem trusts your own authority.
-// There is no authentication: use a server that accepts mail from its own network.
+// The letter consists of header lines, an empty line and the text. To trust a CA of your own, set
+// SSL_CERT_FILE=ca.pem in the environment. The client does not authenticate, so the server must accept mail
+// from its own network.
 
 import Dispatch
 import Foundation

@@ -1,9 +1,10 @@
-// Logs in to a PostgreSQL server with SCRAM-SHA-256-PLUS: the login is bound to the TLS connection, as with
-// psql's channel_binding=require. Prints how the server sees the connection.
+// Logs in to a PostgreSQL server with SCRAM-SHA-256-PLUS, which binds the login to the TLS connection like
+// psql's channel_binding=require. Prints the TLS version that the server reports.
 //
 //     swift run --package-path Examples postgres-login db.example.org 5432 alice postgres <password.txt
 //
-// The password is the first line of the input. SSL_CERT_FILE=ca.pem trusts your own authority.
+// The password is the first line of standard input. To trust a CA of your own, set SSL_CERT_FILE=ca.pem in
+// the environment.
 
 import AsyncSockets
 import Foundation

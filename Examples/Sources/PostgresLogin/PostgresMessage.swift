@@ -1,13 +1,12 @@
 import AsyncSockets
 import Foundation
 
-/// A message of PostgreSQL's protocol, version 3: a type, and what it says.
+/// A message in version 3 of PostgreSQL's protocol.
 struct PostgresMessage: Sendable {
-    /// Zero for the first two of a client, which have none.
+    /// Zero for the SSL request and the startup message, which have no type.
     var type: UInt8 = 0
     var body = Data()
 
-    /// A message of a type, such as "p" for a password.
     init(_ type: Character, _ body: Data) {
         self.type = type.asciiValue ?? 0
         self.body = body
@@ -17,7 +16,7 @@ struct PostgresMessage: Sendable {
         self.body = body
     }
 
-    /// Asks for TLS. The answer is one byte: S or N.
+    /// Requests TLS. The reply is one byte, S or N.
     static let sslRequest = PostgresMessage(body: Data(number: 80_877_103))
 
     static func startup(user: String, database: String) -> PostgresMessage {
@@ -28,7 +27,7 @@ struct PostgresMessage: Sendable {
     }
 }
 
-/// Its frames: the type, the length of what follows with itself, and that.
+/// A frame consists of the type, a length that includes its own four bytes, and the body.
 struct PostgresFraming: Framing {
     let maximumFrameLength = 1 << 20
 
@@ -36,7 +35,7 @@ struct PostgresFraming: Framing {
         try bytes.withUnsafeBytes { bytes throws(AsyncSocketError) in
             guard bytes.count >= 5 else { return .incomplete(minimumLength: 5) }
             let length = Int(UInt32(bigEndian: bytes.loadUnaligned(fromByteOffset: 1, as: UInt32.self)))
-            guard length >= 4 else { throw .malformedFrame("a message is \(length) bytes long") }
+            guard length >= 4 else { throw .malformedFrame("invalid message length \(length)") }
             guard bytes.count > length else { return .incomplete(minimumLength: length + 1) }
             let type = Character(UnicodeScalar(bytes[0]))
             return .frame(PostgresMessage(type, Data(bytes[5...length])), length: length + 1)
@@ -51,18 +50,18 @@ struct PostgresFraming: Framing {
 }
 
 extension Data {
-    /// Four bytes, the most significant first.
+    /// A 32-bit integer in network byte order.
     init(number: Int) {
         self = Data([24, 16, 8, 0].map { UInt8(truncatingIfNeeded: number >> $0) })
     }
 
-    /// A text, and the zero byte that ends it.
+    /// Appends a zero-terminated string.
     mutating func append(text: String) {
         append(contentsOf: text.utf8)
         append(0)
     }
 
-    /// The first number, and what is behind it; nil when there is none.
+    /// The 32-bit integer at the start and the remaining bytes, or nil if there are fewer than four bytes.
     var leadingNumber: (value: Int, rest: Data)? {
         guard count >= 4 else { return nil }
         return (Int(prefix(4).reduce(Int32(0)) { $0 << 8 | Int32($1) }), dropFirst(4))

@@ -1,28 +1,28 @@
 import AsyncSockets
 import Foundation
 
-/// A conversation with a PostgreSQL server over a connection that has been upgraded to TLS.
+/// A PostgreSQL session over TLS.
 struct PostgresSession {
     let socket: AsyncSocket
 
-    /// Upgrades the connection: PostgreSQL's STARTTLS.
+    /// Upgrades the connection with PostgreSQL's equivalent of STARTTLS.
     func startTLS(with server: String) async throws {
         try await socket.write(.sslRequest, as: PostgresFraming())
         guard try await socket.read(exactly: 1) == Data("S".utf8) else {
-            throw PostgresError("the server has no TLS")
+            throw PostgresError("the server does not support TLS")
         }
         try await socket.startTLS(settings: .client(serverName: server))
     }
 
-    /// Logs in with a binding to this connection, and in no other way.
+    /// Logs in with channel binding. Fails if the server does not support it.
     func logIn(as user: String, to database: String, password: String) async throws {
         try await socket.write(.startup(user: user, database: database), as: PostgresFraming())
-        // AuthenticationSASL: the mechanisms, each with a zero byte behind it.
+        // AuthenticationSASL contains zero-terminated names of mechanisms.
         let mechanisms = String(decoding: try await challenge(10), as: UTF8.self).split(separator: "\0").map(String.init)
         guard mechanisms.contains(SCRAM.mechanism) else {
-            throw PostgresError("the server offers no channel binding, only \(mechanisms)")
+            throw PostgresError("the server does not support channel binding, only \(mechanisms)")
         }
-        // The kind that PostgreSQL knows.
+        // The only type that PostgreSQL supports.
         let kind = TLSChannelBinding.tlsServerEndPoint
         let scram = SCRAM(
             password: password, bindingName: kind.rawValue, binding: try socket.channelBinding(kind))
@@ -31,17 +31,17 @@ struct PostgresSession {
         first.append(Data(number: scram.firstMessage.utf8.count))
         first.append(contentsOf: scram.firstMessage.utf8)
         try await socket.write(PostgresMessage("p", first), as: PostgresFraming())
-        // AuthenticationSASLContinue and AuthenticationSASLFinal.
+        // The reply to AuthenticationSASLContinue (11), then AuthenticationSASLFinal (12).
         let (message, expected) = try scram.answer(to: String(decoding: try await challenge(11), as: UTF8.self))
         try await socket.write(PostgresMessage("p", Data(message.utf8)), as: PostgresFraming())
         guard SCRAM.isSignature(String(decoding: try await challenge(12), as: UTF8.self), expected) else {
-            throw PostgresError("the server does not know the password")
+            throw PostgresError("the server's signature is invalid")
         }
         _ = try await challenge(0)
         while try await receive().type != UInt8(ascii: "Z") {}
     }
 
-    /// The first column of the first row; nil without a row.
+    /// Returns the first column of the first row, or nil if there are no rows.
     func value(of query: String) async throws -> String? {
         var text = Data()
         text.append(text: query)
@@ -61,31 +61,31 @@ struct PostgresSession {
         try await socket.write(PostgresMessage("X", Data()), as: PostgresFraming())
     }
 
-    /// A row is the number of its columns, and the length of each before it.
+    /// A row consists of the number of columns (two bytes) and the columns, each with a length prefix.
     private func firstColumn(of row: Data) -> String? {
         guard let (length, rest) = row.dropFirst(2).leadingNumber, length >= 0 else { return nil }
         return String(decoding: rest.prefix(length), as: UTF8.self)
     }
 
-    /// What an authentication message of that kind says.
+    /// Receives an authentication message of the given kind and returns its contents.
     private func challenge(_ kind: Int) async throws -> Data {
         let message = try await receive()
         guard message.type == UInt8(ascii: "R"), let (value, rest) = message.body.leadingNumber, value == kind else {
-            throw PostgresError("the server wants another kind of login")
+            throw PostgresError("the server sent an unexpected authentication message")
         }
         return rest
     }
 
     private func receive() async throws -> PostgresMessage {
         guard let message = try await socket.readFrame(PostgresFraming()) else {
-            throw PostgresError("the server has ended the conversation")
+            throw PostgresError("the server closed the connection")
         }
         if message.type == UInt8(ascii: "E") { throw PostgresError(serverError: message.body) }
         return message
     }
 }
 
-/// Why there is no answer.
+/// An error in the exchange with the server.
 struct PostgresError: Error, CustomStringConvertible {
     let description: String
 
@@ -93,7 +93,7 @@ struct PostgresError: Error, CustomStringConvertible {
         self.description = description
     }
 
-    /// Fields that begin with a letter and end with a zero byte; M is the message.
+    /// An error consists of zero-terminated fields that start with a letter. M is the message.
     init(serverError: Data) {
         let fields = String(decoding: serverError, as: UTF8.self).split(separator: "\0")
         self.init("the server says: \(fields.first { $0.hasPrefix("M") }?.dropFirst() ?? "nothing")")

@@ -1,14 +1,14 @@
 import Crypto
 import Foundation
 
-/// A login by SCRAM-SHA-256-PLUS (RFC 5802, RFC 7677), which proves two things without showing the password:
-/// that the client knows it, and that the server does.
+/// A login with SCRAM-SHA-256-PLUS (RFC 5802, RFC 7677). The client and the server each prove that they know
+/// the password without revealing it.
 ///
-/// The proof includes a binding to the TLS connection. So no one in the middle can pass it on.
+/// The proof is bound to the TLS connection, so an attacker in the middle cannot forward it.
 struct SCRAM {
     static let mechanism = "SCRAM-SHA-256-PLUS"
 
-    /// What the client says first.
+    /// The client's first message.
     let firstMessage: String
     private let header: String
     private let firstMessageBare: String
@@ -17,19 +17,19 @@ struct SCRAM {
     private let binding: [UInt8]
 
     /// - Parameters:
-    ///   - bindingName: The registered name of the kind of binding, such as "tls-server-end-point".
-    ///   - binding: Its bytes.
+    ///   - bindingName: The registered name of the channel binding type, such as "tls-server-end-point".
+    ///   - binding: The channel binding data.
     init(password: String, bindingName: String, binding: [UInt8]) {
         self.password = password
         self.binding = binding
         header = "p=\(bindingName),,"
         nonce = SymmetricKey(size: .bits192).withUnsafeBytes { Data($0) }.base64EncodedString()
-        // PostgreSQL knows the user from the startup message.
+        // The user name is empty because PostgreSQL takes it from the startup message.
         firstMessageBare = "n=,r=\(nonce)"
         firstMessage = header + firstMessageBare
     }
 
-    /// The client's last message, and the signature with which the server has to answer it.
+    /// Returns the client's final message and the signature that the server must reply with.
     func answer(to challenge: String) throws -> (message: String, expectedSignature: Data) {
         let fields = Self.fields(of: challenge)
         guard let combined = fields["r"], combined.hasPrefix(nonce), combined != nonce,
@@ -47,19 +47,19 @@ struct SCRAM {
         return ("\(withoutProof),p=\(proof.base64EncodedString())", expected)
     }
 
-    /// The server knows the password, too.
+    /// Verifies the server's signature, which proves that it knows the password.
     static func isSignature(_ message: String, _ expected: Data) -> Bool {
         fields(of: message)["v"] == expected.base64EncodedString()
     }
 
-    /// "r=…,s=…,i=…" by the letters.
+    /// Parses "r=…,s=…,i=…".
     private static func fields(of message: String) -> [String: String] {
         let pairs = message.split(separator: ",").map { ($0.prefix(1), $0.dropFirst(2)) }
         return Dictionary(pairs.map { (String($0), String($1)) }, uniquingKeysWith: { first, _ in first })
     }
 
-    /// `Hi` of RFC 5802, section 2.2: PBKDF2 with one block. The password is taken as it is, which is right
-    /// for ASCII; others need SASLprep (RFC 4013).
+    /// `Hi` in RFC 5802, section 2.2: PBKDF2 with one block. The password is used unchanged, which is correct
+    /// for ASCII. Other passwords need SASLprep (RFC 4013).
     private static func saltedPassword(_ password: String, _ salt: Data, _ count: Int) -> Data {
         let key = SymmetricKey(data: Data(password.utf8))
         var block = Data(HMAC<SHA256>.authenticationCode(for: salt + Data(number: 1), using: key))

@@ -1,9 +1,9 @@
-// Prints the lines that a server sends over TLS, and connects again when the server goes away, until it says
-// "bye".
+// Prints the lines that a server sends over TLS, and reconnects when the connection is lost. Exits when the
+// server sends "bye".
 //
 //     swift run --package-path Examples reconnecting-client news.example.org 6697
 //
-// SSL_CERT_FILE=ca.pem trusts your own authority.
+// To trust a CA of your own, set SSL_CERT_FILE=ca.pem in the environment.
 
 import AsyncSockets
 import Foundation

@@ -1,7 +1,7 @@
 import AsyncSockets
 import Foundation
 
-/// A value of Redis. A command is an array of bulk strings.
+/// A Redis value. A command is an array of bulk strings.
 indirect enum RedisValue: Sendable {
     case simple(String)
     case error(String)
@@ -14,7 +14,7 @@ indirect enum RedisValue: Sendable {
     }
 }
 
-/// The protocol of Redis, version 2: each value is a frame.
+/// The Redis protocol, version 2. Each value is a frame.
 struct RESP: Framing {
     let maximumFrameLength = 64 << 20
 
@@ -44,12 +44,12 @@ struct RESP: Framing {
     }
 }
 
-/// Reads one value from the beginning of bytes.
+/// Parses one value.
 private struct RESPParser {
     let bytes: UnsafeRawBufferPointer
-    /// Behind what was read.
+    /// The number of bytes parsed so far.
     var position = 0
-    /// How many bytes the value has at least, if it is not complete.
+    /// The minimum length of the value in bytes, if it is incomplete.
     var minimumLength = 0
     private var depth = 0
 
@@ -57,7 +57,7 @@ private struct RESPParser {
         self.bytes = bytes
     }
 
-    /// The value; nil when it is not complete.
+    /// Returns the value, or nil if it is incomplete.
     mutating func value() throws(AsyncSocketError) -> RedisValue? {
         guard let line = line() else { return nil }
         let text = String(decoding: line.dropFirst(), as: UTF8.self)
@@ -73,7 +73,7 @@ private struct RESPParser {
             guard let count = try count(text) else { return .array(nil) }
             guard let values = try values(count) else { return nil }
             return .array(values)
-        default: throw malformed("a value begins with \(line.first.map(String.init) ?? "nothing")")
+        default: throw malformed("a value starts with \(line.first.map(String.init) ?? "nothing")")
         }
     }
 
@@ -95,7 +95,7 @@ private struct RESPParser {
             return nil
         }
         defer { position = end + 1 }
-        return bytes[position..<max(position, end - 1)]  // without the carriage return
+        return bytes[position..<max(position, end - 1)]  // without the trailing CRLF
     }
 
     private mutating func data(_ length: Int) -> Data? {
@@ -112,7 +112,7 @@ private struct RESPParser {
         return number
     }
 
-    /// A length; nil for the length -1, which stands for nothing.
+    /// Parses a length. Returns nil for -1, which stands for a null value.
     private func count(_ text: String) throws(AsyncSocketError) -> Int? {
         let count = try number(text)
         guard (-1...1 << 29).contains(count) else { throw malformed("\(count) is not a length") }

@@ -5,17 +5,18 @@ import Foundation
 struct Redis {
     let socket: AsyncSocket
 
-    /// Sends a command, and returns the reply.
+    /// Sends a command and returns the reply.
     func send(_ command: String) async throws -> RedisValue {
         try await socket.write(.command(command.split(separator: " ")), as: RESP())
         return try await reply()
     }
 
-    /// Sends all commands before it waits for the first reply. So they take one round trip, and not one each.
+    /// Sends all commands before waiting for the first reply, so that they need one round trip in total.
     func pipeline(_ commands: [String]) async throws -> [RedisValue] {
         var bytes = Data()
         for command in commands { try RESP().encode(.command(command.split(separator: " ")), into: &bytes) }
-        // A child task writes while this one reads: a server whose replies no one takes may stop reading.
+        // Write in a child task while reading replies, because the server may stop reading if its replies are
+        // not read.
         async let written: Void = socket.write(bytes)
         var replies: [RedisValue] = []
         for _ in commands { replies.append(try await reply()) }
@@ -29,7 +30,7 @@ struct Redis {
     }
 }
 
-/// Why there is no reply.
+/// The connection ended before the reply.
 enum RedisError: Error {
     case ended
 }

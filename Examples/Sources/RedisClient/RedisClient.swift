@@ -1,9 +1,10 @@
-// Sends the commands of its input to a Redis server, all at once, and prints the replies.
+// Pipelines the commands in standard input to a Redis server and prints the replies.
 //
 //     swift run --package-path Examples redis-client localhost 6379 <commands.txt
 //     swift run --package-path Examples redis-client localhost 6380 tls <commands.txt
 //
-// A command is a line of words. SSL_CERT_FILE=ca.pem trusts your own authority.
+// Each line is a command whose words are separated by spaces. To trust a CA of your own, set
+// SSL_CERT_FILE=ca.pem in the environment.
 
 import AsyncSockets
 import Foundation

@@ -2,11 +2,11 @@ import AsyncSockets
 import Foundation
 
 // Article: replies
-/// A conversation with a mail server: one command, one reply (RFC 5321).
+/// An SMTP session (RFC 5321): each command gets one reply.
 struct Conversation {
     let socket: AsyncSocket
 
-    /// Reads a reply, which has to begin with `code`, and returns its lines.
+    /// Reads a reply and returns its lines. Throws if it does not start with `code`.
     @discardableResult
     func expect(_ code: String) async throws -> [String] {
         var lines: [String] = []
@@ -22,7 +22,7 @@ struct Conversation {
         return lines
     }
 
-    /// Sends a command, and reads the reply.
+    /// Sends a command and reads the reply.
     @discardableResult
     func say(_ command: String, expecting code: String) async throws -> [String] {
         try await socket.write("\(command)\r\n")
@@ -32,14 +32,14 @@ struct Conversation {
 // Article: end
 
 // Article: login
-/// The user's name and password.
 struct Login {
     let user: String
     let password: String
 }
 
 extension Conversation {
-    /// AUTH PLAIN (RFC 4616), where the password itself is sent: only over a connection that is secure.
+    /// Logs in with AUTH PLAIN (RFC 4616), which sends the password itself and so requires a secure
+    /// connection.
     func logIn(_ login: Login, offers: [String]) async throws {
         let methods = offers.map { $0.uppercased().dropFirst(4).split(separator: " ") }
         guard socket.isSecure, methods.contains(where: { $0.first == "AUTH" && $0.contains("PLAIN") }) else {
@@ -51,7 +51,7 @@ extension Conversation {
 }
 // Article: end
 
-/// Why the conversation cannot go on.
+/// An error in the exchange with the server.
 struct ConversationError: Error, CustomStringConvertible {
     let description: String
 

@@ -1,12 +1,12 @@
-// Submits a mail to a server, encrypted: SMTP (RFC 5321) with STARTTLS (RFC 3207), as a task. It does what
-// mail-submission does with a delegate.
+// Submits a mail over SMTP (RFC 5321) with STARTTLS (RFC 3207), as a task. The program mail-submission does
+// the same with a delegate.
 //
 //     swift run --package-path Examples smtp-client mail.example.org 587 me@example.org you@example.org \
 //         <letter.txt
 //
-// The letter has header lines, an empty line and a text, in UTF-8. SSL_CERT_FILE=ca.pem trusts your own
-// authority. With SMTP_USER and SMTP_PASSWORD in the environment it logs in; without them use a server that
-// accepts mail from its own network.
+// The letter consists of header lines, an empty line and the text, in UTF-8. To trust a CA of your own, set
+// SSL_CERT_FILE=ca.pem in the environment. To log in, set SMTP_USER and SMTP_PASSWORD. Otherwise the server
+// must accept mail from its own network.
 
 import AsyncSockets
 import Foundation
@@ -18,22 +18,22 @@ struct SMTPClient {
     let login: Login?
 
     // Article: submission
-    /// Sends the mail. No part of it leaves in plaintext.
+    /// Sends the mail. No part of it is sent in plaintext.
     func submit(_ mail: Mail) async throws {
         guard mail.hasUsableAddresses else { throw ConversationError("the sender or the recipient is not a mail address") }
         try await AsyncSocket.withConnection(to: host, port: port) { socket in
             let server = Conversation(socket: socket)
-            // Our address, because a client need not have a name (RFC 5321, section 4.1.3).
+            // The address literal of this client, which may have no host name (RFC 5321, section 4.1.3).
             let name = "[\(socket.isIPv6 ? "IPv6:" : "")\(socket.localHost ?? "127.0.0.1")]"
             try await server.expect("220")
             let offers = try await server.say("EHLO \(name)", expecting: "250")
             guard offers.contains(where: { $0.dropFirst(4).uppercased() == "STARTTLS" }) else {
-                throw ConversationError("the server offers no STARTTLS")  // or an attacker has removed the offer
+                throw ConversationError("the server offers no STARTTLS")  // or an attacker removed it from the reply
             }
             try await server.say("STARTTLS", expecting: "220")
             let session = try await socket.startTLS(settings: .client)
             print("secure: \(session.protocolVersion), \(session.cipherSuite)")
-            // Ask again, and forget what the server said in plaintext.
+            // Send EHLO again, and discard the extensions received in plaintext.
             let secureOffers = try await server.say("EHLO \(name)", expecting: "250")
             if let login { try await server.logIn(login, offers: secureOffers) }
             try await server.say("MAIL FROM:<\(mail.sender)>", expecting: "250")

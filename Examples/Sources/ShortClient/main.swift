@@ -2,7 +2,7 @@
 //
 //     swift run --package-path Examples short-client localhost 1143
 //
-// To trust an authority of your own, set SSL_CERT_FILE=ca.pem in the environment.
+// To trust a CA of your own, set SSL_CERT_FILE=ca.pem in the environment.
 
 // README: client
 import AsyncSockets

@@ -1,9 +1,9 @@
-// A server with STARTTLS in a few lines. It replies OK to every command, with the tags of IMAP.
+// A server with STARTTLS in a few lines. It replies OK to every command, in the style of IMAP.
 //
 //     swift run --package-path Examples short-server
 //     openssl s_client -starttls imap -connect localhost:1143 -CAfile ca.pem -quiet
 //
-// Run it in a folder with server.pem and server.key, the server's certificate and key.
+// Run it in a folder with server.pem and server.key (the server's certificate and key).
 
 // README: server
 import AsyncSockets

@@ -2,8 +2,8 @@ internal import AsyncSockets
 internal import Foundation
 internal import Synchronization
 
-/// The man in the middle injects a reply behind the server's go-ahead, so that the client might take it for
-/// an encrypted one.
+/// A man in the middle injects a plaintext reply after the server's go-ahead. A vulnerable client would treat
+/// it as encrypted.
 struct ResponseInjectionScene {
     private let stage: Stage
 
@@ -12,7 +12,7 @@ struct ResponseInjectionScene {
     }
 
     func play() async throws -> Verdict {
-        stage.screen.title("Attack: a plaintext reply injected behind the server's go-ahead")
+        stage.screen.title("Attack: a plaintext reply injected after the server's go-ahead")
         let injected = "250 hello, now send your password in the clear\r\n"
         let server = try MailServer(screen: stage.screen, settings: stage.serverSettings())
         let recorder = try RecorderProcess(target: server.port, folder: stage.folder, injection: ["--inject-response", injected])
@@ -23,9 +23,9 @@ struct ResponseInjectionScene {
         var verdict = Verdict()
         verdict.check(
             error?.code == .earlyPlaintext && error?.fault == .peer,
-            "the client refused: \(error?.message ?? "it did not")", on: stage.screen)
+            "the client rejected the connection: \(error?.message ?? "it did not")", on: stage.screen)
         verdict.check(
-            error?.message.contains("\(injected.utf8.count)") == true, "it counted the \(injected.utf8.count) injected bytes",
+            error?.message.contains("\(injected.utf8.count)") == true, "it reported \(injected.utf8.count) injected bytes",
             on: stage.screen)
         verdict.check(
             client.answers.withLock { answers in !answers.contains { $0.contains("password") } },
@@ -35,8 +35,8 @@ struct ResponseInjectionScene {
     }
 }
 
-/// The man in the middle injects a command behind the client's STARTTLS, so that the server might take it for
-/// an encrypted one.
+/// A man in the middle injects a plaintext command after the client's STARTTLS. A vulnerable server would
+/// treat it as encrypted.
 struct CommandInjectionScene {
     private let stage: Stage
 
@@ -45,7 +45,7 @@ struct CommandInjectionScene {
     }
 
     func play() async throws -> Verdict {
-        stage.screen.title("Attack: a plaintext command injected behind the client's STARTTLS")
+        stage.screen.title("Attack: a plaintext command injected after the client's STARTTLS")
         let server = try MailServer(screen: stage.screen, settings: stage.serverSettings())
         let recorder = try RecorderProcess(
             target: server.port, folder: stage.folder, injection: ["--inject-command", "MAIL FROM:<evil@example.org>\r\n"])
@@ -56,7 +56,7 @@ struct CommandInjectionScene {
         var verdict = Verdict()
         verdict.check(
             error?.tls?.code == .notTLS && error?.fault == .peer,
-            "the server refused: \(error?.message ?? "it did not")", on: stage.screen)
+            "the server rejected the connection: \(error?.message ?? "it did not")", on: stage.screen)
         verdict.check(
             server.commands.withLock { commands in !commands.contains { $0.contains("evil") } },
             "the injected command was not delivered", on: stage.screen)
@@ -64,7 +64,7 @@ struct CommandInjectionScene {
     }
 }
 
-/// A server has a good certificate, but for another host than the client expects.
+/// The server's certificate is valid, but for a different host than the client expects.
 struct WrongHostScene {
     private let stage: Stage
 
@@ -86,7 +86,7 @@ struct WrongHostScene {
         var verdict = Verdict()
         verdict.check(
             error?.tls?.code == .hostNameMismatch && error?.fault == .certificate,
-            "the client refused: \(error?.message ?? "it did not")", on: stage.screen)
+            "the client rejected the connection: \(error?.message ?? "it did not")", on: stage.screen)
         verdict.check(
             serverError?.tls?.code == .peerAlert,
             "the server received the reason: \(serverError?.tls?.alert?.description ?? "it did not")", on: stage.screen)

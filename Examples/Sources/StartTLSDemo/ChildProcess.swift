@@ -1,18 +1,18 @@
 internal import Foundation
 
-/// A process that the demonstration starts, and can wait for.
+/// A child process of the demo.
 final class ChildProcess: Sendable {
     let identifier: Int32
-    /// The end of a pipe to its standard input.
+    /// The write end of a pipe to its standard input.
     let input: FileHandle
     private let endings: AsyncStream<Int32>
 
-    /// - Parameter output: The file for its standard output.
+    /// - Parameter output: The file to use as its standard output.
     init(_ arguments: [String], output: Any = FileHandle.nullDevice) throws {
         let process = Process()
         process.executableURL = URL(fileURLWithPath: "/usr/bin/env")
-        // The threads of this process block signals, and a child inherits that: without this option `stop()`
-        // would have no effect.
+        // This process's threads block signals and the child inherits the mask, so without this option
+        // `stop()` would have no effect.
         process.arguments = ["--default-signal=TERM"] + arguments
         process.standardOutput = output
         process.standardError = FileHandle.nullDevice
@@ -29,13 +29,12 @@ final class ChildProcess: Sendable {
         endings = stream
     }
 
-    /// Asks the process to end.
     func stop() {
         kill(identifier, SIGTERM)
     }
 
-    /// Waits for the process to end; returns its exit status. Every process of the demonstration has a
-    /// deadline, or is asked to end.
+    /// Waits for the process to exit and returns its status. Every process in the demo has a deadline or is
+    /// stopped, so this always returns.
     func exitStatus() async -> Int32 {
         for await status in endings { return status }
         return -1

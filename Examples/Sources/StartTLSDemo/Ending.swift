@@ -3,7 +3,7 @@ internal import Dispatch
 internal import Foundation
 internal import Synchronization
 
-/// The end of one side of the conversation. Several tasks may wait for it.
+/// Completes when one side of the connection has ended. Several tasks can wait for it.
 final class Ending: Sendable {
     private struct State {
         var result: Result<Void, AsyncSocketError>?
@@ -21,8 +21,8 @@ final class Ending: Sendable {
         for waiter in waiters { waiter.resume(returning: error) }
     }
 
-    /// Waits for the end; returns its error. Everything in the demonstration has a deadline, so the end
-    /// comes.
+    /// Waits for the end of the connection and returns its error. Every operation in the demo has a deadline,
+    /// so this always returns.
     func wait() async -> AsyncSocketError? {
         await withCheckedContinuation { continuation in
             let result = state.withLock { state in

@@ -2,11 +2,11 @@ internal import AsyncSockets
 internal import Foundation
 internal import Synchronization
 
-/// A client that asks for STARTTLS, upgrades, and then sends a secret.
+/// A client that requests STARTTLS, upgrades, and then sends a secret.
 ///
-/// It runs on its own queue. Locks protect what scenes read meanwhile.
+/// Runs on its own queue. Locks protect the properties that the scenes read.
 final class MailClient: AsyncSocketDelegate {
-    /// The conversation: the next step after each reply.
+    /// The command whose reply is expected next.
     private enum Step: Int {
         case greeting, hello, startTLS, helloAgain, secret, goodbye
     }
@@ -35,7 +35,7 @@ final class MailClient: AsyncSocketDelegate {
         answers.withLock { $0.append(line) }
         screen.step("client", "received \(line)  [\(socket.isSecure ? "encrypted" : "plaintext")]")
         guard let step = Step(rawValue: tag) else { return }
-        // A line with a hyphen is not the last one of its reply (RFC 5321, section 4.2.1).
+        // A hyphen after the code means that more lines follow (RFC 5321, section 4.2.1).
         if line.dropFirst(3).hasPrefix("-") { return expect(step) }
         goOn(after: step)
     }
@@ -67,7 +67,7 @@ final class MailClient: AsyncSocketDelegate {
         screen.step("client", "secure: \(socket.tlsSession?.summary ?? "") (handshake \(startedTLS.millisecondsAgo))")
         screen.step(
             "client",
-            "the server is \(socket.tlsSession?.peerCertificates.first?.subject ?? "unknown"), and its name was verified")
+            "the server is \(socket.tlsSession?.peerCertificates.first?.subject ?? "unknown"); its name was verified")
     }
 
     func socketDidDisconnect(_ socket: AsyncSocket, withError error: AsyncSocketError?) {
@@ -83,7 +83,7 @@ final class MailClient: AsyncSocketDelegate {
     }
 
     private func expect(_ step: Step) {
-        // Ends in \r\n, unless `openssl s_server` plays the server.
+        // Replies end with \r\n, except those from `openssl s_server`.
         socket.readData(to: Data("\n".utf8), withTimeout: 10, maxLength: 1_000, tag: step.rawValue)
     }
 }

@@ -2,10 +2,10 @@ internal import AsyncSockets
 internal import Foundation
 internal import Synchronization
 
-/// A server that greets in plaintext, upgrades on request, and replies to a few commands of SMTP (RFC 5321,
-/// RFC 3207).
+/// A server that sends a plaintext greeting, upgrades on STARTTLS, and replies to a few SMTP commands (RFC
+/// 5321, RFC 3207).
 ///
-/// It runs on its own queue. Locks protect what scenes read meanwhile.
+/// Runs on its own queue. Locks protect the properties that the scenes read.
 final class MailServer: AsyncSocketDelegate {
     private let screen: Screen
     private let settings: TLSServerSettings
@@ -66,7 +66,7 @@ final class MailServer: AsyncSocketDelegate {
 
     func socket(_ socket: AsyncSocket, didReceive trust: PeerTrust, completionHandler: @escaping @Sendable (Bool) -> Void) {
         let subject = trust.chain.first?.subject ?? "none"
-        screen.step("server", "asked about the client's certificate: \(subject); OpenSSL says \(trust.verdict)")
+        screen.step("server", "evaluating the client's certificate: \(subject); OpenSSL's verdict: \(trust.verdict)")
         completionHandler(trust.chain.first?.commonName == "alice")
     }
 

@@ -1,7 +1,7 @@
 internal import AsyncSocketsTesting
 internal import Foundation
 
-/// `openssl s_server`, which sends back each line reversed.
+/// `openssl s_server`, which echoes each line reversed.
 final class OpenSSLServer {
     let port: UInt16
     private let process: ChildProcess
@@ -17,14 +17,14 @@ final class OpenSSLServer {
         try RawSocket.waitUntilListening(on: port, seconds: 10)
     }
 
-    /// Returns when the program has ended.
+    /// Stops the program and waits for it to exit.
     func stop() async {
         process.stop()
         _ = await process.exitStatus()
     }
 }
 
-/// `openssl s_client -starttls smtp`, which sends the given lines once it is secure.
+/// `openssl s_client -starttls smtp`, which sends the given lines after the handshake.
 final class OpenSSLClient {
     private let process: ChildProcess
 

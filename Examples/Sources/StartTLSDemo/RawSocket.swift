@@ -1,6 +1,6 @@
 internal import Glibc
 
-/// A blocking TCP socket on loopback, for the recorder.
+/// A blocking TCP socket on the loopback interface, for the recorder.
 final class RawSocket {
     private let descriptor: CInt
 
@@ -25,7 +25,7 @@ final class RawSocket {
         return socket
     }
 
-    /// Tries to connect until a program listens, ten times a second.
+    /// Tries to connect ten times a second until a program is listening.
     static func waitUntilListening(on port: UInt16, seconds: Int) throws {
         for _ in 0..<(seconds * 10) {
             if (try? connected(to: port)) != nil { return }
@@ -51,14 +51,14 @@ final class RawSocket {
         return UInt16(bigEndian: address.sin_port)
     }
 
-    /// The next bytes; none at the end, or after a reset.
+    /// Returns the next bytes. Empty at the end of the stream or after a reset.
     func receive() -> [UInt8] {
         var bytes = [UInt8](repeating: 0, count: 65_536)
         let count = recv(descriptor, &bytes, bytes.count, 0)
         return count > 0 ? Array(bytes.prefix(count)) : []
     }
 
-    /// Returns false if the other side takes no more.
+    /// Returns false if the other side has closed the connection.
     func send(_ bytes: [UInt8]) -> Bool {
         var offset = 0
         while offset < bytes.count {
@@ -69,10 +69,10 @@ final class RawSocket {
         return true
     }
 
-    /// Sends a FIN.
+    /// Closes the write side, which sends a FIN.
     func finish() { shutdown(descriptor, CInt(SHUT_WR)) }
 
-    /// Returns which of the sockets can be read or have ended; false for nil.
+    /// Returns which sockets are readable or closed. The value for nil is false.
     static func waitReadable(_ sockets: [RawSocket?], seconds: CInt) -> [Bool] {
         var polled = sockets.map { pollfd(fd: $0?.descriptor ?? -1, events: Int16(POLLIN), revents: 0) }
         guard poll(&polled, nfds_t(polled.count), seconds * 1000) > 0 else { return sockets.map { _ in false } }
@@ -95,7 +95,7 @@ final class RawSocket {
     }
 }
 
-/// A failed system call of the recorder.
+/// A system call in the recorder failed.
 struct RawSocketError: Error, CustomStringConvertible {
     let description: String
 

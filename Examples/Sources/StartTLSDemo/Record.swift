@@ -1,23 +1,23 @@
 internal import ArgumentParser
 internal import Foundation
 
-/// The process between the two sides: it passes every byte on, and records it.
+/// The process between the two sides, which forwards and records every byte.
 ///
-/// It uses only system calls, so that its proof about the library does not depend on the library.
+/// Uses only system calls, so that the evidence does not depend on the library.
 struct Record: ParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Passes one connection on to a port and records its bytes.", shouldDisplay: false)
+        abstract: "Forwards one connection to a port and records its bytes.", shouldDisplay: false)
 
-    @Option(help: "The port of 127.0.0.1 to pass the connection on to.")
+    @Option(help: "The port on 127.0.0.1 to forward the connection to.")
     var target: UInt16
 
     @Option(help: "The folder for the two recordings.")
     var folder: String
 
-    @Option(help: "Bytes to inject behind the server's go-ahead, in the same segment.")
+    @Option(help: "Bytes to inject after the server's go-ahead, in the same segment.")
     var injectResponse: String?
 
-    @Option(help: "Bytes to inject behind the client's STARTTLS, in the same segment.")
+    @Option(help: "Bytes to inject after the client's STARTTLS, in the same segment.")
     var injectCommand: String?
 
     static let clientFile = "client-to-server"
@@ -25,7 +25,7 @@ struct Record: ParsableCommand {
 
     func run() throws {
         let listener = try RawSocket.listening()
-        // Read by the process that started this one.
+        // The parent process reads the port.
         try FileHandle.standardOutput.write(contentsOf: Data("\(listener.localPort())\n".utf8))
         let client = try listener.accept(within: 30)
         let server = try RawSocket.connected(to: target)
@@ -76,7 +76,7 @@ private struct Tap {
             injection = nil
         }
         bytes += piece
-        // A side that has closed gets no more bytes; the other may still send.
+        // Fails if the sink has closed. The source may still send, so keep recording.
         _ = sink.send(piece)
     }
 

@@ -1,13 +1,13 @@
 internal import Foundation
 
-/// The recorder, for the process that starts it.
+/// The recorder, as seen by the process that starts it.
 final class RecorderProcess {
     let port: UInt16
     var identifier: Int32 { process.identifier }
     private let process: ChildProcess
     private let folder: String
 
-    /// - Parameter injection: Arguments of `record` that make it an attacker.
+    /// - Parameter injection: Arguments for `record` that make it an attacker.
     init(target: UInt16, folder: String, injection: [String] = []) throws {
         let output = Pipe()
         let executable = try FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")
@@ -20,7 +20,7 @@ final class RecorderProcess {
         self.port = port
     }
 
-    /// Waits for the end of the connection; returns the bytes of each direction.
+    /// Waits for the end of the connection and returns the bytes sent in each direction.
     func recordings() async throws -> (fromClient: Recording, fromServer: Recording) {
         guard await process.exitStatus() == 0 else { throw DemoError(description: "the recorder failed") }
         return (
@@ -34,7 +34,7 @@ final class RecorderProcess {
     }
 }
 
-/// A failure of the demonstration itself.
+/// A failure of the demo itself.
 struct DemoError: Error, CustomStringConvertible {
     let description: String
 }

@@ -1,9 +1,8 @@
-/// The bytes of one direction of a connection, divided into lines of plaintext and TLS records (RFC 8446,
-/// section 5.1).
+/// The bytes sent in one direction, which consist of plaintext lines and TLS records (RFC 8446, section 5.1).
 struct Recording {
     let bytes: [UInt8]
 
-    /// The number of bytes up to and including the last line of plaintext.
+    /// Returns the number of bytes up to and including the last line of plaintext.
     func plaintextCount(upTo lastLine: String) -> Int? {
         let needle = Array(lastLine.utf8)
         guard bytes.count >= needle.count else { return nil }
@@ -12,7 +11,8 @@ struct Recording {
         }
     }
 
-    /// The records after the first `offset` bytes; nil if anything there is not a whole TLS record.
+    /// Returns the records after the first `offset` bytes, or nil if anything there is not a complete TLS
+    /// record.
     func records(from offset: Int) -> [TLSRecord]? {
         var records: [TLSRecord] = []
         var rest = bytes[offset...]
@@ -29,9 +29,9 @@ struct Recording {
     }
 }
 
-/// One record on the wire.
+/// A TLS record.
 struct TLSRecord {
-    /// `ContentType` of RFC 8446, section 5.1.
+    /// `ContentType` in RFC 8446, section 5.1.
     enum ContentType: UInt8 {
         case changeCipherSpec = 20
         case alert = 21
@@ -57,7 +57,7 @@ struct TLSRecord {
         payload = bytes.dropFirst(Self.headerLength).prefix(length)
     }
 
-    /// Whether the record begins with a ClientHello (RFC 8446, section 4).
+    /// Whether the record starts with a ClientHello (RFC 8446, section 4).
     var isClientHello: Bool {
         type == .handshake && payload.first == 1
     }

@@ -2,16 +2,17 @@ internal import Dispatch
 internal import Foundation
 internal import Synchronization
 
-/// Prints the steps of the demonstration, each with the time since its scene began.
+/// Prints the steps of the demo, each with the time since the start of its scene.
 final class Screen: Sendable {
-    /// The ECMA-48 codes in use.
+    /// ECMA-48 codes.
     private enum Style: Int {
         case bold = 1
         case red = 31
         case green = 32
     }
 
-    /// Whether the output is a terminal with colours, and its user wants them (no-color.org).
+    /// Whether the output is a terminal that supports colors and the user has not disabled them
+    /// (no-color.org).
     private let isColoured: Bool = {
         let environment = ProcessInfo.processInfo.environment
         return isatty(STDOUT_FILENO) == 1 && environment["NO_COLOR", default: ""].isEmpty && environment["TERM"] != "dumb"
@@ -32,12 +33,12 @@ final class Screen: Sendable {
     func success(_ text: String) { show("              \(styled("✓", .green)) \(text)") }
     func failure(_ text: String) { show("              \(styled("✗", .red)) \(text)") }
 
-    /// Unbuffered, so that a step appears when it happens, even in a pipe.
+    /// Unbuffered, so that each step appears when it happens, even in a pipe.
     private func show(_ line: String) {
         FileHandle.standardOutput.write(Data("\(line)\n".utf8))
     }
 
-    /// Prints one sentence about a scene.
+    /// Prints a remark about the scene.
     func note(_ text: String) { show("              \(text)") }
 
     private func styled(_ text: String, _ style: Style) -> String {

@@ -2,7 +2,7 @@ internal import AsyncSockets
 internal import AsyncSocketsTesting
 internal import Foundation
 
-/// The certificates of this run, their folder, and the settings of both sides, for every scene.
+/// The certificates for this run, their folder, and the settings for both sides, shared by all scenes.
 struct Stage: Sendable {
     let screen: Screen
     let folder: String
@@ -35,7 +35,7 @@ struct Stage: Sendable {
         return settings
     }
 
-    /// The server requires a client certificate, and its callback decides.
+    /// Requires a client certificate, which the delegate evaluates.
     func serverSettings() throws -> TLSServerSettings {
         var settings = TLSSettings.server(identity: try server.identity())
         settings.trustRoots = try authority.roots

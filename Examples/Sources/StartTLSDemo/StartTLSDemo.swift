@@ -1,24 +1,24 @@
 internal import ArgumentParser
 
-/// Upgrades a connection to TLS on loopback, and proves it with a recorder in another process.
+/// Upgrades a loopback connection to TLS, and records its bytes in another process to prove it.
 @main
 struct StartTLSDemo: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "starttls-demo",
-        abstract: "Shows a live connection become TLS, and three attacks on it fail.",
+        abstract: "Upgrades a live connection to TLS, and shows that three attacks on the upgrade fail.",
         subcommands: [Run.self, Record.self],
         defaultSubcommand: Run.self
     )
 }
 
-/// The demonstration.
+/// Runs all scenes.
 struct Run: AsyncParsableCommand {
-    static let configuration = CommandConfiguration(abstract: "Runs the demonstration (the default).")
+    static let configuration = CommandConfiguration(abstract: "Runs the demo (the default).")
 
-    @Flag(name: .customLong("openssl-server"), help: "Let `openssl s_server` take the server's place.")
+    @Flag(name: .customLong("openssl-server"), help: "Use `openssl s_server` as the server.")
     var usesOpenSSLServer = false
 
-    @Flag(name: .customLong("openssl-client"), help: "Let `openssl s_client` take the client's place.")
+    @Flag(name: .customLong("openssl-client"), help: "Use `openssl s_client` as the client.")
     var usesOpenSSLClient = false
 
     @Flag(name: .customLong("tls12"), help: "Allow TLS 1.2 only.")
@@ -27,7 +27,7 @@ struct Run: AsyncParsableCommand {
     func validate() throws {
         if usesOpenSSLServer, usesOpenSSLClient {
             throw ValidationError(
-                "Use only one of --openssl-server and --openssl-client: with OpenSSL on both sides this library has no part.")
+                "Use only one of --openssl-server and --openssl-client: with OpenSSL on both sides this library is not used.")
         }
     }
 

@@ -3,9 +3,9 @@ internal import AsyncSocketsTesting
 internal import Foundation
 internal import Synchronization
 
-/// The main scene: a plaintext connection becomes TLS, with the recorder in between.
+/// The main scene: upgrades a plaintext connection to TLS, with the recorder between the two sides.
 struct UpgradeScene {
-    /// The program that plays a side.
+    /// The implementation of one side.
     enum Player {
         case ours
         case openSSL
@@ -40,13 +40,13 @@ struct UpgradeScene {
         check(clientEnded: endings.client, client, &verdict)
         verdict.check(
             server.commands.withLock { $0.contains("NOOP \(MailClient.secret)") },
-            "the server read the secret, and replied to it", on: stage.screen)
+            "the server received the secret and replied to it", on: stage.screen)
         verdict.check(
             client.answers.withLock { $0.contains("250 hello alice") },
             "the server identified the client by its certificate", on: stage.screen)
         verdict.check(
             endings.server == nil || endings.server?.code == .closedByPeer,
-            "the server saw a clean end", on: stage.screen)
+            "the connection closed cleanly for the server", on: stage.screen)
         try await check(recorder.recordings(), &verdict)
         return verdict
     }
@@ -55,13 +55,13 @@ struct UpgradeScene {
         let openSSL = try OpenSSLServer(stage)
         let porter = try StartTLSPorter(inFrontOf: openSSL.port)
         let recorder = try RecorderProcess(target: porter.port, folder: stage.folder)
-        stage.screen.note("openssl s_server on port \(openSSL.port) behind a porter that speaks the plaintext")
+        stage.screen.note("openssl s_server on port \(openSSL.port), behind a relay that handles the plaintext exchange")
         let client = try MailClient(screen: stage.screen, settings: stage.clientSettings(), port: recorder.port)
         var verdict = Verdict()
         check(clientEnded: await client.ending.wait(), client, &verdict)
         verdict.check(
             client.answers.withLock { $0.contains(String("NOOP \(MailClient.secret)".reversed())) },
-            "openssl s_server read the secret, and sent it back reversed", on: stage.screen)
+            "openssl s_server received the secret and echoed it reversed", on: stage.screen)
         await openSSL.stop()
         try await check(recorder.recordings(), &verdict)
         return verdict
@@ -70,35 +70,35 @@ struct UpgradeScene {
     private func playWithOpenSSLClient() async throws -> Verdict {
         let server = try MailServer(screen: stage.screen, settings: stage.serverSettings())
         let recorder = try RecorderProcess(target: server.port, folder: stage.folder)
-        stage.screen.note("openssl s_client asks for STARTTLS")
+        stage.screen.note("the client is openssl s_client -starttls smtp")
         let client = try OpenSSLClient(stage, port: recorder.port, lines: ["NOOP \(MailClient.secret)", "QUIT"])
         _ = await server.ending.wait()
         var verdict = Verdict()
-        verdict.check(await client.exitStatus() == 0, "openssl s_client verified the server and ended well", on: stage.screen)
+        verdict.check(await client.exitStatus() == 0, "openssl s_client verified the server and exited with 0", on: stage.screen)
         verdict.check(
-            server.commands.withLock { $0.contains("NOOP \(MailClient.secret)") }, "the server read the secret", on: stage.screen)
+            server.commands.withLock { $0.contains("NOOP \(MailClient.secret)") }, "the server got the secret", on: stage.screen)
         try await check(recorder.recordings(), &verdict)
         return verdict
     }
 
     private func check(clientEnded error: AsyncSocketError?, _ client: MailClient, _ verdict: inout Verdict) {
-        // The server closes after its last reply, with a close_notify, unless the client closes first.
+        // The server sends close_notify and closes after its last reply, unless the client closes first.
         verdict.check(
-            error == nil || error?.code == .closedByPeer, "the client's conversation ended well", on: stage.screen)
-        verdict.check(client.session != nil, "the client is secure, and has verified the host name", on: stage.screen)
+            error == nil || error?.code == .closedByPeer, "the connection closed cleanly for the client", on: stage.screen)
+        verdict.check(client.session != nil, "the client is secure and has verified the host name", on: stage.screen)
     }
 
-    /// Checks the recording: plaintext up to the agreement, and only TLS after it.
+    /// Checks that the recording is plaintext up to the end of the STARTTLS exchange, and only TLS after it.
     private func check(_ recordings: (fromClient: Recording, fromServer: Recording), _ verdict: inout Verdict) throws {
         let (fromClient, fromServer) = recordings
         guard let clientOffset = fromClient.plaintextCount(upTo: "STARTTLS\r\n"),
             let serverOffset = fromServer.plaintextCount(upTo: "start TLS\r\n")
-        else { return verdict.check(false, "the recorder saw the plaintext agreement", on: stage.screen) }
+        else { return verdict.check(false, "STARTTLS and the server's go-ahead were recorded in plaintext", on: stage.screen) }
         stage.screen.step(
             "recorder",
             "client: \(clientOffset) bytes of plaintext, then \(fromClient.bytes.count - clientOffset) of TLS; "
                 + "server: \(serverOffset), then \(fromServer.bytes.count - serverOffset)")
-        verdict.check(true, "the recorder saw the agreement in plaintext", on: stage.screen)
+        verdict.check(true, "STARTTLS and the server's go-ahead were recorded in plaintext", on: stage.screen)
         let clientRecords = fromClient.records(from: clientOffset)
         let serverRecords = fromServer.records(from: serverOffset)
         verdict.check(

@@ -2,13 +2,13 @@ import AsyncSockets
 import Dispatch
 import Foundation
 
-/// A client's connection, and ours to the target. It passes the bytes of each side on to the other, and the
+/// A client's connection and the proxy's connection to the target. Forwards bytes in both directions, and the
 /// end of each stream.
 ///
-/// Each direction has one piece of at most 64 KiB under way. It reads the next one when the other side's
-/// kernel has taken this one.
+/// Each direction buffers at most 64 KiB. It reads again only after the previous bytes are written to the
+/// other side.
 final class Pair: AsyncSocketDelegate {
-    /// After so many seconds without a byte in either direction both connections end.
+    /// Both connections are closed after this long without a byte in either direction.
     private static let idleSeconds = 60.0
 
     private let client: AsyncSocket
@@ -36,7 +36,7 @@ final class Pair: AsyncSocketDelegate {
         }
     }
 
-    /// The client speaks TLS: only now does it get a connection to the target.
+    /// Connects to the target only after the TLS handshake with the client.
     func socketDidSecure(_ socket: AsyncSocket) {
         do {
             try target.connect(toHost: targetHost, onPort: targetPort, withTimeout: 10)
@@ -47,7 +47,7 @@ final class Pair: AsyncSocketDelegate {
         }
     }
 
-    // MARK: - Passing bytes on
+    // MARK: - Forwarding
 
     func socket(_ socket: AsyncSocket, didRead data: Data, withTag tag: Int) {
         lastMove = .now
@@ -59,19 +59,19 @@ final class Pair: AsyncSocketDelegate {
         read(from: other(than: socket))
     }
 
-    /// One side has sent its last byte, and may still receive.
+    /// One side has closed its write stream but may still receive.
     func socketDidCloseReadStream(_ socket: AsyncSocket) {
         other(than: socket).closeWriteStream()
     }
 
-    /// A side may be silent as long as the other one is not.
+    /// A read times out only if both directions are idle.
     func socket(
         _ socket: AsyncSocket, shouldTimeoutReadWithTag tag: Int, elapsed: TimeInterval, bytesDone length: Int
     ) -> TimeInterval {
         Self.idleSeconds - (ContinuousClock.now - lastMove) / .seconds(1)
     }
 
-    // MARK: - The end
+    // MARK: - Closing
 
     func socketDidDisconnect(_ socket: AsyncSocket, withError error: AsyncSocketError?) {
         if let error, !error.isOrderlyEnd {

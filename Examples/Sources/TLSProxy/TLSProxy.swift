@@ -2,7 +2,7 @@ import AsyncSockets
 import Dispatch
 import Foundation
 
-/// The listener and its pairs of connections. All of it runs on one queue.
+/// The listener and its pairs of connections. Everything runs on one queue.
 final class TLSProxy: AsyncSocketDelegate {
     private let listener = AsyncSocket()
     private let queue = DispatchQueue(label: "tls-proxy")
@@ -19,7 +19,7 @@ final class TLSProxy: AsyncSocketDelegate {
     func start(onPort port: UInt16) throws {
         settings = TLSSettings.server(
             identity: try TLSIdentity(certificateFile: "server.pem", privateKeyFile: "server.key"))
-        // The accepted sockets inherit these.
+        // Accepted sockets inherit these.
         listener.autoDisconnectOnClosedReadStream = false
         listener.maximumConnections = 1_000
         listener.setDelegate(self, delegateQueue: queue)

@@ -1,10 +1,10 @@
-// Accepts TLS connections and passes them on in plaintext, as in front of a web server. It shows
-// back-pressure: it reads from one side only when the other has taken the previous bytes, so a large download
-// to a slow client uses little memory.
+// Terminates TLS and forwards the connections in plaintext, for example to a web server. Shows back-pressure:
+// it reads from one side only after the previous bytes are written to the other, so a large download to a
+// slow client uses little memory.
 //
 //     swift run --package-path Examples tls-proxy 8443 localhost 8080
 //
-// Run it in a folder with server.pem and server.key, its certificate and key. Then:
+// Run it in a folder with server.pem and server.key (the server's certificate and key). Then:
 //
 //     curl --cacert ca.pem https://localhost:8443/
 
@@ -25,7 +25,7 @@ do {
     exit(EXIT_FAILURE)
 }
 
-/// Prints a line at once, even to a pipe.
+/// Prints a line without buffering, even to a pipe.
 func log(_ line: String) {
     FileHandle.standardOutput.write(Data("\(line)\n".utf8))
 }

@@ -1,10 +1,10 @@
-// Accepts TLS connections and passes them on in plaintext, as in front of a web server: what tls-proxy does
-// with a delegate. It passes the end of each stream on too, so that the other direction can go on, and a slow
-// reader slows its writer down.
+// Terminates TLS and forwards the connections in plaintext, for example to a web server. The program
+// tls-proxy does the same with a delegate. Forwards half-close, and applies back-pressure when one side reads
+// slowly.
 //
 //     swift run --package-path Examples tls-terminator 8443 localhost 8080
 //
-// Run it in a folder with server.pem and server.key, its certificate and key. Then:
+// Run it in a folder with server.pem and server.key (the server's certificate and key). Then:
 //
 //     curl --cacert ca.pem https://localhost:8443/
 
@@ -26,7 +26,7 @@ struct TLSTerminator {
                 try await withThrowingTaskGroup(of: Void.self) { directions in
                     directions.addTask { try await forward(from: client, to: backend) }
                     directions.addTask { try await forward(from: backend, to: client) }
-                    try await directions.waitForAll()  // an error of one direction ends the other
+                    try await directions.waitForAll()  // an error in one direction cancels the other
                 }
             }
             // Article: end
@@ -34,8 +34,9 @@ struct TLSTerminator {
     }
 
     // Article: forward
-    /// Passes bytes on, and then the end of the stream. A write returns when the kernel has the bytes: so it
-    /// reads no faster than the other side does, and ends with a side that takes nothing for a minute.
+    /// Forwards bytes, and then the end of the stream. A write returns once the kernel has accepted the
+    /// bytes, so this never reads faster than the other side does. It fails if the other side accepts nothing
+    /// for a minute.
     private func forward(from source: AsyncSocket, to destination: AsyncSocket) async throws {
         for try await bytes in source.chunks { try await destination.write(bytes, timeout: .seconds(60)) }
         destination.closeWriteStream()
@@ -61,7 +62,7 @@ struct TLSTerminator {
     }
 }
 
-/// Prints a line at once, even to a pipe.
+/// Prints a line without buffering, even to a pipe.
 func log(_ line: String) {
     FileHandle.standardOutput.write(Data("\(line)\n".utf8))
 }

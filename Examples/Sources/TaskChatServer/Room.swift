@@ -1,13 +1,13 @@
-/// Who is in the chat. The actor sees one of them at a time.
+/// The members of the chat. The actor handles one call at a time.
 actor Room {
-    /// What one member has to be told, in order. A member who reads too slowly misses the oldest lines, and
-    /// holds up no one.
+    /// The lines to send to a member, in order. If a member reads too slowly, the oldest lines are dropped,
+    /// so that the other members are not delayed.
     typealias Outbox = AsyncStream<String>
 
     private var members: [String: Outbox.Continuation] = [:]
     private var isOpen = true
 
-    /// Lets a member in; nil if there is one of that name, or the room is closed.
+    /// Adds a member. Returns nil if the name is taken or the room is closed.
     func join(_ name: String) -> Outbox? {
         guard isOpen, members[name] == nil else { return nil }
         let (outbox, continuation) = Outbox.makeStream(bufferingPolicy: .bufferingNewest(1_000))
@@ -21,14 +21,14 @@ actor Room {
         for (name, outbox) in members where name != sender { outbox.yield(line) }
     }
 
-    /// Lets a member go. The outbox ends when its last line has been taken.
+    /// Removes a member. Lines that are already in the outbox are still delivered.
     func leave(_ name: String) {
         guard let outbox = members.removeValue(forKey: name) else { return }
         outbox.finish()
         say("*** \(name) left")
     }
 
-    /// Says goodbye, and lets everyone go.
+    /// Sends a goodbye to all members and removes them.
     func close() {
         isOpen = false
         say("*** the server is shutting down")

@@ -1,10 +1,10 @@
-// A chat, in plaintext and with TLS. Each connection is a task, and an actor is the room. SIGTERM ends it in
-// order.
+// A chat server for plaintext and TLS connections. Each connection is a task, and the room is an actor.
+// SIGTERM shuts it down gracefully.
 //
 //     swift run --package-path Examples task-chat-server 4434 4435
 //
-// Run it in a folder with server.pem and server.key, the server's certificate and key. Then, and tell it your
-// name first:
+// Run it in a folder with server.pem and server.key (the server's certificate and key). Then connect, and
+// enter your name first:
 //
 //     nc localhost 4434
 //     openssl s_client -connect localhost:4435 -CAfile ca.pem -quiet
@@ -16,7 +16,7 @@ import Foundation
 struct TaskChatServer {
     let room = Room()
 
-    /// One connection. This task writes what the room says, and a child task reads.
+    /// Serves one connection. This task writes the lines from the room, and a child task reads.
     func serve(_ socket: AsyncSocket) async throws {
         try await socket.write("*** your name?\n")
         guard let name = try await socket.readLine(maxLength: 100, timeout: .seconds(60)) else { return }
@@ -26,7 +26,7 @@ struct TaskChatServer {
         for await line in outbox { try await socket.write("\(line)\n", timeout: .seconds(30)) }
     }
 
-    /// Reads until the member goes, or the task of the connection is over.
+    /// Reads until the member disconnects or the connection's task ends.
     private func listen(to name: String, on socket: AsyncSocket) async {
         var reason = ""
         do {
@@ -45,7 +45,7 @@ struct TaskChatServer {
             try SocketListener(port: securePort, tls: .server(identity: identity), maximumConnections: 1_000),
         ]
         log("listening on ports \(listeners[0].localPort) and \(listeners[1].localPort)")
-        // Each returns when its last connection has ended.
+        // Each call returns when its last connection has closed.
         try await withThrowingDiscardingTaskGroup { group in
             for listener in listeners { group.addTask { try await serve(listener) } }
         }
@@ -53,7 +53,7 @@ struct TaskChatServer {
     }
 
     // Article: listener
-    /// The members wait for the room, and not for their peers alone: so the room is told of the signal.
+    /// Each member's task also waits on the room, so the room must be notified of the signal.
     private func serve(_ listener: SocketListener) async throws {
         try await listener.run(
             untilSignals: [SIGTERM], within: .seconds(5),
@@ -76,7 +76,7 @@ struct TaskChatServer {
     }
 }
 
-/// Prints a line at once, even to a pipe.
+/// Prints a line without buffering, even to a pipe.
 func log(_ line: String) {
     FileHandle.standardOutput.write(Data("\(line)\n".utf8))
 }

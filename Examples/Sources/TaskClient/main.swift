@@ -1,8 +1,8 @@
-// The smallest client with TLS: it asks a web server for its first page and prints the answer.
+// The smallest client with TLS. Requests a web server's front page and prints the response.
 //
 //     swift run --package-path Examples task-client www.example.org 443
 //
-// SSL_CERT_FILE=ca.pem trusts your own authority.
+// To trust a CA of your own, set SSL_CERT_FILE=ca.pem in the environment.
 
 // Article: client
 import AsyncSockets

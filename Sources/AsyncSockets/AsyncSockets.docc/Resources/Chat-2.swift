@@ -12,7 +12,7 @@ func serveChat(onPort port: UInt16) async throws {
     }
 }
 
-/// Reads until the member goes, or the task of the connection is over.
+/// Reads until the member disconnects or the connection's task ends.
 func listen(to socket: AsyncSocket, _ number: Int, in room: Room) async {
     do {
         for try await line in socket.lines(maxLength: 1_024) { await room.say(line, from: number) }

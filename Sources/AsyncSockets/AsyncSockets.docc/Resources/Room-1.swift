@@ -1,10 +1,11 @@
-/// Who is in the chat. The actor sees one of them at a time.
+/// The members of the chat. The actor handles one call at a time.
 actor Room {
     private var members: [Int: AsyncStream<String>.Continuation] = [:]
     private var lastNumber = 0
     private var isClosed = false
 
-    /// Lets a member in. One who reads too slowly misses the oldest lines, and holds up no one.
+    /// Adds a member. If a member reads too slowly, the oldest lines are dropped, so that the others are not
+    /// delayed.
     func join() -> (number: Int, lines: AsyncStream<String>) {
         let (lines, continuation) = AsyncStream<String>.makeStream(bufferingPolicy: .bufferingNewest(1_000))
         lastNumber += 1
@@ -17,16 +18,16 @@ actor Room {
         for (member, lines) in members where member != number { lines.yield("\(number): \(line)") }
     }
 
-    /// Lets a member go: the lines end.
+    /// Removes a member and finishes its stream.
     func leave(_ number: Int) {
         members.removeValue(forKey: number)?.finish()
     }
 
-    /// Says goodbye: the lines of all members end.
+    /// Sends a goodbye to all members and finishes their streams.
     func close() {
         isClosed = true
         for lines in members.values {
-            lines.yield("the server shuts down")
+            lines.yield("the server is shutting down")
             lines.finish()
         }
     }
