@@ -61,7 +61,7 @@ hammers = [multiprocessing.Process(target=hammer, args=(stop, count)) for count 
 for process in hammers:
     process.start()
 try:
-    # The load generator must not keep the probe from its processor.
+    # The load generator must not compete with the probe for its processor.
     os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(10))
 except PermissionError:
     print("without real-time priority: the times include those of the load generator")

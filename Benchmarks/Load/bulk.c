@@ -1,8 +1,8 @@
-// Transfers, one after another on each connection. `receive`: the server receives; eight bytes announce how
-// many bytes follow, and it replies with eight bytes: how many came and were right. `source`: the server
-// sends; sixteen bytes ask for a number of bytes and a size of writes.
+// Consecutive transfers on each connection. `receive`: the client sends an eight-byte length and that many
+// bytes, and the server replies with the number of correct bytes in eight bytes. `source`: the client
+// requests a number of bytes and a write size in sixteen bytes, and the server sends them.
 //
-// With one connection the measurement begins and ends between two transfers.
+// With one connection, the measurement starts and ends between two transfers.
 #include "connection.h"
 #include "load.h"
 #include "pattern.h"
@@ -69,7 +69,8 @@ static void read_verdict(Transfer *transfer) {
     ssize_t count = connection_read(&transfer->connection, verdict, 8);
     if (count == connection_blocked) return;
     uint64_t expected = load.options->size;
-    // Eight bytes always come in one piece: they are one small write on an otherwise silent connection.
+    // The eight bytes always arrive together, because they are one small write on an otherwise idle
+    // connection.
     if (count != 8 || memcmp(verdict, &expected, 8) != 0) die("the server received other bytes");
     end(transfer);
     if (!load.is_over) begin(transfer);
@@ -93,7 +94,7 @@ static void receive_more(Transfer *transfer) {
 
 static void handle(Transfer *transfer, uint32_t events) {
     if (!load.sends) {
-        // OpenSSL may hold whole records, which no event announces.
+        // OpenSSL may have buffered complete records, for which epoll reports no event.
         do receive_more(transfer); while (transfer->connection.ssl && SSL_has_pending(transfer->connection.ssl) && !load.is_over);
     } else if (events & EPOLLOUT) {
         send_more(transfer);
@@ -102,7 +103,7 @@ static void handle(Transfer *transfer, uint32_t events) {
     }
 }
 
-// Runs until the first end of a transfer after `end`.
+// Runs until the first transfer that completes after `end`.
 static void run_until(uint64_t end) {
     struct epoll_event events[64];
     uint64_t limit = end + 60000000000u, completed = load.completed;

@@ -1,5 +1,6 @@
-// Short connections: `connect` (with TLS, a handshake each) and `starttls` (a line and its reply, then the
-// handshake). Each echoes one byte, so that both sides have finished; then both sides close in order.
+// Short connections: `connect` (with TLS, one handshake each) and `starttls` (a line and its reply, then the
+// handshake). Each connection echoes one byte, which shows that both sides have completed the handshake, and
+// is then closed cleanly.
 #include "connection.h"
 #include "load.h"
 #include "report.h"
@@ -14,7 +15,7 @@ typedef enum { connecting, asking, handshaking, echoing, closing } Phase;
 typedef struct {
     Connection connection;
     Phase phase;
-    size_t reply; // bytes of the reply to STARTTLS that have come
+    size_t reply; // bytes received of the reply to STARTTLS
     uint64_t begun;
 } Slot;
 
@@ -126,7 +127,7 @@ static void run_until(uint64_t end) {
     }
 }
 
-// Gets a session that later connections can resume.
+// Obtains a session for later connections to resume.
 static void fetch_session(void) {
     SSL_CTX_set_session_cache_mode(load.context, SSL_SESS_CACHE_CLIENT | SSL_SESS_CACHE_NO_INTERNAL);
     SSL_CTX_sess_set_new_cb(load.context, remember);
@@ -138,7 +139,7 @@ static void fetch_session(void) {
     connection_finish(&connection);
     connection_close(&connection);
     if (!load.session) die("the server sends no tickets, so no session can be resumed");
-    // All connections use this one session. With a cache, OpenSSL would not use it a second time.
+    // All connections resume this session. With a cache, OpenSSL would not use it a second time.
     SSL_CTX_set_session_cache_mode(load.context, SSL_SESS_CACHE_OFF);
 }
 

@@ -1,5 +1,5 @@
-// One connection to the server under test, plain or TLS 1.3 (TLS_AES_128_GCM_SHA256, X25519). It does not
-// block once it is established.
+// A connection to the server under test, plaintext or TLS 1.3 (TLS_AES_128_GCM_SHA256, X25519). Non-blocking
+// once established.
 #pragma once
 
 #include "load.h"
@@ -11,21 +11,21 @@
 
 typedef struct {
     int fd;
-    SSL *ssl; // NULL: plain
+    SSL *ssl; // NULL: plaintext
 } Connection;
 
 enum { connection_blocked = 0, connection_ended = -1 };
 
-// Connects and shakes hands, and waits for both.
+// Connects and performs the handshake. Blocks until both are complete.
 Connection connection_open(int port, SSL_CTX *context);
-// Begins to connect, without waiting. Source addresses take turns, so that ports do not run out.
+// Starts to connect without blocking. Rotates the source addresses, so that ports do not run out.
 Connection connection_begin(int port);
-// Adds a TLS client to the connection, before its handshake.
+// Adds a TLS client to the connection. Does not perform the handshake.
 void connection_secure(Connection *connection, SSL_CTX *context, SSL_SESSION *session);
-// 1: done; 0: wait for `EPOLLIN`, or for `EPOLLOUT` if `*wants_write`.
+// Returns 1 if complete, or 0 if it must continue after `EPOLLIN`, or `EPOLLOUT` if `*wants_write`.
 int connection_handshake(Connection *connection, bool *wants_write);
 
-// Returns the number of bytes, or one of the names above. A failure ends the program.
+// Returns the number of bytes or one of the constants above. Exits the program on failure.
 ssize_t connection_read(Connection *connection, void *bytes, size_t count);
 ssize_t connection_write(Connection *connection, const void *bytes, size_t count);
 

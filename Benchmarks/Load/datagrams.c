@@ -1,9 +1,10 @@
-// Datagrams. `udp-echo`: a reply with the same bytes for each. `udp-receive`: bursts of datagrams, and a reply
-// with their count after the last of each. `udp-source`: a request of sixteen bytes (a number of datagrams and
-// their size), and so many datagrams. `udp-connect`: peers with a DTLS handshake each, which echo one byte.
+// Datagrams. `udp-echo`: the server echoes each datagram. `udp-receive`: the client sends bursts, and the
+// server replies with the count after the last datagram of a burst. `udp-source`: the client requests a
+// number of datagrams and their size in sixteen bytes, and the server sends them. `udp-connect`: each peer
+// performs a DTLS handshake and echoes one byte.
 //
-// A closed loop: a peer sends its next datagrams when all replies have come. So nothing is lost in a buffer,
-// and a missing reply ends the program.
+// A closed loop: a peer sends its next datagrams once it has received all replies. No buffer overflows, so a
+// missing reply is an error that exits the program.
 #include "load.h"
 #include "pattern.h"
 #include "peer.h"
@@ -25,7 +26,7 @@ typedef struct {
     Peer peer;
     Phase phase;
     uint64_t sent_at, number; // of the last message
-    uint64_t total, missing;  // datagrams of all bursts so far; those of the source that have not come
+    uint64_t total, missing;  // datagrams in all bursts so far; datagrams from the source that have not arrived
 } Slot;
 
 static struct {
@@ -69,7 +70,7 @@ static bool echo_receive(Slot *slot, size_t count) {
 static void receive_begin(Slot *slot) {
     struct iovec pieces[burst][2];
     struct mmsghdr messages[burst] = {0};
-    static const uint8_t flags[2] = {0, 1}; // the first byte: 1 means the last of its burst
+    static const uint8_t flags[2] = {0, 1}; // the first byte: 1 marks the last datagram of a burst
     for (int i = 0; i < burst; i++) {
         pieces[i][0] = (struct iovec){.iov_base = (void *)&flags[i == burst - 1], .iov_len = 1};
         pieces[i][1] = (struct iovec){.iov_base = load.message, .iov_len = load.options->size - 1};
@@ -106,7 +107,7 @@ static bool connect_receive(Slot *slot, size_t count);
 
 static void begin_exchange(Slot *slot) {
     slot->phase = exchanging;
-    // A handshake belongs to what `udp-connect` measures.
+    // For `udp-connect`, the handshake is part of the measurement.
     if (load.receive != connect_receive) slot->sent_at = now_ns();
     load.begin(slot);
 }

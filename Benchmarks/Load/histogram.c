@@ -1,6 +1,6 @@
 #include "histogram.h"
 
-// Each value below 256 has its own bucket; above that the top nine bits of a value choose its bucket.
+// Each value below 256 has its own bucket. The bucket of a larger value is given by its top nine bits.
 static unsigned bucket_of(uint64_t value) {
     if (value < (1u << histogram_bits)) return (unsigned)value;
     int shift = 63 - __builtin_clzll(value) - histogram_bits;

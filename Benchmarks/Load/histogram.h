@@ -1,5 +1,5 @@
-// Counts of durations in buckets whose width grows with the value: 256 for each power of two, so no value is
-// wrong by more than 0.4 %.
+// A histogram of durations whose bucket width grows with the value: 256 buckets per power of two, so the
+// error is at most 0.4 %.
 #pragma once
 
 #include <stdint.h>

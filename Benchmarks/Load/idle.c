@@ -1,5 +1,6 @@
-// Idle connections: opens as many as a step says, lets each echo once, prints a line, and holds them until a
-// line comes from standard input. `udp-idle` does so with peers of a datagram server.
+// Idle connections. Each step opens a number of connections, echoes one byte on each, prints a line, and
+// keeps them open until it reads a line from standard input. `udp-idle` does the same with peers of a
+// datagram server.
 #include "connection.h"
 #include "load.h"
 #include "peer.h"

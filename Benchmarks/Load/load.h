@@ -1,4 +1,4 @@
-// The common part of the load generator: its options, its clock, and its end after an error.
+// The parts shared by all workloads: options, clock and error handling.
 #pragma once
 
 #include <stdbool.h>
@@ -8,17 +8,17 @@
 typedef struct {
     const char *mode;
     int port;
-    int server_pid;       // the process whose processor time is measured; 0: none
+    int server_pid;       // the process whose CPU time is measured, or 0
     int connections;
     int held;             // additional connections that stay open throughout the test
     size_t size;          // bytes of a message, or of a bulk transfer
     size_t chunk;         // bytes of one write of the server in a bulk transfer
-    size_t piece;         // bytes that the client gives the kernel at once; 0: all
-    int pipeline;         // messages under way on a connection
-    double rate;          // messages a second in an open loop; 0: closed loop
-    double warm, seconds; // the time before the measurement, and that of the measurement
+    size_t piece;         // bytes per write of the client; 0: all
+    int pipeline;         // messages in flight per connection
+    double rate;          // messages per second in an open loop; 0: closed loop
+    double warm, seconds; // duration of the warm-up and of the measurement
     bool tls, resumes, spins;
-    bool announces;       // bulk prints a line when it begins to measure
+    bool announces;       // bulk prints a line when the measurement starts
     const char *steps;    // numbers of idle connections, "1000,5000"
 } Options;
 
@@ -32,7 +32,8 @@ uint64_t now_ns(void);
 Sample sample_take(const Options *options, uint64_t operations, uint64_t bytes);
 _Noreturn void die(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-// The workloads. Each runs to its end and prints one line of JSON (`idle` and `udp-idle` print one for each step).
+// The workloads. Each runs to completion and prints one line of JSON (`idle` and `udp-idle` print one per
+// step).
 void run_stream(const Options *options);
 void run_churn(const Options *options);
 void run_bulk(const Options *options);

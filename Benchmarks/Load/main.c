@@ -1,4 +1,4 @@
-// load --mode MODE --port PORT [options]: one client for all servers, which makes them comparable.
+// load --mode MODE --port PORT [options]: the client for all servers, so that the results are comparable.
 // ../README.md describes the modes.
 #include "load.h"
 
@@ -34,7 +34,7 @@ static uint64_t cpu_of(clockid_t clock) {
     return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
 }
 
-// The user and system time of all threads, including ended ones, in nanoseconds: clock_getcpuclockid(3).
+// The user and system time of all threads, including exited ones, in nanoseconds. See clock_getcpuclockid(3).
 Sample sample_take(const Options *options, uint64_t operations, uint64_t bytes) {
     Sample sample = {.operations = operations, .bytes = bytes, .client_cpu = cpu_of(CLOCK_PROCESS_CPUTIME_ID)};
     clockid_t clock;

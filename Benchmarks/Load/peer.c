@@ -12,7 +12,7 @@
 SSL_CTX *peer_context(void) {
     SSL_CTX *context = SSL_CTX_new(DTLS_client_method());
     if (!context || !SSL_CTX_set_min_proto_version(context, DTLS1_2_VERSION)) die("no context for DTLS");
-    // In TLS 1.2 the groups are those of certificates too.
+    // In TLS 1.2, the groups also apply to certificates.
     if (!SSL_CTX_set_cipher_list(context, "ECDHE-ECDSA-AES128-GCM-SHA256") || !SSL_CTX_set1_groups_list(context, "X25519:P-256"))
         die("the context takes no cipher");
     SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);

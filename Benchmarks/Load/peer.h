@@ -1,5 +1,5 @@
-// One peer of a datagram server: a connected UDP socket, plain or DTLS 1.2 (ECDHE-ECDSA-AES128-GCM-SHA256,
-// X25519). It does not block.
+// A peer of a datagram server: a connected, non-blocking UDP socket, plaintext or DTLS 1.2
+// (ECDHE-ECDSA-AES128-GCM-SHA256, X25519).
 #pragma once
 
 #include <openssl/ssl.h>
@@ -11,15 +11,15 @@ enum { datagram_limit = 65507 };
 
 typedef struct {
     int fd;
-    SSL *ssl; // NULL: plain
+    SSL *ssl; // NULL: plaintext
 } Peer;
 
 Peer peer_open(int port, SSL_CTX *context);
-bool peer_handshake(Peer *peer); // true: it is complete
+bool peer_handshake(Peer *peer); // returns whether it is complete
 
-// A datagram of `count` bytes. A failure ends the program.
+// Sends a datagram of `count` bytes. Exits the program on failure.
 void peer_send(Peer *peer, const void *bytes, size_t count);
-ssize_t peer_receive(Peer *peer, void *bytes, size_t capacity); // -1: none is there
+ssize_t peer_receive(Peer *peer, void *bytes, size_t capacity); // returns -1 if no datagram is available
 
 void peer_finish(Peer *peer); // close_notify
 void peer_close(Peer *peer);

@@ -1,9 +1,9 @@
-// Messages with a reply each: `echo` (the same bytes), `lines` (the same bytes, which end with '\n') and
-// `count` (eight bytes, the length of the line).
+// Messages with one reply each: `echo` (the same bytes), `lines` (the same bytes, which end with '\n') and
+// `count` (the length of the line in eight bytes).
 //
-// Closed loop: a connection sends `pipeline` messages, and the next ones after all replies. Open loop
-// (`rate`): each message is due at a fixed time and goes to the next connection in turn. Its latency counts
-// from that time, however late it is sent.
+// Closed loop: a connection sends `pipeline` messages, and the next batch after all replies. Open loop
+// (`rate`): each message is due at a fixed time and is sent on the next connection in turn. Its latency is
+// measured from that time, however late it is sent.
 #include "connection.h"
 #include "load.h"
 #include "pattern.h"
@@ -20,10 +20,10 @@ typedef struct {
     Connection connection;
     bool wants_write;
     uint64_t sent, answered;          // messages
-    uint8_t *out;                     // messages that the kernel has not taken yet
+    uint8_t *out;                     // messages that the kernel has not accepted yet
     size_t out_begin, out_end;
     size_t in;                        // bytes of the current reply that have arrived
-    uint64_t *due;                    // when the messages without a reply were due, a ring
+    uint64_t *due;                    // a ring of the due times of messages without a reply
 } Stream;
 
 static struct {
@@ -33,11 +33,11 @@ static struct {
     uint8_t *message, *answer, *scratch;
     size_t answer_size, out_capacity, scratch_size;
     bool is_stamped, is_measuring, is_draining;
-    uint64_t operations, waiting, limit; // `limit`: messages under way on a connection
+    uint64_t operations, waiting, limit; // `limit`: messages in flight per connection
     Histogram histogram;
 } load;
 
-// The first bytes of a message are its number in letters.
+// A message starts with its number, encoded in letters.
 static void stamp(uint8_t *bytes, uint64_t number) {
     for (int i = 0; i < stamp_size; i++, number >>= 4) bytes[i] = (uint8_t)('A' + (number & 15));
 }
@@ -124,7 +124,7 @@ static void receive(Stream *stream) {
             stream->in += part;
             if (stream->in == load.answer_size) complete(stream, now);
         }
-        // A plain socket that returned less than the buffer holds has no more for now.
+        // A plaintext socket that did not fill the buffer has no more data for now.
         if (!stream->connection.ssl && (size_t)count < load.scratch_size) break;
     }
     if (load.options->rate == 0 && !load.is_draining && stream->answered == stream->sent) put_pipeline(stream);

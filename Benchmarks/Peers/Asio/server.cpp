@@ -1,8 +1,8 @@
-// server-asio --mode MODE [--tls CERTIFICATE KEY] [--port PORT]: Boost.Asio, plain and over OpenSSL, like its
-// echo examples.
+// server-asio --mode MODE [--tls CERTIFICATE KEY] [--port PORT]: Boost.Asio in plaintext and with OpenSSL,
+// modeled on its echo examples.
 #include "../../Load/pattern.h"
 
-// Boost 1.74 lacks this include.
+// Boost 1.74 does not include this itself.
 #include <utility>
 
 #include <array>
@@ -87,7 +87,7 @@ private:
         });
     }
 
-    // A batch of writes leaves as one sequence of buffers.
+    // Writes a batch as one sequence of buffers.
     void send() {
         auto [total, chunk] = numbers;
         batch.clear();

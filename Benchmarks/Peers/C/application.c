@@ -37,7 +37,7 @@ static void receive_lines(Connection *connection, const uint8_t *bytes, size_t c
     }
 }
 
-// Eight bytes with the length, then the bytes. The first and the last byte of each piece are checked.
+// An eight-byte length, then the bytes. Checks the first and last byte of each piece.
 static void receive_bulk(Connection *connection, const uint8_t *bytes, size_t count) {
     while (count > 0) {
         if (connection->expected == 0) {
@@ -83,7 +83,7 @@ static size_t next_write(const Connection *connection) {
     return part < piece_size ? part : piece_size;
 }
 
-// As many small writes as fill a record.
+// As many small writes as fit in a record.
 static size_t gather(Connection *connection, const uint8_t *pattern, uint8_t *gathered) {
     size_t filled = 0;
     for (size_t part; (part = next_write(connection)) > 0 && filled + part <= gather_size; filled += part) {
@@ -93,7 +93,7 @@ static size_t gather(Connection *connection, const uint8_t *pattern, uint8_t *ga
     return filled;
 }
 
-// Several large writes at once, because each call wakes the peer.
+// Several large writes per call, because each call wakes the peer.
 static void offer_bulk(Connection *connection, const uint8_t *pattern) {
     struct iovec pieces[pieces_at_once];
     size_t count = 0;
@@ -104,7 +104,7 @@ static void offer_bulk(Connection *connection, const uint8_t *pattern) {
     connection->position = begin + wire_offer(connection, pieces, count);
 }
 
-// Small writes are gathered up to the size of a record; large ones are sent piece by piece.
+// Small writes are combined up to the size of a record. Large ones are sent in pieces.
 static void send_bulk(Connection *connection) {
     static uint8_t gathered[gather_size];
     const uint8_t *pattern = pattern_for(connection->chunk < piece_size ? connection->chunk : piece_size);

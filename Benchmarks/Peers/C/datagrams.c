@@ -1,5 +1,6 @@
-// UDP: `recvmmsg` takes what is there, and `sendmmsg` sends all replies. With DTLS, which is for echoes, each
-// source has an SSL; its BIO reads the datagram in hand, and adds to the replies.
+// UDP: `recvmmsg` receives the available datagrams, and `sendmmsg` sends all replies. With DTLS, which
+// supports only echoes, each source has its own SSL. Its BIO reads the current datagram and appends to the
+// replies.
 #include "server.h"
 
 #include "../../Load/pattern.h"
@@ -19,7 +20,7 @@ enum { batch = 64, datagram_size = 2048, ports = 65536, mtu = 1400 };
 static int udp;
 static SSL_CTX *context;
 static BIO_METHOD *method;
-static SSL *peers[ports]; // by port: all sources are on loopback
+static SSL *peers[ports]; // by port, because all sources are on loopback
 static uint64_t totals[ports];
 
 static uint8_t in_bytes[batch][datagram_size], out_bytes[2 * batch][datagram_size];
@@ -28,7 +29,7 @@ static struct iovec in_pieces[batch], out_pieces[2 * batch];
 static struct mmsghdr incoming[batch], outgoing[2 * batch];
 static unsigned out_count;
 
-static const uint8_t *input; // the datagram in hand, until OpenSSL has read it
+static const uint8_t *input; // the current datagram, until OpenSSL has read it
 static size_t input_count;
 static const struct sockaddr_in *source;
 
@@ -45,7 +46,7 @@ static void flush(void) {
             struct pollfd ready = {.fd = udp, .events = POLLOUT};
             poll(&ready, 1, -1);
         } else if (count < 0) {
-            done++; // an error of one datagram: its peer may be gone
+            done++; // skip the datagram: its peer may be gone
         } else {
             done += (unsigned)count;
         }
@@ -84,7 +85,8 @@ static long bio_control(BIO *bio, int command, long number, void *pointer) {
     return command == BIO_CTRL_FLUSH;
 }
 
-// The floor keeps state for a source without a proof of its address; it still asks for the proof, as ours does.
+// Unlike our server, the floor keeps state for sources whose address is not verified. It still sends a
+// cookie, as ours does.
 static int make_cookie(SSL *ssl, unsigned char *cookie, unsigned *count) {
     (void)ssl;
     memcpy(cookie, "0123456789abcdef", *count = 16);

@@ -23,7 +23,7 @@ static _Noreturn void fail(const char *what) {
     exit(1);
 }
 
-// The server does not read while bytes wait to be sent, so a peer that does not read cannot fill the memory.
+// The server does not read while output is queued, so a peer that does not read cannot use up memory.
 static void update_watch(Connection *connection) {
     if (connection->wants_to_write == connection->waits_to_write) return;
     connection->waits_to_write = connection->wants_to_write;
@@ -39,7 +39,7 @@ void wire_close(Connection *connection) {
     SSL_free(connection->ssl);
     free(connection->backlog.bytes);
     free(connection->partial.bytes);
-    connection->next_closed = closed; // freed when no event of this turn can refer to it
+    connection->next_closed = closed; // freed once no event of this iteration can refer to it
     closed = connection;
 }
 

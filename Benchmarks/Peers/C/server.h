@@ -1,9 +1,8 @@
-// The floor: an epoll loop in one thread, and OpenSSL over the loop's own memory, which all connections
-// share.
+// The floor: a single-threaded epoll loop, and OpenSSL with buffers that are shared by all connections.
 //
-// One buffer holds received bytes until they are handled. Another gathers the bytes to send, which leave with
-// one call after the event. A connection has its own memory only for bytes that the kernel does not take, and
-// for an incomplete line.
+// One buffer holds received bytes until they are handled. Another collects the output, which is sent in one
+// call after the event. A connection has buffers of its own only for output that the kernel does not accept
+// and for an incomplete line.
 #pragma once
 
 #include <openssl/ssl.h>
@@ -24,11 +23,11 @@ typedef enum { mode_echo, mode_lines, mode_count, mode_receive, mode_source, mod
 
 typedef struct Connection {
     int fd;
-    SSL *ssl;                  // NULL: plain, so far
-    bool is_secure, is_over;   // the handshake is complete; the connection ends with this event, after its reply
-    bool wants_to_write;       // the kernel took less than it was offered
-    bool waits_to_write;       // the loop waits until it takes more
-    Buffer backlog;            // bytes that the kernel has not taken
+    SSL *ssl;                  // NULL while in plaintext
+    bool is_secure, is_over;   // the handshake is complete; the connection closes after this event and its reply
+    bool wants_to_write;       // the kernel accepted only part of a write
+    bool waits_to_write;       // the loop is polling for writability
+    Buffer backlog;            // bytes that the kernel has not accepted
     Buffer partial;            // an incomplete line or header
     uint64_t expected, position, right; // the state of a bulk transfer
     uint64_t chunk;
@@ -37,26 +36,26 @@ typedef struct Connection {
 
 extern Mode server_mode;
 
-// application.c: what the server does with the bytes of a connection.
+// application.c: what the server does with a connection's bytes.
 void application_receive(Connection *connection, const uint8_t *bytes, size_t count);
-void application_continue(Connection *connection); // the kernel takes bytes again
+void application_continue(Connection *connection); // the socket is writable again
 
-// wire.c: how bytes get in and out.
+// wire.c: reading and writing.
 void wire_write(Connection *connection, const void *bytes, size_t count);
 bool wire_is_full(const Connection *connection);
 void wire_secure(Connection *connection);
 void wire_receive(Connection *connection);
-void wire_resume(Connection *connection); // the kernel takes bytes again
+void wire_resume(Connection *connection); // the socket is writable again
 void wire_flush(Connection *connection);
-size_t wire_offer(Connection *connection, const struct iovec *pieces, size_t count); // the bytes that the kernel takes now, without TLS
+size_t wire_offer(Connection *connection, const struct iovec *pieces, size_t count); // returns the number of bytes accepted; plaintext only
 void wire_close(Connection *connection);
 
-// tls.c: the context, and the link between SSL and the loop's buffers.
+// tls.c: the SSL context, and the BIO on the loop's buffers.
 void tls_prepare(const char *certificate, const char *key, int tickets);
 SSL *tls_make(void);
 extern Buffer tls_input, tls_output;
 
-// datagrams.c: the modes of UDP, in one thread that waits for its one socket.
+// datagrams.c: the UDP modes, which use one thread and one socket.
 int datagrams_listen(int port); // returns the port
 void datagrams_prepare(const char *certificate, const char *key); // DTLS 1.2 for `mode_udp_echo`
 _Noreturn void datagrams_run(void);

@@ -44,7 +44,7 @@ size_t wire_offer(Connection *connection, const struct iovec *pieces, size_t cou
     return sent < 0 ? 0 : (size_t)sent;
 }
 
-// Gives the kernel as much as it takes, and keeps the rest.
+// Writes as much as the kernel accepts, and queues the rest.
 static void transmit(Connection *connection, const uint8_t *bytes, size_t count) {
     size_t done = wire_offer(connection, &(struct iovec){(void *)bytes, count}, 1);
     if (done < count && !connection->is_over) buffer_append(&connection->backlog, bytes + done, count - done);
@@ -106,7 +106,8 @@ static void decrypt(Connection *connection) {
 
 void wire_receive(Connection *connection) {
     static uint8_t received[receive_size];
-    // One read for each event: epoll reports the remaining bytes again. So no connection starves the others.
+    // Only one read per event, so that no connection starves the others. epoll reports the remaining bytes
+    // again.
     ssize_t count = recv(connection->fd, received, sizeof received, 0);
     if (count < 0 && errno == EAGAIN) return;
     if (count <= 0) {

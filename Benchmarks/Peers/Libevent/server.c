@@ -1,5 +1,5 @@
-// server-libevent --mode MODE [--tls CERTIFICATE KEY] [--port PORT]: libevent's bufferevents, plain and over
-// OpenSSL, as in its book.
+// server-libevent --mode MODE [--tls CERTIFICATE KEY] [--port PORT]: libevent's bufferevents in plaintext and
+// with OpenSSL, as in the libevent book.
 #include "../../Load/pattern.h"
 
 #include <arpa/inet.h>
@@ -57,7 +57,7 @@ static void receive(struct bufferevent *connection, void *state) {
     }
 }
 
-// Also called when all previous writes are sent.
+// Also called when all previous writes have been sent.
 static void send_batch(struct bufferevent *connection, void *state) {
     Transfer *transfer = state;
     struct evbuffer *output = bufferevent_get_output(connection);
@@ -78,7 +78,7 @@ static void request(struct bufferevent *connection, void *state) {
     evbuffer_remove(input, &transfer->expected, 8);
     evbuffer_remove(input, &transfer->chunk, 8);
     transfer->position = 0;
-    if (transfer->chunk == 0 || (pattern_size > 0 && pattern_size < transfer->chunk)) abort(); // the load generator asks for one size
+    if (transfer->chunk == 0 || (pattern_size > 0 && pattern_size < transfer->chunk)) abort(); // the load generator requests only one size
     if (!pattern) {
         pattern_size = transfer->chunk;
         pattern = malloc(pattern_size + pattern_period);

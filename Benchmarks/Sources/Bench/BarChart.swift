@@ -1,4 +1,4 @@
-/// Groups of horizontal bars, one for each server, with its figure and its interval.
+/// A chart with groups of horizontal bars, one per server, with values and intervals.
 struct BarChart {
     struct Bar {
         let server: String

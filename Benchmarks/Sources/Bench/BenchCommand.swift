@@ -10,7 +10,7 @@ struct BenchCommand: ParsableCommand {
 
     @Flag(help: "Measures only the workloads with goals, and the servers of these goals.")
     var quick = false
-    @Flag(help: "Measures how the costs grow with connections and message sizes, instead of the matrix.")
+    @Flag(help: "Measures how costs grow with connections and message sizes, instead of the matrix.")
     var growth = false
     @Flag(help: "Counts user-space instructions with callgrind, instead of measuring time.")
     var instructions = false
@@ -20,11 +20,11 @@ struct BenchCommand: ParsableCommand {
     var workload: [String] = []
     @Option(help: "Rounds; the default is 5, and 3 for --growth.")
     var rounds: Int?
-    @Option(help: "The seconds of a run's measurement.")
+    @Option(help: "The duration of each measurement in seconds.")
     var seconds: Double?
-    @Flag(help: "Lets the load generator wait without sleeping: no server then spends time on waking it.")
+    @Flag(help: "Makes the load generator poll instead of sleep, so that no server spends time on waking it.")
     var spin = false
-    @Option(help: "The folder for the results, also those of a filtered run.")
+    @Option(help: "The folder for the results, including those of a filtered run.")
     var output: String?
     @Flag(help: "Lists servers and workloads.")
     var list = false
@@ -90,7 +90,7 @@ struct BenchCommand: ParsableCommand {
                 server.isEmpty
                 ? !(quick || growth || instructions) || Goal.servers.contains(candidate.name)
                     || instructions && candidate.isForCounting : server.contains(candidate.name)
-            if isWanted && !bench.has(candidate) { progress("\(candidate.name) was not built, and is left out") }
+            if isWanted && !bench.has(candidate) { progress("\(candidate.name) was not built: skipping it") }
             return isWanted && bench.has(candidate)
         }
     }
@@ -101,7 +101,7 @@ struct BenchCommand: ParsableCommand {
             (!quick || withGoals.contains(candidate.name))
                 && (workload.isEmpty || workload.contains { candidate.name.hasPrefix($0) })
         }
-        if chosen.isEmpty { throw ValidationError("no workload begins with \(workload.joined(separator: " or ")): see --list") }
+        if chosen.isEmpty { throw ValidationError("no workload starts with \(workload.joined(separator: " or ")): see --list") }
         return quick ? chosen.map(\.withServersOfGoals) : chosen
     }
 
@@ -124,7 +124,7 @@ struct BenchCommand: ParsableCommand {
 }
 
 extension Workload {
-    /// The same workload, with only SwiftNIO, the floor, and the servers that a goal names.
+    /// Restricts the workload to SwiftNIO, the floor, and the servers named by goals.
     var withServersOfGoals: Workload {
         var result = self
         let named = Goal.all.filter { $0.workload == name }.flatMap { [$0.server, $0.peer] }

@@ -1,6 +1,6 @@
 internal import Foundation
 
-/// An SVG picture in the making. Coordinates are pixels from the top left.
+/// Builds an SVG image. Coordinates are pixels from the top left.
 struct Drawing {
     enum Anchor: String {
         case start, middle, end
@@ -46,8 +46,7 @@ struct Drawing {
         return ([head, ground] + elements + ["</svg>"]).joined(separator: "\n") + "\n"
     }
 
-    /// The colour of a server, the same in all charts. People who cannot see red or green can distinguish
-    /// them too.
+    /// The color of a server, the same in all charts. The palette is suitable for color-blind readers.
     static func color(of server: String) -> String {
         let colors = [
             Server.ours: "#0072b2", Server.oursWithQueue: "#56b4e9", Server.oursWithTasks: "#003f66",

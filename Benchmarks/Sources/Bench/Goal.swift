@@ -1,23 +1,24 @@
 internal import Foundation
 
-/// A bound for the ratio between one of our servers and a peer, which may be another of our servers.
+/// A bound for the ratio between one of our servers and a peer, which may also be one of our servers.
 struct Goal: Sendable {
     let workload: String
     let metric: Metric
     var server = Server.ours
     let peer: String
-    /// The ratio must be at most this if a smaller figure is better, and otherwise at least this.
+    /// The maximum ratio if smaller values are better, otherwise the minimum ratio.
     let bound: Double
-    /// The first version of OpenSSL that the goal applies to, and the first after it; nil means no limit.
+    /// The range of OpenSSL versions that the goal applies to; the upper bound is exclusive, and nil means no
+    /// limit.
     var sinceOpenSSL: String?
     var beforeOpenSSL: String?
 
     enum Verdict: String, Codable {
-        /// The whole interval keeps the bound.
+        /// The whole interval is within the bound.
         case met
-        /// The interval contains the bound: run more rounds, or use a quieter machine.
+        /// The interval contains the bound. Run more rounds or use a quieter machine.
         case undecided
-        /// No part of the interval keeps the bound.
+        /// The whole interval is outside the bound.
         case missed
         /// One of the two servers was not measured.
         case unmeasured
@@ -45,8 +46,8 @@ extension Goal {
             + (floor.map { [Goal(workload: workload, metric: metric, server: server, peer: Server.floor, bound: $0)] } ?? [])
     }
 
-    /// OpenSSL 3.5 uses the wide AES-GCM instructions that BoringSSL uses, and 3.0 does not. So the bound for
-    /// SwiftNIO differs.
+    /// Like BoringSSL, OpenSSL 3.5 uses wide AES-GCM instructions, and 3.0 does not. The bound relative to
+    /// SwiftNIO therefore depends on the version.
     private static func bulk(_ workload: String, older: Double) -> [Goal] {
         [
             Goal(workload: workload, metric: .bytesPerCPU, peer: Server.nio, bound: older, beforeOpenSSL: "3.5"),
@@ -55,7 +56,7 @@ extension Goal {
         ]
     }
 
-    /// The goals of a task for each connection. They use the same loop as the inline delegate.
+    /// The goals for one task per connection. It uses the same event loop as the inline delegate.
     private static let tasks: [Goal] =
         tasks("plain-echo-64B-64", .cpu, [Server.nioWithTasks: 0.45, Server.nioWithTasksOnLoop: 0.50, Server.nio: 0.85])
         + tasks("tls-echo-64B-64", .cpu, [Server.nioWithTasks: 0.55, Server.nioWithTasksOnLoop: 0.60, Server.nio: 0.95])
@@ -71,13 +72,14 @@ extension Goal {
         bounds.map { Goal(workload: workload, metric: metric, server: Server.oursWithTasks, peer: $0.key, bound: $0.value) }
     }
 
-    /// The goals of UDP are 0.8 of SwiftNIO's processor time, and in bulk 1.25 of the floor's instructions.
+    /// The goals for UDP are 0.8 times SwiftNIO's CPU time and, for bulk transfers, 1.25 times the floor's
+    /// instructions.
     private static let datagrams: [Goal] =
         ["udp-echo-64B-64", "udp-echo-1200B-64", "udp-receive", "udp-send"].map { workload in
             Goal(workload: workload, metric: .cpu, peer: Server.nio, bound: 0.8)
         } + tasks("dtls-echo", .cpu, [Server.floor: 1.15])
 
-    /// With a thousand connections at the same rate no answer of ours comes later than SwiftNIO's.
+    /// With a thousand connections at the same rate, our latency is at most SwiftNIO's.
     private static let latencies: [Goal] = ["plain", "tls"].flatMap { kind in
         [25, 50, 75].flatMap { percent in
             [Metric.p99, .p999].map { metric in
@@ -108,6 +110,6 @@ extension Goal {
         + datagrams
         + tasks
 
-    /// The servers that goals name, and the floor with tickets, which explains the goals of handshakes.
+    /// The servers named by goals, and the floor with tickets, which explains the goals for handshakes.
     static let servers = Set(all.flatMap { [$0.server, $0.peer] }).union([Server.floorWithTickets])
 }

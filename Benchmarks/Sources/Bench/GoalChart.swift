@@ -1,6 +1,6 @@
 internal import Foundation
 
-/// Each goal's ratio with its interval, relative to its bound: points left of the line keep the bound.
+/// A chart of each goal's ratio and interval relative to its bound. Points left of the line meet the goal.
 struct GoalChart {
     struct Row {
         let label: String
@@ -9,7 +9,7 @@ struct GoalChart {
         let isLowerBetter: Bool
         let verdict: Goal.Verdict
 
-        /// The used part of the bound: 1 is the bound, and less is better for every metric.
+        /// The ratio relative to the bound: 1 is the bound, and smaller is better for every metric.
         func used(_ value: Double) -> Double { isLowerBetter ? value / bound : bound / value }
     }
 
@@ -18,7 +18,7 @@ struct GoalChart {
     let footnote: String
 
     private static let (left, length, right, height) = (440.0, 420.0, 210.0, 24.0)
-    /// The scale goes from half of the bound to four times the bound; points outside are drawn at its ends.
+    /// The scale spans half to four times the bound. Points outside are drawn at its ends.
     private static let range = 0.5...4.0
 
     var svg: String {

@@ -1,12 +1,12 @@
 internal import Foundation
 
-/// A workload at several sizes, to show how its cost grows.
+/// A workload at several sizes, which shows how its cost grows.
 struct Growth: Sendable {
     let name: String
     let title: String
     let horizontal: String
     let sizes: [Int]
-    /// The exponent that the cost of one operation must not exceed.
+    /// The maximum exponent of an operation's cost.
     let limit: Double
     let workload: @Sendable (Int) -> Workload
 
@@ -17,7 +17,7 @@ struct Growth: Sendable {
                 name: "\(kind)-connections", title: "\(title) echo of 64 B", horizontal: "connections",
                 sizes: [1, 10, 100, 1000, 10_000], limit: 0.25
             ) { .echo(size: 64, connections: $0, isSecure: isSecure) },
-            // With twenty times as many connections, the cost may grow by half.
+            // With twenty times as many connections, the cost may increase by half.
             Growth(
                 name: "\(kind)-ends", title: "\(title): accept, one byte echoed, close", horizontal: "connections open",
                 sizes: [1000, 5000, 19_900], limit: 0.135
@@ -34,8 +34,8 @@ struct Growth: Sendable {
                 name: "\(kind)-writes", title: "\(title): writes of the server", horizontal: "bytes of a write",
                 sizes: powers(to: 1 << 24), limit: 1.1
             ) { size in
-                // At most some ten thousand writes in a transfer, so that a transfer of small writes ends
-                // soon.
+                // Limits a transfer to about ten thousand writes, so that transfers with small writes do not
+                // take long.
                 let total = max(1 << 16, min(1 << 26, size * 16_384))
                 return Workload(
                     name: "", title: "", mode: .source, isSecure: isSecure,
@@ -57,14 +57,14 @@ struct Growth: Sendable {
         Array(sequence(first: first) { $0 < last ? $0 * 16 : nil }.prefix { $0 <= last })
     }
 
-    /// The server's CPU for one operation at `size`, in µs. A transfer has many operations.
+    /// The server's CPU time per operation at `size`, in µs. A transfer has many operations.
     func cost(_ measurement: Measurement, at size: Int) -> Double? {
         guard workload(size).mode == .source else { return measurement[.cpu] }
         return measurement[.bytesPerCPU].map { Double(size) / $0 / 1000 }
     }
 }
 
-/// The cost of each server's operation at each size, in µs: the median of the rounds.
+/// The cost per operation for each server and size, in µs: the median over the rounds.
 struct GrowthResults: Codable {
     /// By growth, server and size.
     var costs: [String: [String: [Int: [Double]]]] = [:]
@@ -76,18 +76,18 @@ struct GrowthResults: Codable {
     }
 }
 
-/// Measures each growth, round by round and server by server.
+/// Measures each growth, alternating between the servers in each round.
 struct GrowthRun {
     let bench: Bench
     let servers: [Server]
     let rounds: Int
-    /// Prefixes of names; empty means all.
+    /// Prefixes of names. Empty means all.
     let filter: [String]
 
     func run() throws -> GrowthResults {
         var results = GrowthResults()
         let chosen = Growth.all.filter { growth in filter.isEmpty || filter.contains { growth.name.hasPrefix($0) } }
-        if chosen.isEmpty { throw BenchError("no growth begins with \(filter.joined(separator: " or "))") }
+        if chosen.isEmpty { throw BenchError("no growth starts with \(filter.joined(separator: " or "))") }
         for round in 0..<rounds {
             for growth in chosen {
                 for size in growth.sizes {

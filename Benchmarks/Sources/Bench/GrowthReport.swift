@@ -1,6 +1,6 @@
 internal import Foundation
 
-/// The cost of each operation at each size, and the exponents.
+/// A report of the cost per operation at each size, with the exponents.
 struct GrowthReport {
     let machine: Machine
     let results: GrowthResults
@@ -10,7 +10,7 @@ struct GrowthReport {
         let machine: Machine
         let rounds: Int
         let costs: GrowthResults
-        /// By growth and server: for all sizes, and for the largest three.
+        /// By growth and server: the exponents over all sizes and over the largest three.
         let exponents: [String: [String: [Double?]]]
     }
 

@@ -1,17 +1,17 @@
-// Rules of counting instructions:
+// How instructions are counted:
 //  1. A server runs under callgrind, which counts its user-space instructions. They repeat within about 1 %,
-//     whatever else the machine does; times do not.
-//  2. There are two runs of different lengths, from the same first connection. The slope is the cost of one
-//     operation; the cost of starting the server cancels out.
-//  3. Instructions are counted for each mebibyte of a bulk transfer, and for each operation of the rest.
+//     even on a busy machine. Times do not.
+//  2. Two runs of different lengths start with the same connection. The slope is the cost per operation, and
+//     the cost of starting the server cancels out.
+//  3. Instructions are counted per mebibyte for bulk transfers, and per operation otherwise.
 
 internal import Foundation
 
-/// Counts the user-space instructions of an operation.
+/// Counts user-space instructions per operation.
 struct InstructionRun {
     let bench: Bench
     let servers: [Server]
-    /// Prefixes of workload names; none means all.
+    /// Prefixes of workload names. Empty means all.
     let filter: [String]
 
     struct Row: Codable {
@@ -24,19 +24,20 @@ struct InstructionRun {
     /// A workload whose instructions are counted.
     struct Count {
         let workload: String
-        /// The goal of the inline delegate: its most instructions.
+        /// The maximum for the inline delegate, in instructions.
         var inline: Double?
-        /// The goal of tasks: their most instructions, relative to those of the inline delegate.
+        /// The maximum for tasks, relative to the inline delegate's instructions.
         var tasks: Double?
 
-        /// The goal of the inline delegate, relative to the floor's instructions.
+        /// The maximum for the inline delegate, relative to the floor's instructions.
         var floor: Double?
-        /// The goal of the drop-in module, relative to a delegate with a queue.
+        /// The maximum for the drop-in module, relative to a delegate with a queue.
         var cocoa: Double?
-        /// The goal of delegates and tasks that borrow the bytes: their most instructions.
+        /// The maximum for delegates and tasks that borrow the bytes, in instructions.
         var borrowed: Double?
 
-        /// The most instructions of a server. A relative goal needs the figure that it is relative to.
+        /// The maximum number of instructions for a server. A relative goal needs the result that it is
+        /// relative to.
         func goal(
             of server: String, inline measured: Double?, floor floorMeasured: Double? = nil, queue: Double? = nil
         ) -> Double? {
@@ -60,7 +61,7 @@ struct InstructionRun {
         Count(workload: "udp-send", floor: 1.25),
     ]
 
-    /// Seconds. Under callgrind a round of a bulk transfer, and a handshake, take a while.
+    /// Seconds. A bulk transfer or a handshake takes long under callgrind.
     private static func lengths(of workload: Workload) -> (short: Double, long: Double) {
         let isSlow = workload.mode == .receive || workload.mode == .source || workload.load.contains("connect")
         return isSlow ? (4, 12) : (1.5, 4)
@@ -85,7 +86,7 @@ struct InstructionRun {
             }
             setGoals(of: entry, in: &rows)
         }
-        if rows.isEmpty { throw BenchError("no workload to count") }
+        if rows.isEmpty { throw BenchError("no workload selected") }
         return rows
     }
 
@@ -99,8 +100,7 @@ struct InstructionRun {
         }
     }
 
-    /// A copy of a program without debug information: valgrind cannot read that of every compiler, and needs
-    /// none of it.
+    /// Copies a program without its debug information, which valgrind does not need and cannot always read.
     private func stripped(_ program: URL) throws -> URL {
         let copy = FileManager.default.temporaryDirectory.appending(path: "\(program.lastPathComponent)-\(UUID().uuidString)")
         let objcopy = Process()
@@ -136,17 +136,17 @@ struct InstructionRun {
         return (try Self.total(in: counts), isBulk ? (done.bytes ?? 0) / 1_048_576 : done.operations)
     }
 
-    /// Reads the sum that callgrind writes when its program ends.
+    /// Reads the total that callgrind writes when the program exits.
     private static func total(in file: URL) throws -> Double {
         let text = try String(contentsOf: file, encoding: .utf8)
         guard let line = text.split(separator: "\n").last(where: { $0.hasPrefix("summary:") || $0.hasPrefix("totals:") }),
             let total = line.split(separator: " ").last.flatMap({ Double($0) })
-        else { throw BenchError("\(file.path) has no sum: the server did not end regularly") }
+        else { throw BenchError("\(file.path) has no total: the server did not exit normally") }
         return total
     }
 }
 
-/// The report as a table and as JSON.
+/// The results as a table and as JSON.
 struct InstructionReport {
     let machine: Machine
     let rows: [InstructionRun.Row]

@@ -1,6 +1,6 @@
 internal import Foundation
 
-/// Figures over a size, both logarithmic, so that a power of the size is a straight line.
+/// A chart of values over sizes with logarithmic axes, so that a power of the size is a straight line.
 struct LineChart {
     struct Line {
         let server: String
@@ -53,7 +53,7 @@ struct LineChart {
         return drawing.svg(width: Self.left + Self.width + Self.right, height: Self.top + Self.height + 74)
     }
 
-    /// Whole powers of ten around the values.
+    /// The powers of ten that enclose the values.
     private func range(_ values: [Double]) -> ClosedRange<Double>? {
         let logs = values.filter { $0 > 0 }.map { log10($0) }
         guard let low = logs.min(), let high = logs.max() else { return nil }

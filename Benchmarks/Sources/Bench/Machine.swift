@@ -1,6 +1,6 @@
 internal import Foundation
 
-/// The machine and the versions of a measurement.
+/// The machine and the software versions used for a measurement.
 struct Machine: Codable, Sendable {
     let date: String
     let processor: String
@@ -11,8 +11,7 @@ struct Machine: Codable, Sendable {
     let swiftNIO = "2.101.2"
     let swiftNIOSSL = "2.37.6"
     let commit: String
-    /// The average number of processes that were ready to run in the minute before the measurement: below one
-    /// on a quiet machine.
+    /// The load average of the minute before the measurement. Below one on a quiet machine.
     let loadBefore: Double
 
     enum CodingKeys: String, CodingKey {
@@ -50,7 +49,7 @@ struct Machine: Codable, Sendable {
         (try? run(words))?.trimmingCharacters(in: .whitespacesAndNewlines) ?? "unknown"
     }
 
-    /// Runs a program to its end and returns its output.
+    /// Runs a program and returns its output.
     @discardableResult
     static func run(_ words: String...) throws -> String {
         try run(words)

@@ -1,8 +1,8 @@
 internal import Foundation
 
-/// Runs workloads against servers, round by round. In a round every server runs a workload before the next
-/// workload begins, and another server begins each round. So a disturbance of the machine affects all servers
-/// alike.
+/// Runs workloads against servers in rounds. In each round, every server runs a workload before the next
+/// workload starts, and the order of the servers rotates. Disturbances of the machine therefore affect all
+/// servers equally.
 struct Matrix {
     let bench: Bench
     let workloads: [Workload]
@@ -15,7 +15,7 @@ struct Matrix {
     }
 
     mutating func run() throws {
-        // The rate of an open loop is a part of the rate that a closed loop reached, over all rounds.
+        // The rate of an open loop is a fraction of the closed loop's throughput over all rounds.
         let passes = [workloads.filter { !$0.isPaced }, workloads.filter(\.isPaced)].filter { !$0.isEmpty }
         for pass in passes {
             for round in 0..<rounds {
@@ -38,7 +38,7 @@ struct Matrix {
                 let failure = "round \(round + 1), \(workload.name), \(server.name): \(error)"
                 progress(failure)
                 results.addFailure(failure)
-                // One run that cannot keep up with a rate is a result; many failed runs are a defect.
+                // A run that cannot sustain a rate is a valid result, but many failed runs indicate a defect.
                 if results.failures.count >= 10 { throw BenchError("too many runs failed") }
             }
         }
@@ -62,7 +62,7 @@ extension Workload {
     }
 }
 
-/// Prints a line of progress to standard error.
+/// Prints progress to standard error.
 func progress(_ text: String) {
     FileHandle.standardError.write(Data((text + "\n").utf8))
 }

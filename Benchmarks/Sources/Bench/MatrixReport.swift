@@ -1,6 +1,6 @@
 internal import Foundation
 
-/// The goals, and all figures of the matrix with their ratios.
+/// A report of the goals and of all values in the matrix with their ratios.
 struct MatrixReport {
     let machine: Machine
     let matrix: Matrix
@@ -23,7 +23,7 @@ struct MatrixReport {
         let verdict: Goal.Verdict
     }
 
-    /// The goals that this run has figures for.
+    /// The goals for which this run has values.
     private var goals: [GoalRecord] {
         Goal.all.filter { goal in goal.isFor(openSSL: machine.openSSL) && matrix.workloads.contains { $0.name == goal.workload } }
             .map { goal in

@@ -17,7 +17,7 @@ enum Metric: String, Codable, Sendable, CaseIterable {
         }
     }
 
-    /// Whether a smaller figure is better.
+    /// Whether smaller values are better.
     var isLowerBetter: Bool {
         switch self {
         case .cpu, .p50, .p99, .p999, .memory, .held, .threads: true
@@ -26,5 +26,5 @@ enum Metric: String, Codable, Sendable, CaseIterable {
     }
 }
 
-/// The figures of one run of one server.
+/// The values from one run of one server.
 typealias Measurement = [Metric: Double]

@@ -1,6 +1,6 @@
 internal import Foundation
 
-/// A program that runs on one processor, and ends with this object.
+/// A program that runs on one processor and is stopped when this object is released.
 final class Program {
     private let process = Process()
     private let output = Pipe()
@@ -10,7 +10,7 @@ final class Program {
     private let name: String
     private let patience: Double
 
-    /// - Parameter patience: The seconds in which the program must end after it is asked to.
+    /// - Parameter patience: The time in seconds that the program has to exit after it is told to.
     init(_ file: URL, _ arguments: [String], processor: Int, patience: Double = 1) throws {
         self.patience = patience
         name = file.lastPathComponent
@@ -24,17 +24,17 @@ final class Program {
         process.standardInput = input
         process.standardError = try FileHandle(forWritingTo: errors)
         try process.run()
-        // The child has its own copy.
+        // The child process has its own copy.
         try output.fileHandleForWriting.close()
         try input.fileHandleForReading.close()
     }
 
     deinit { stop() }
 
-    /// taskset becomes the program, so this is the program's id too.
+    /// taskset executes the program in place, so this is also the program's process ID.
     var id: Int32 { process.processIdentifier }
 
-    /// The next line of the program's output. Fails if the program ends, or takes longer than `limit`
+    /// Reads the next line of the program's output. Throws if the program exits or prints nothing for `limit`
     /// seconds.
     func readLine(within limit: Double) throws -> String {
         let end = Date(timeIntervalSinceNow: limit)
@@ -57,7 +57,7 @@ final class Program {
         }
     }
 
-    /// Whether a line is there, or comes within so many seconds.
+    /// Whether a line is available or arrives within the given number of seconds.
     func hasLine(within limit: Double) -> Bool {
         var wait = pollfd(fd: output.fileHandleForReading.fileDescriptor, events: Int16(POLLIN), revents: 0)
         return unread.contains(10) || poll(&wait, 1, Int32(limit * 1000)) > 0
@@ -67,7 +67,7 @@ final class Program {
         try input.fileHandleForWriting.write(contentsOf: Data((line + "\n").utf8))
     }
 
-    /// The number in a line of the program's /proc/PID/status.
+    /// Returns the number in a line of the program's /proc/PID/status.
     func status(_ field: String) throws -> Double {
         let text = try String(contentsOfFile: "/proc/\(id)/status", encoding: .utf8)
         let line = text.split(separator: "\n").first { $0.hasPrefix(field + ":") }
@@ -97,7 +97,7 @@ final class Program {
     }
 }
 
-/// Why a benchmark cannot continue.
+/// An error that stops a benchmark.
 struct BenchError: Error, CustomStringConvertible {
     let description: String
 

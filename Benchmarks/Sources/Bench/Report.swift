@@ -1,10 +1,10 @@
 internal import Foundation
 
-/// The results of a run, to print and to store.
+/// The results of a run in the formats to print and to store.
 struct Report {
     let text: String
     let json: Data
-    /// The charts, by the end of their file name.
+    /// The charts, by the suffix of their file names.
     let charts: [String: String]
 
     func write(to folder: URL, named name: String) throws {
@@ -21,7 +21,7 @@ struct Report {
     }
 }
 
-/// Columns of text: the first ones aligned left, the others right.
+/// Formats a table. The first columns are left-aligned, the others right-aligned.
 struct TextTable {
     private let leftColumns: Int
     private var rows: [[String]] = []
@@ -55,7 +55,7 @@ extension String {
 }
 
 extension Double {
-    /// Three significant digits, at most three after the point.
+    /// Formats three significant digits, with at most three after the decimal point.
     var short: String {
         let digits = abs(self) >= 100 ? 0 : abs(self) >= 10 ? 1 : abs(self) >= 0.1 ? 2 : 3
         return String(format: "%.\(digits)f", self)

@@ -1,6 +1,6 @@
-/// The measured values of each metric for each workload and server, in the order of the rounds.
+/// The measured values by workload, server and metric, in the order of the rounds.
 struct Results: Codable, Sendable {
-    /// By workload, server and metric; nil if the run of that round failed.
+    /// By workload, server and metric. The value is nil if the run in that round failed.
     private(set) var values: [String: [String: [String: [Double?]]]] = [:]
     /// The errors of failed runs.
     private(set) var failures: [String] = []
@@ -25,7 +25,7 @@ struct Results: Codable, Sendable {
         Estimate(rounds(metric, of: server, in: workload).compactMap { $0 })
     }
 
-    /// The ratio of a server's figure to the peer's, over the rounds in which both runs succeeded.
+    /// The ratio of a server's value to a peer's, over the rounds in which both runs succeeded.
     func ratio(_ metric: Metric, of server: String, to peer: String, in workload: String) -> Estimate? {
         ratio(metric, of: server, in: workload, to: peer, in: workload)
     }

@@ -1,25 +1,25 @@
 /// A server under test.
 struct Server: Sendable {
     enum Tickets {
-        /// As many for each full handshake as `--tickets` says.
+        /// The number per full handshake is set with `--tickets`.
         case settable
-        /// Always two: swift-nio-ssl has no setting for it.
+        /// Always two, because swift-nio-ssl has no setting for it.
         case always
-        /// None: no session can be resumed.
+        /// None, so sessions cannot be resumed.
         case never
     }
 
     let name: String
     let program: String
     var arguments: [String] = []
-    /// The Makefile builds it, not SwiftPM.
+    /// Built by the Makefile, not by SwiftPM.
     var isNative = false
     var tickets = Tickets.never
-    /// The modes that it supports; nil means all.
+    /// The supported modes. nil means all.
     var modes: Set<ServerMode>?
     /// Measured only if a workload names it.
     var isSpecial = false
-    /// The workloads whose instructions are counted, for a server that takes part in nothing else.
+    /// If not empty, this server is used only to count the instructions of these workloads.
     var counted: [String] = []
 
     var isForCounting: Bool { !counted.isEmpty }
@@ -37,7 +37,7 @@ struct Server: Sendable {
     }
 }
 
-/// What a server does with the bytes of a connection; `Benchmarks/README.md` describes the modes.
+/// What a server does with a connection's bytes. `Benchmarks/README.md` describes the modes.
 enum ServerMode: String, Sendable {
     case echo, lines, count, receive, source, starttls
     case udpEcho = "udp-echo"
@@ -46,24 +46,24 @@ enum ServerMode: String, Sendable {
 }
 
 extension Server {
-    /// Our server with an inline delegate; goals that name no other server mean this one.
+    /// Our server with an inline delegate. Goals apply to this server unless they name another.
     static let ours = "ours-inline"
     static let oursWithQueue = "ours-queue"
-    /// Ours with a task for each connection, on the event loop.
+    /// Our server with one task per connection, on the event loop.
     static let oursWithTasks = "ours-async"
-    /// An inline delegate that borrows the bytes: no `Data` for each message.
+    /// An inline delegate that borrows the bytes, without a `Data` per message.
     static let oursBorrowed = "ours-inline-borrowed"
-    /// The same in a task.
+    /// A task that borrows the bytes.
     static let oursBorrowedByTasks = "ours-borrowed"
-    /// The drop-in module, whose delegate is called on a queue.
+    /// The drop-in module, with a delegate queue.
     static let oursWithCocoa = "ours-cocoa"
     static let nio = "nio"
-    /// SwiftNIO with a task for each connection, as its documentation shows.
+    /// SwiftNIO with one task per connection, as in its documentation.
     static let nioWithTasks = "nio-async"
     /// The same, with the event loop as Swift's global executor.
     static let nioWithTasksOnLoop = "nio-async-loop"
     static let floor = "c"
-    /// The floor with as many tickets as SwiftNIO sends, to show their cost.
+    /// The floor with as many tickets as SwiftNIO sends, which shows their cost.
     static let floorWithTickets = "c-2-tickets"
 
     static let all: [Server] = [

@@ -1,16 +1,16 @@
 internal import Foundation
 
-/// The programs and files of a run, and its length.
+/// The programs and files for a run, and its duration.
 struct Bench: Sendable {
-    /// The programs that SwiftPM built, and those that the Makefile built.
+    /// The programs built by SwiftPM and by the Makefile.
     let swiftPrograms: URL
     let nativePrograms: URL
     let certificate: URL
     let key: URL
-    /// The seconds before the measurement, and those of the measurement.
+    /// The duration of the warm-up and of the measurement in seconds.
     var warm = 0.2
     var seconds = 0.6
-    /// The load generator never sleeps, so that the server has no system time for waking it.
+    /// The load generator never sleeps, so that the server spends no system time on waking it.
     var spins = false
 
     func file(of server: Server) -> URL {
@@ -22,7 +22,7 @@ struct Bench: Sendable {
     }
 }
 
-/// One run of one server under one load. The server and the load generator have a processor each.
+/// One run of one server under one load. The server and the load generator each have their own processor.
 struct Trial {
     static let serverProcessor = 0
     static let loadProcessor = 1
@@ -30,7 +30,7 @@ struct Trial {
     let bench: Bench
     let workload: Workload
     let server: Server
-    /// Messages a second in an open loop.
+    /// Messages per second in an open loop.
     var rate: Double?
 
     var serverArguments: [String] {
@@ -59,7 +59,7 @@ struct Trial {
         return measurement
     }
 
-    /// The most mebibytes that the server holds, beyond `size` bytes, while the load measures.
+    /// The server's maximum memory use during the measurement in MiB, minus `size` bytes.
     private func watchMemory(of program: Program, under load: Program, size: Int) throws -> Double {
         _ = try load.readLine(within: 120)
         var most = 0.0

@@ -1,14 +1,14 @@
-/// One kind of load on a server.
+/// A kind of load on a server.
 struct Workload: Sendable {
     enum Pace: Sendable {
-        /// The pace that the load generator's arguments set.
+        /// As set by the load generator's arguments.
         case own
-        /// Open loop, at this part of the slowest server's rate in the named workload.
+        /// An open loop at this fraction of the slowest server's throughput in the named workload.
         case part(Double, of: String)
-        /// Idle connections, whose memory is measured.
+        /// Measures the memory of idle connections.
         case idle
-        /// One large write after another. The server's memory meanwhile is measured, less the data itself: so
-        /// many bytes.
+        /// Consecutive large writes of the given number of bytes. Measures the server's memory minus the data
+        /// itself.
         case watched(Int)
     }
 
@@ -20,21 +20,21 @@ struct Workload: Sendable {
     let load: [String]
     let metrics: [Metric]
     var pace = Pace.own
-    /// How many tickets a full handshake sends, if the server has a setting. With at least one, only servers
-    /// that can resume are measured.
+    /// The number of tickets per full handshake, if the server has a setting for it. If it is at least one,
+    /// only servers that support resumption are measured.
     var tickets = 0
-    /// The servers to measure; nil means all that can.
+    /// The servers to measure. nil means all that support the workload.
     var servers: [String]?
 
-    /// The arguments of every run of the load generator.
+    /// The arguments for every run of the load generator.
     var loadArguments: [String] {
-        // In `starttls` TLS comes later, and the load generator knows that.
+        // With `starttls`, the load generator itself starts TLS later.
         load + (isSecure && mode != .starttls ? ["--tls"] : [])
     }
 }
 
 extension Workload {
-    /// The plain and the TLS form of a workload.
+    /// The plaintext and the TLS variant of a workload.
     private static func both(_ make: (_ isSecure: Bool, _ name: String) -> Workload) -> [Workload] {
         [make(false, "plain"), make(true, "tls")]
     }
@@ -53,11 +53,11 @@ extension Workload {
         }
     }
 
-    /// SwiftNIO's tasks are left out: with the slowest server's rate the others would have little to do.
+    /// Excludes SwiftNIO's tasks, because their low throughput would put little load on the other servers.
     private static let openLoopServers = Server.all.filter { !$0.isSpecial && !$0.isForCounting }.map(\.name)
         .filter { ![Server.nioWithTasks, Server.nioWithTasksOnLoop].contains($0) }
 
-    /// An open loop: messages are due at a rate, however late the answers are.
+    /// An open loop: messages are due at a fixed rate, however late the replies are.
     private static func paced(_ percent: Int, connections: Int, isSecure: Bool) -> Workload {
         let closed = echo(size: 64, connections: connections, isSecure: isSecure)
         return Workload(

@@ -28,8 +28,7 @@ final class ReceivingHandler: ChannelInboundHandler {
     }
 }
 
-/// Sends as many bytes as the client asks for, in writes of the size it asks for, as long as the channel is
-/// writable.
+/// Sends the requested number of bytes in writes of the requested size while the channel is writable.
 final class SourceHandler: ChannelInboundHandler {
     typealias InboundIn = ByteBuffer
     typealias OutboundOut = ByteBuffer

@@ -2,7 +2,7 @@ internal import NIOCore
 internal import NIOPosix
 internal import ServerArguments
 
-/// A server of datagrams on SwiftNIO, with its vector reads: up to 64 datagrams for each call.
+/// A datagram server on SwiftNIO with vector reads, which receive up to 64 datagrams per call.
 struct DatagramServer {
     let arguments: ServerArguments
 
@@ -23,7 +23,7 @@ struct DatagramServer {
     }
 }
 
-/// What a server does with each datagram. Its replies leave together, when a read is complete.
+/// Handles each datagram. Flushes the replies when a read is complete.
 final class DatagramHandler: ChannelInboundHandler {
     typealias InboundIn = AddressedEnvelope<ByteBuffer>
     typealias OutboundOut = AddressedEnvelope<ByteBuffer>

@@ -1,7 +1,7 @@
 internal import NIOCore
 internal import NIOSSL
 
-/// Writes what it reads, and flushes when nothing is left to read.
+/// Echoes everything, and flushes when a read is complete.
 final class EchoHandler: ChannelInboundHandler {
     typealias InboundIn = ByteBuffer
     typealias OutboundOut = ByteBuffer
@@ -19,7 +19,7 @@ final class EchoHandler: ChannelInboundHandler {
     }
 }
 
-/// Divides bytes into lines, and searches no byte twice.
+/// Splits bytes into lines without searching any byte twice.
 struct LineDecoder: ByteToMessageDecoder {
     typealias InboundOut = ByteBuffer
     private var searched = 0
@@ -53,7 +53,7 @@ final class CountHandler: ChannelInboundHandler {
     }
 }
 
-/// Replies to one line in plaintext, and adds TLS before the next handlers.
+/// Replies to one line in plaintext, then inserts TLS before the following handlers.
 final class UpgradeHandler: ChannelInboundHandler, RemovableChannelHandler {
     typealias InboundIn = ByteBuffer
     typealias OutboundOut = ByteBuffer

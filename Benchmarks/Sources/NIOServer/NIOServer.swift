@@ -5,8 +5,8 @@ internal import NIOPosix
 internal import NIOSSL
 internal import ServerArguments
 
-/// A server on SwiftNIO and swift-nio-ssl in the manner of their own examples (NIOEchoServer, NIOTLSServer,
-/// NIOTCPEchoServer), with one event loop.
+/// A server on SwiftNIO and swift-nio-ssl with one event loop, modeled on their examples (NIOEchoServer,
+/// NIOTLSServer, NIOTCPEchoServer).
 @main
 struct NIOServer: ParsableCommand {
     enum API: String, ExpressibleByArgument {
@@ -20,7 +20,7 @@ struct NIOServer: ParsableCommand {
     func validate() throws {
         if arguments.mode.isDatagrams && api != .handlers { throw ValidationError("datagrams come to handlers only") }
         if api != .handlers && arguments.mode != .echo && arguments.mode != .lines {
-            throw ValidationError("--api \(api.rawValue) knows only the modes echo and lines")
+            throw ValidationError("--api \(api.rawValue) supports only the modes echo and lines")
         }
     }
 
@@ -67,7 +67,7 @@ struct NIOServer: ParsableCommand {
         let pipeline = channel.pipeline.syncOperations
         switch mode {
         case .echo:
-            // As in NIOEchoServer, reading stops while writing cannot go on.
+            // As in NIOEchoServer, reading stops while the channel is not writable.
             try pipeline.addHandler(BackPressureHandler())
             try pipeline.addHandler(EchoHandler())
         case .lines:
@@ -88,7 +88,7 @@ struct NIOServer: ParsableCommand {
 }
 
 extension ServerBootstrap {
-    /// A bootstrap with the options that all servers on SwiftNIO share.
+    /// A bootstrap with the options shared by all servers on SwiftNIO.
     static func forConnections(on group: MultiThreadedEventLoopGroup) -> ServerBootstrap {
         ServerBootstrap(group: group)
             .serverChannelOption(.backlog, value: 1024)

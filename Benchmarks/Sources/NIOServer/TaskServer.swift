@@ -5,22 +5,22 @@ internal import NIOPosix
 internal import NIOSSL
 internal import ServerArguments
 
-/// A server on SwiftNIO's async API in the manner of its example NIOTCPEchoServer: a child task for each
-/// connection, on the singleton event loops, of which there is one.
+/// A server on SwiftNIO's async API, modeled on its example NIOTCPEchoServer: a child task per connection, on
+/// the singleton event loop group with one loop.
 struct TaskServer: Sendable {
     let arguments: ServerArguments
     let context: NIOSSLContext?
 
     private typealias Connection = NIOAsyncChannel<ByteBuffer, ByteBuffer>
 
-    /// Serves with Swift's own executor for the tasks.
+    /// Serves with Swift's default executor for the tasks.
     func run() -> Never {
-        // Before the first use of the singleton: its group is made once.
+        // Must be set before the first use of the singleton, which creates its group.
         NIOSingletons.groupLoopCountSuggestion = 1
         startTask()
     }
 
-    /// Serves with the event loop as the executor of all tasks. Only the main thread may call this.
+    /// Serves with the event loop as the executor of all tasks. Call this only on the main thread.
     func runOnLoop() throws -> Never {
         NIOSingletons.groupLoopCountSuggestion = 1
         guard NIOSingletons.unsafeTryInstallSingletonPosixEventLoopGroupAsConcurrencyGlobalExecutor() else {
@@ -38,7 +38,7 @@ struct TaskServer: Sendable {
                 exit(1)
             }
         }
-        // Not an async main function, which ends the main thread: valgrind cannot handle that.
+        // Not an async main function, because it would exit the main thread, which valgrind does not support.
         while true { pause() }
     }
 
@@ -63,7 +63,7 @@ struct TaskServer: Sendable {
         }
     }
 
-    /// Writes what it reads: bytes, or lines where a decoder divides them.
+    /// Echoes everything, in bytes or in lines from a decoder.
     private static func echo(on connection: Connection) async {
         do {
             try await connection.executeThenClose { inbound, outbound in
@@ -72,7 +72,8 @@ struct TaskServer: Sendable {
                 }
             }
         } catch {
-            // A client may reset its connection, or end it without TLS's close_notify. The others go on.
+            // A client may reset its connection or close it without close_notify. This does not affect other
+            // connections.
         }
     }
 }

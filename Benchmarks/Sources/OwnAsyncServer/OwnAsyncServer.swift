@@ -4,18 +4,18 @@ internal import Dispatch
 internal import Foundation
 internal import ServerArguments
 
-/// A server of tasks on this package, as a user would write it. It has one loop if it may use one processor
-/// (taskset).
+/// A server with tasks on this package, as a user would write it. It has one event loop if it is limited to
+/// one processor (taskset).
 @main
 struct OwnAsyncServer: ParsableCommand {
     @OptionGroup var arguments: ServerArguments
-    @Option(help: "How many session tickets a full handshake sends.")
+    @Option(help: "The number of session tickets per full handshake.")
     var tickets = 0
-    @Flag(help: "Echo bytes that are borrowed, without a Data for each message.")
+    @Flag(help: "Echo borrowed bytes, without a Data per message.")
     var borrowed = false
 
     func run() throws {
-        guard let port = UInt16(exactly: arguments.port) else { throw ValidationError("\(arguments.port) is no port") }
+        guard let port = UInt16(exactly: arguments.port) else { throw ValidationError("\(arguments.port) is not a port") }
         if arguments.mode.isDatagrams { return try runDatagrams(port) }
         let listener = try SocketListener(port: port, interface: "127.0.0.1", tls: try makeSettings())
         arguments.announce(port: Int(listener.localPort))
@@ -25,12 +25,12 @@ struct OwnAsyncServer: ParsableCommand {
                 if borrowed { try await Self.echoBorrowed(socket, mode) } else { try await Self.serve(socket, mode) }
             }
         }
-        // Not an async main, which ends the main thread: valgrind cannot handle that.
+        // Not an async main function, because it would exit the main thread, which valgrind does not support.
         while true { pause() }
     }
 
     private func runDatagrams(_ port: UInt16) throws {
-        guard arguments.mode == .udpEcho else { throw ValidationError("this server echoes datagrams only") }
+        guard arguments.mode == .udpEcho else { throw ValidationError("with datagrams, this server supports only udp-echo") }
         if let settings = try makeSettings() { return try runDTLS(port, settings) }
         let arguments = arguments
         Task {
@@ -63,11 +63,11 @@ struct OwnAsyncServer: ParsableCommand {
         switch mode {
         case .echo: while let bytes = try await socket.read() { try await socket.write(bytes) }
         case .lines: while true { try await socket.write(socket.read(until: newline)) }
-        default: throw ValidationError("this server has only echo and lines")
+        default: throw ValidationError("this server supports only echo and lines")
         }
     }
 
-    /// The bytes are borrowed for as long as it takes to copy them into memory that is used again.
+    /// Borrows the bytes only to copy them into a reused buffer.
     private static func echoBorrowed(_ socket: AsyncSocket, _ mode: ServerArguments.Mode) async throws {
         guard mode == .echo else { throw ValidationError("only echoes are borrowed") }
         var held: [UInt8] = []

@@ -3,7 +3,7 @@ internal import CocoaAsyncSocket
 internal import Foundation
 internal import ServerArguments
 
-/// An echo server on the drop-in module, as code for Apple platforms has it: with a delegate queue.
+/// An echo server on the drop-in module, with a delegate queue as in code for Apple platforms.
 @main
 struct OwnCocoaServer: ParsableCommand {
     @OptionGroup var arguments: ServerArguments
@@ -13,17 +13,17 @@ struct OwnCocoaServer: ParsableCommand {
         guard arguments.tls.isEmpty else { throw ValidationError("the drop-in module is measured without TLS") }
         let service = EchoService()
         let listener = GCDAsyncSocket(delegate: service, delegateQueue: DispatchQueue(label: "delegate"))
-        guard let port = UInt16(exactly: arguments.port) else { throw ValidationError("\(arguments.port) is no port") }
+        guard let port = UInt16(exactly: arguments.port) else { throw ValidationError("\(arguments.port) is not a port") }
         try listener.accept(onInterface: "127.0.0.1", port: port)
         arguments.announce(port: Int(listener.localPort))
-        // Not dispatchMain(), which ends the main thread: valgrind cannot handle that.
+        // Not dispatchMain(), because it exits the main thread, which valgrind does not support.
         withExtendedLifetime((listener, service)) { while true { pause() } }
     }
 }
 
-/// Writes what it reads.
+/// Echoes everything.
 final class EchoService: NSObject, GCDAsyncSocketDelegate {
-    /// Only used on the delegate queue.
+    /// Used only on the delegate queue.
     private var sockets: Set<GCDAsyncSocket> = []
 
     func socket(_ sock: GCDAsyncSocket, didAcceptNewSocket newSocket: GCDAsyncSocket) {

@@ -54,9 +54,9 @@ final class ReceivingService: Service, @unchecked Sendable {
     }
 }
 
-/// Sends as many bytes as the client asks for, in writes of the size it asks for.
+/// Sends the requested number of bytes in writes of the requested size.
 ///
-/// Two batches of writes are under way; when the last write of a batch completes, the next batch follows.
+/// Keeps two batches of writes queued. When the last write of a batch completes, the next batch is queued.
 final class SourceService: Service, @unchecked Sendable {
     fileprivate struct Transfer {
         var total: Int

@@ -3,7 +3,7 @@ internal import Foundation
 internal import ServerArguments
 internal import Synchronization
 
-/// A server of datagrams; `mode` says which.
+/// A datagram server for the given `mode`.
 final class DatagramService: AsyncUDPSocketDelegate, Sendable {
     private let mode: ServerArguments.Mode
     private let counts = Mutex<[SocketAddress: UInt64]>([:])

@@ -4,7 +4,8 @@ internal import Dispatch
 internal import Foundation
 internal import ServerArguments
 
-/// A server on this package, as a user would write it. It has one loop if it may use one processor (taskset).
+/// A server on this package, as a user would write it. It has one event loop if it is limited to one
+/// processor (taskset).
 @main
 struct OwnServer: ParsableCommand {
     enum Delivery: String, ExpressibleByArgument {
@@ -14,9 +15,9 @@ struct OwnServer: ParsableCommand {
     @OptionGroup var arguments: ServerArguments
     @Option(help: "inline: the delegate is called on the event loop; queue: on a queue of its own.")
     var delivery = Delivery.inline
-    @Flag(help: "The delegate borrows the bytes: no Data for each message.")
+    @Flag(help: "The delegate borrows the bytes, without a Data per message.")
     var borrowed = false
-    @Option(help: "How many session tickets a full handshake sends.")
+    @Option(help: "The number of session tickets per full handshake.")
     var tickets = 0
 
     func run() throws {
@@ -27,10 +28,10 @@ struct OwnServer: ParsableCommand {
             case .inline: AsyncSocket(inlineDelegate: service)
             case .queue: AsyncSocket(delegate: service, delegateQueue: DispatchQueue(label: "delegate"))
             }
-        guard let port = UInt16(exactly: arguments.port) else { throw ValidationError("\(arguments.port) is no port") }
+        guard let port = UInt16(exactly: arguments.port) else { throw ValidationError("\(arguments.port) is not a port") }
         try listener.accept(onInterface: "127.0.0.1", port: port)
         arguments.announce(port: Int(listener.localPort))
-        // Not dispatchMain(), which ends the main thread: valgrind cannot handle that.
+        // Not dispatchMain(), because it exits the main thread, which valgrind does not support.
         withExtendedLifetime((listener, service)) { while true { pause() } }
     }
 
@@ -41,7 +42,7 @@ struct OwnServer: ParsableCommand {
             case .inline: AsyncUDPSocket(inlineDelegate: service)
             case .queue: AsyncUDPSocket(delegate: service, delegateQueue: DispatchQueue(label: "delegate"))
             }
-        guard let port = UInt16(exactly: arguments.port) else { throw ValidationError("\(arguments.port) is no port") }
+        guard let port = UInt16(exactly: arguments.port) else { throw ValidationError("\(arguments.port) is not a port") }
         try socket.bind(toPort: port, interface: "127.0.0.1")
         try socket.beginReceiving()
         arguments.announce(port: Int(socket.localPort))

@@ -2,10 +2,10 @@ internal import AsyncSockets
 internal import Foundation
 internal import Synchronization
 
-/// The common part of all services: it keeps the open sockets, and starts TLS on them.
+/// The base class of all services, which retains the open sockets and starts TLS on them.
 class Service: AsyncSocketDelegate, @unchecked Sendable {
-    // Unchecked: the compiler cannot check a class with subclasses. All their properties are constants or
-    // behind a mutex.
+    // Unchecked because the compiler cannot check a class with subclasses. All properties are constants or
+    // protected by a mutex.
     private let settings: TLSServerSettings?
     private let sockets = Mutex<[ObjectIdentifier: AsyncSocket]>([:])
 
@@ -38,7 +38,7 @@ class Service: AsyncSocketDelegate, @unchecked Sendable {
     }
 }
 
-/// Writes what it reads.
+/// Echoes everything.
 final class EchoService: Service, @unchecked Sendable {
     override func begin(_ socket: AsyncSocket) {
         socket.readData(withTimeout: -1, tag: 0)
@@ -50,7 +50,7 @@ final class EchoService: Service, @unchecked Sendable {
     }
 }
 
-/// The same, with bytes that are borrowed.
+/// Echoes everything from borrowed bytes.
 final class BorrowedEchoService: Service, @unchecked Sendable {
     override func begin(_ socket: AsyncSocket) {
         socket.readBytes(tag: 0)
@@ -64,7 +64,7 @@ final class BorrowedEchoService: Service, @unchecked Sendable {
 
 private let newline = Data([10])
 
-/// Writes each line that it reads.
+/// Echoes each line.
 final class LineService: Service, @unchecked Sendable {
     override func begin(_ socket: AsyncSocket) {
         socket.readData(to: newline, withTimeout: -1, tag: 0)
@@ -76,8 +76,8 @@ final class LineService: Service, @unchecked Sendable {
     }
 }
 
-/// Replies to each line with its length. The lines of this benchmark are longer than the library takes from a
-/// peer when nothing is said.
+/// Replies to each line with its length. This benchmark's lines are longer than the library accepts by
+/// default.
 final class CountService: Service, @unchecked Sendable {
     override func begin(_ socket: AsyncSocket) {
         readLine(from: socket)
@@ -127,12 +127,12 @@ final class UpgradeService: Service, @unchecked Sendable {
 }
 
 extension Data {
-    /// The eight bytes of a number, little-endian.
+    /// The number in eight bytes, little-endian.
     init(number: UInt64) {
         self = Swift.withUnsafeBytes(of: number.littleEndian) { Data($0) }
     }
 
-    /// The number in the eight bytes at an offset.
+    /// Reads an eight-byte number at an offset.
     func number(at offset: Int) -> Int {
         withUnsafeBytes {
             Int(truncatingIfNeeded: UInt64(littleEndian: $0.loadUnaligned(fromByteOffset: offset, as: UInt64.self)))
