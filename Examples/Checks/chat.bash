@@ -1,4 +1,4 @@
-# Chat servers. Their members use openssl and netcat.
+# Chat servers with members that use openssl and netcat.
 
 check_chat_server() {
     local port
@@ -19,7 +19,7 @@ check_chat_server() {
     expect chat 'bob is behind'
     timeout 30 grep -q -m1 'lines were omitted' <&"${out[bob]}" || fail "bob did not receive the count of omitted lines"
     expect chat 'bob has caught up'
-    # A line that is too long ends the connection.
+    # A line that is too long closes the connection.
     say bob "$(printf 'x%.0s' {1..2000})"
     expect chat 'bob left: .*readMaxedOut'
     expect alice '^\*\*\* bob left'
@@ -59,7 +59,7 @@ check_task_chat_server() {
     begin carol nc 127.0.0.1 "$port"
     say carol carol
     expect carol 'welcome, carol; 3 here'
-    # A line that is too long ends the connection.
+    # A line that is too long closes the connection.
     say carol "$(printf 'x%.0s' {1..2000})"
     expect chat 'carol left: readMaxedOut'
     expect bob 'carol left'

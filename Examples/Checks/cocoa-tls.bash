@@ -11,7 +11,7 @@ check_cocoa_pinned_client() {
     contains pinned '^[12] certificates, the first is for localhost'
     contains pinned '^secure'
     contains pinned '^HTTP/1.0 200'
-    # Another certificate of the same authority, another authority, and another name are refused.
+    # Another certificate from the same CA, another CA, and another name are rejected.
     printed 1 another "${visit[@]}" "$scratch/ca.der" "$scratch/alice.der"
     contains another '^not trusted: another certificate is pinned'
     contains another '^failed: we refused the certificate'
@@ -26,7 +26,7 @@ check_cocoa_pinned_client() {
     printed 1 broken "${visit[@]}" "$scratch/ca.der" "$scratch/server.pem"
     contains broken 'server.pem is not a certificate'
     stop web
-    # The server ends the handshake with an alert, because the two have no version in common.
+    # The server fails the handshake with an alert, because there is no common version.
     begin old openssl s_server -accept 127.0.0.1:0 -cert server.pem -key server.key -tls1_1 -cipher 'ALL:@SECLEVEL=0'
     expect old 'ACCEPT 127.0.0.1:([0-9]+)'
     printed 1 ancient "$programs/cocoa-pinned-client" localhost "${BASH_REMATCH[1]}" "$scratch/ca.der" "$scratch/server.der"
@@ -34,8 +34,8 @@ check_cocoa_pinned_client() {
     stop old
 }
 
-# chained <folder>: makes an authority (root.pem), an intermediate authority, and a certificate for localhost
-# with its chain (chained.p12).
+# chained <folder>: generates a CA (root.pem), an intermediate CA, and a certificate for localhost with its
+# chain (chained.p12).
 chained() {
     local new_key=(-newkey ec -pkeyopt ec_paramgen_curve:P-256 -noenc) days=(-days 2)
     mkdir "$1"

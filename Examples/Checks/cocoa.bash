@@ -45,7 +45,7 @@ check_cocoa_chat_server() {
     stop alice sleepy
 }
 
-# The client with another server, and with no server.
+# The client with a different server and without a server.
 check_cocoa_chat_client() {
     local port
     begin server socat -d -d TCP-LISTEN:0,bind=127.0.0.1,crlf -
@@ -82,7 +82,7 @@ check_cocoa_messenger() {
     say bob "alice <$scratch/picture"
     expect alice '^bob sent a file of 3145728 bytes'
     expect bob 'message 1 arrived'
-    # Messages that are written while no server runs wait, and arrive in order.
+    # Messages written while no server is running are queued and arrive in order.
     kill -KILL "${pid[server]}"
     expect alice '^disconnected: .*(GCDAsyncSocketErrorDomain 7|POSIXErrorDomain 104)'
     stop server
@@ -109,7 +109,7 @@ check_cocoa_messenger() {
     stop alice bob server
 }
 
-# When a server breaks the protocol, the client disconnects and connects again.
+# When a server violates the protocol, the client disconnects and reconnects.
 check_cocoa_messenger_faults() {
     local port fault sign
     while read -r fault sign; do

@@ -10,7 +10,7 @@ check_redis_client() {
     printf '%s\n' 'PING: PONG' OK '"AsyncSockets"' nil 'error: ERR value is not an integer or out of range' 3 '["a", "b", "c"]' >"$scratch/replies"
     printed 0 plain "$programs/redis-client" localhost "$port" <"$scratch/commands"
     diff "$scratch/replies" "$scratch/plain" >&2 || fail "the replies of redis are wrong"
-    # Many commands, and replies of 50 MB: each side has to read while it writes.
+    # Many commands and 50 MB of replies: each side must read while it writes.
     { printf 'SET long %s\n' "$(head -c 1000 /dev/zero | tr '\0' x)"; seq 50000 | sed 's/.*/INCR count/'; seq 50000 | sed 's/.*/GET long/'; } >"$scratch/commands"
     printed 0 secure "${trusting[@]}" "$programs/redis-client" localhost "$tls_port" tls <"$scratch/commands"
     diff <(seq 50000) <(sed -n '3,50002p' "$scratch/secure") >&2 || fail "the replies of redis are not in order"

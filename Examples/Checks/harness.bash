@@ -1,15 +1,15 @@
-# The functions that the checks share: they start programs, send them lines, and compare what they print.
-# Scripts/check-examples sources this file.
+# Functions shared by the checks, which start programs, send them lines and compare their output. Sourced by
+# Scripts/check-examples.
 #
-# A check is a function called check_…, in a file of this folder. It stops the programs that it starts, and
-# ends the script with `fail`.
+# A check is a function named check_… in a file in this folder. It stops the programs that it starts, and
+# calls `fail` to stop the script.
 checks=$PWD/Examples/Checks
 scratch=$(mktemp -d)
 chmod 711 "$scratch" # postfix and postgres switch to their own users
 declare -A pid in out
 trap 'finish' EXIT
 
-# The environment of a client that trusts the authority of the certificates.
+# The environment for a client that trusts the CA of the certificates.
 trusting=(env "SSL_CERT_FILE=$scratch/ca.pem")
 
 fail() {
@@ -85,8 +85,8 @@ printed() {
     [ "$status" -eq "$expected" ] || fail "$* exited with status $status instead of $expected"
 }
 
-# said <file> <pattern> <program> …: runs a program that fails. Its last line has to give the reason, after
-# "failed: ".
+# said <file> <pattern> <program> …: runs a program that fails. Its last line must match "failed: " and the
+# pattern.
 said() {
     local file=$1 pattern=$2
     shift 2
@@ -114,7 +114,7 @@ until_received() {
     fail "no program receives on port $1"
 }
 
-# Prints a port of 127.0.0.1 on which no program listens. It is below the ports that the kernel assigns.
+# Prints an unused port on 127.0.0.1 below the range that the kernel assigns.
 free_port() {
     local port
     for _ in {1..100}; do
@@ -124,8 +124,8 @@ free_port() {
     fail "no port is free"
 }
 
-# visit <name> <port> <certificate or -> <options>: connects openssl s_client to a server of ours, with a client
-# certificate if one is given.
+# visit <name> <port> <certificate or -> <options>: connects openssl s_client to one of our servers,
+# optionally with a client certificate.
 visit() {
     local identity=()
     [ "$3" = - ] || identity=(-cert "$3.pem" -key "$3.key")

@@ -10,7 +10,7 @@ serve_mail() {
 }
 
 # submit_mail <program> <pattern> <error>: runs the program against the postfix of `serve_mail <program>`. Its
-# output has to match the pattern when the mail is sent, and the error when it does not trust the server.
+# output must match the pattern when the mail is sent, and the error when the server is not trusted.
 submit_mail() {
     local submit=("$programs/$1" localhost)
     printed 0 submitted "${trusting[@]}" "${submit[@]}" "$port" me@example.org you@example.org <"$scratch/letter"
@@ -75,7 +75,7 @@ check_cocoa_mail() {
     printed 1 misnamed "${trusting[@]}" "${mail[@]}" 127.0.0.1 "$port" me@example.org you@example.org <"$scratch/letter"
     contains misnamed '^failed: .*(kCFStreamErrorDomainSSL -98'
     stop postfix
-    # A server that sends a reply in plaintext, in the packet in which it agrees to STARTTLS.
+    # A server that sends an additional plaintext reply in the same packet as its go-ahead for STARTTLS.
     port=$(free_port)
     begin attacker python3 "$counterparts/injecting_smtp_server.py" "$port" server.pem server.key
     expect attacker listening

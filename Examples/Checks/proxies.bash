@@ -1,8 +1,8 @@
 # Proxies with TLS, between curl or socat and a server without TLS.
 
-# forward_downloads <program> <pattern> <pattern>: the program forwards downloads, with little memory even if
-# the client is slow. It reports a client without TLS and a target that is down in lines that match the
-# patterns.
+# forward_downloads <program> <pattern> <pattern>: checks that the program forwards downloads and uses little
+# memory even if the client is slow. It must report a client without TLS and a target that is down in lines
+# that match the patterns.
 forward_downloads() {
     local port before fetch=(curl --silent --show-error --fail --cacert "$scratch/ca.pem")
     make_site
@@ -14,7 +14,7 @@ forward_downloads() {
     printed 0 first "${fetch[@]}" --output "$scratch/copy" "https://localhost:$port/file"
     cmp "$scratch/site/file" "$scratch/copy" || fail "$1 changed the file that it forwarded"
     before=$(memory proxy)
-    # This client is slower than the server: the proxy may not store the bytes that the client has not read.
+    # This client is slower than the server. The proxy must not buffer the bytes that the client has not read.
     printed 0 slow "${fetch[@]}" --limit-rate 24M --output "$scratch/copy" "https://localhost:$port/file"
     cmp "$scratch/site/file" "$scratch/copy" || fail "$1 changed the file that it forwarded to a slow client"
     [ $(($(memory proxy) - before)) -lt 8192 ] || fail "$1 used $(($(memory proxy) - before)) KiB for a slow client"
@@ -26,7 +26,7 @@ forward_downloads() {
     stop proxy
 }
 
-# Makes the file that the web server serves.
+# Creates the file that the web server serves.
 make_site() {
     mkdir -p "$scratch/site"
     head -c 64M /dev/urandom >"$scratch/site/file"

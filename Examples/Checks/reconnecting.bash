@@ -1,4 +1,4 @@
-# Clients that connect again after their server has vanished or hung.
+# Clients that reconnect after their server has disappeared or hung.
 
 # The server starts late, stops, and starts again.
 check_reconnecting_client() {
@@ -44,7 +44,7 @@ check_json_frames() {
     expect client 'no connection: readTimeout'
     kill -CONT "${pid[server]}"
     expect client '^sum\(6\)'
-    # netcat sends a frame, too.
+    # Send a frame with netcat too.
     begin other nc 127.0.0.1 "$port"
     printf '\0\0\0\x0b{"ping":{}}' >&"${in[other]}"
     timeout 30 head -c 15 <&"${out[other]}" | grep -qa '"pong"' || fail "the server did not answer a ping"

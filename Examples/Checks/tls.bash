@@ -7,9 +7,9 @@ check_short_client() {
     expect dovecot 'starting up'
     printed 0 capabilities "${trusting[@]}" "$programs/short-client" localhost "$port"
     contains capabilities '^secure: TLSv1.3'
-    contains capabilities '^\* CAPABILITY .*AUTH=PLAIN'  # which dovecot offers over TLS only
+    contains capabilities '^\* CAPABILITY .*AUTH=PLAIN'  # dovecot offers this only over TLS
     contains capabilities '^c OK'
-    # Each failure prints one line, and the status is 1.
+    # Each failure prints one line and exits with 1.
     said untrusted unknownIssuer "$programs/short-client" localhost "$port"
     said misnamed hostNameMismatch "${trusting[@]}" "$programs/short-client" 127.0.0.1 "$port"
     stop dovecot
@@ -55,7 +55,7 @@ check_first_client() {
     printed 1 refused "$programs/first-client" 127.0.0.1 "$port"
     local name text article=Sources/AsyncSockets/AsyncSockets.docc/Articles/DelegatesOrTasks.md
     for name in untrusted misnamed refused; do
-        # OpenSSL's details, in brackets, are left out.
+        # Excludes OpenSSL's details in brackets.
         text=$(sed -n "s/:$port/:993/g; s/ \\[.*//; /^failed: /p" "$scratch/$name")
         [ -n "$text" ] || fail "first-client did not print why it failed"
         grep -qF -- "$text" "$article" || fail "$article does not quote this error: $text"
