@@ -9,7 +9,7 @@ import Testing
 
 @testable import AsyncSockets
 
-/// What an observer learns of a listener.
+/// Events that a listener reports to its observer.
 @Suite(.timeLimit(.patient)) struct AcceptObserverTests {
     @Test func aListenerThatReachesItsLimitPausesOnceUntilItGoesOn() async throws {
         let observer = ObservationRecorder()
@@ -57,8 +57,7 @@ import Testing
         withExtendedLifetime(delegate) {}
     }
 
-    /// Another thread releases the socket after the listener has checked it, and before the connection
-    /// begins.
+    /// Another thread releases the socket after the listener has checked it and before the connection begins.
     @Test func aSocketThatIsReleasedBeforeItBeginsIsLostAndHasAnEndToo() async throws {
         let observer = ObservationRecorder()
         let loop = try SocketEventLoop()
@@ -112,7 +111,7 @@ import Testing
         listener.observer = observer
         try listener.accept(onInterface: "127.0.0.1", port: 0)
         let client = try RawSocket.connected(to: try #require(listener.localAddress))
-        // Ended by the peer: `disconnect()` here may come before the connection begins.
+        // Closed by the peer, because a `disconnect()` here could run before the connection begins.
         let child = try await recorder.accepted()
         client.finish()
         let told = await ofChild.untilEnds(1)

@@ -10,7 +10,7 @@ import SocketTestTraits
 import Testing
 
 @Suite(.timeLimit(.patient)) struct AcceptingTests {
-    /// Other connections come during the callback for the first one, which then stops the listener.
+    /// Other connections arrive during the callback for the first one, which then stops the listener.
     @Test(arguments: [Link.Delivery.inline, .delegateQueue])
     func nothingIsAcceptedAfterADisconnectFromWithinTheCallback(_ delivery: Link.Delivery) async throws {
         let othersHaveCome = DispatchSemaphore(value: 0)
@@ -39,8 +39,8 @@ import Testing
 
     // MARK: - Addresses and families
 
-    /// Whether the kernel has a listening socket on that port of every interface, by its table `tcp` or
-    /// `tcp6`: a connection to find out might meet another test.
+    /// Whether a socket listens on that port of every interface, according to the kernel's table `tcp` or
+    /// `tcp6`. A test connection might reach another test.
     private static func listensEverywhere(onPort port: UInt16, _ table: String) throws -> Bool {
         let text = String(decoding: try Data(contentsOf: URL(filePath: "/proc/net/\(table)")), as: UTF8.self)
         let digits = String(repeating: "0", count: 4) + String(port, radix: 16, uppercase: true)
@@ -91,8 +91,7 @@ import Testing
         withExtendedLifetime(client) {}
     }
 
-    /// The second address is taken: nothing is left of the first, and no end is delivered without a
-    /// beginning.
+    /// The second address is in use. The first is released, and no disconnect event is delivered.
     @Test func anAcceptThatThrewLeavesNothingBehind() async throws {
         let holder = AsyncSocket(inlineDelegate: Recorder())
         let atHolder = Recorder()
@@ -113,7 +112,7 @@ import Testing
         withExtendedLifetime((client, holder, atHolder)) {}
     }
 
-    // MARK: - The accepted sockets
+    // MARK: - Accepted sockets
 
     @Test func anAcceptedSocketHasTheListenersSettings() async throws {
         let recorder = Recorder()
@@ -172,7 +171,7 @@ import Testing
         withExtendedLifetime((giver, client)) {}
     }
 
-    /// The most frequent mistake: no one stores the new socket.
+    /// The most common mistake: the new socket is not retained.
     @Test(arguments: [Link.Delivery.inline, .delegateQueue])
     func anAcceptedSocketThatNoOneKeepsIsClosedAndOnceLogged(_ delivery: Link.Delivery) async throws {
         final class Careless: AsyncSocketDelegate, Sendable {
@@ -223,7 +222,7 @@ import Testing
 
     // MARK: - Without a delegate
 
-    /// The original leaked the descriptor: its peer waited without end.
+    /// The original leaked the descriptor, so the peer waited forever.
     @Test(arguments: [Link.Delivery.inline, .delegateQueue, .socketQueue])
     func d16WithoutADelegateAnAcceptedConnectionIsClosed(_ delivery: Link.Delivery) async throws {
         LogRecorder.install()
@@ -240,7 +239,7 @@ import Testing
         withExtendedLifetime(listener) {}
     }
 
-    /// The listener goes while connections are on their way to the delegate queue: they are closed.
+    /// The listener is released while connections wait for delivery on the delegate queue. They are closed.
     @Test func d16WhatIsOnItsWayWhenTheListenerGoesIsClosed() async throws {
         let queue = DispatchQueue(label: "delegate")
         let arrived = DispatchSemaphore(value: 0)

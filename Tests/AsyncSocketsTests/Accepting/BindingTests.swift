@@ -8,7 +8,7 @@ import Testing
 
 @testable import AsyncSockets
 
-/// Channel bindings and keying material of sockets, asked for on any thread.
+/// Channel bindings and exported keying material, requested on any thread.
 @Suite(.timeLimit(.patient)) struct BindingTests {
     private static let label = "EXPERIMENTAL test"
 
@@ -48,7 +48,7 @@ import Testing
         }
     }
 
-    /// Asks within the callback, where its connection's turn is taken.
+    /// Requests them within the callback, while its connection's turn is taken.
     private final class Asker: AsyncSocketDelegate, Sendable {
         let answer = Locked<Result<[UInt8], any Error>?>(nil)
         private let recorder: Recorder
@@ -73,9 +73,9 @@ import Testing
         #expect(try link.server.channelBinding(.tlsExporter) == answer)
     }
 
-    // MARK: - Many at a time
+    // MARK: - Concurrency
 
-    /// Threads that ask while bytes travel in both directions, and while the connection ends.
+    /// Threads request them while data is transferred in both directions and while the connection closes.
     @Test(arguments: TLSVersion.tested) func anyThreadMayAskAtAnyTime(_ version: TLSVersion) async throws {
         let link = try await Link.make(.inline)
         try await link.secure(client: TestCertificates.client().only(version), server: TestCertificates.server())
@@ -111,7 +111,7 @@ import Testing
         }
     }
 
-    /// A store of sessions is the program's own code, and is called when a ticket has come.
+    /// A session store is the program's own code. It is called when a ticket is received.
     private final class AskingStore: TLSSessionStore {
         let socket = Locked<AsyncSocket?>(nil)
         let bindings: AsyncStream<[UInt8]>

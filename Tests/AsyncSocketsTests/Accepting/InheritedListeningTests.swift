@@ -9,7 +9,7 @@ import Testing
 
 @testable import AsyncSockets
 
-/// A listener on descriptors that a service manager has handed over.
+/// Listeners on descriptors inherited from a service manager.
 @Suite(.timeLimit(.patient)) struct InheritedListeningTests {
     private enum Event: Sendable {
         case accepted(SocketAddress)

@@ -6,7 +6,7 @@ import SocketTestSupport
 import SocketTestTraits
 import Testing
 
-/// systemd-socket-activate listens, and starts `EngineProbe` with the sockets at the first connection.
+/// systemd-socket-activate listens, and starts `EngineProbe` with the sockets on the first connection.
 @Suite(.timeLimit(.patient)) struct SocketActivationTests {
     private let folder: TemporaryFolder
 
@@ -14,14 +14,14 @@ import Testing
         folder = try TemporaryFolder()
     }
 
-    /// What the program says goes to a file: it is all there when the program has ended.
+    /// The program's output goes to a file, which is complete when the program has exited.
     private func start(_ arguments: [String], _ probeName: String) throws -> (Process, ended: AsyncStream<Int32>) {
         let process = Process()
         let folderOfTests = URL(fileURLWithPath: CommandLine.arguments[0]).deletingLastPathComponent()
         let probe = folderOfTests.appendingPathComponent("EngineProbe")
         process.executableURL = URL(fileURLWithPath: "/usr/bin/env")
-        // The threads of this process block signals, and a child inherits that.
-        // systemd-socket-activate passes on only those parts of the environment that it is told to.
+        // This process's threads block signals, and the child inherits the mask. systemd-socket-activate
+        // passes on only the environment variables given to it.
         let names = ["LD_LIBRARY_PATH", "ASAN_OPTIONS", "TSAN_OPTIONS"]
         let passed = names.filter { ProcessInfo.processInfo.environment[$0] != nil }.map { "--setenv=\($0)" }
         process.arguments =
@@ -61,7 +61,7 @@ import Testing
         let said = try log
         try #require(process.isRunning, "\(said)")
         let addresses = [host] + paths.compactMap { SocketAddress(unixPath: $0) }
-        // A connection to the socket of another name starts the program too, which leaves it alone.
+        // A connection to the socket with another name also starts the program, which does not accept it.
         let other = index == 1 ? try RawSocket.connected(to: addresses[1]) : nil
         let served = addresses[index == 1 ? 0 : index]
         let client = try RawSocket.connected(to: served)
@@ -73,7 +73,7 @@ import Testing
         #expect(status == 0, "\(printed)")
         let claims = probe == "listener" ? "" : "unclaimed: [\"other\"]\nalreadyClaimed\n"
         #expect(printed.contains("served web at \(served)\n" + claims), "\(printed)")
-        // The files are systemd's.
+        // The files belong to systemd.
         for path in paths { #expect(FileManager.default.fileExists(atPath: path)) }
         withExtendedLifetime(other) {}
     }

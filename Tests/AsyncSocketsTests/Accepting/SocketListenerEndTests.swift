@@ -8,13 +8,13 @@ import Testing
 
 @testable import AsyncSockets
 
-/// How a listener for tasks ends.
+/// Shutting down a listener with tasks.
 @Suite(.timeLimit(.patient)) struct SocketListenerEndTests {
     private static func listener(_ isSecure: Bool = false) throws -> SocketListener {
         try SocketListener(port: 0, interface: "127.0.0.1", tls: isSecure ? TestCertificates.server() : nil)
     }
 
-    /// A client that is being served.
+    /// Returns a client whose connection is being served.
     private static func client(of listener: SocketListener, _ isSecure: Bool = false) async throws -> AsyncSocket {
         let socket = AsyncSocket()
         try await socket.connect(to: "127.0.0.1", port: listener.localPort, tls: isSecure ? .ofTests() : nil)
@@ -31,7 +31,7 @@ import Testing
         let address = try #require(listener.localAddress)
         let ending = Task { await listener.shutdown() }
         try await eventually("the port is free") { !listener.isListening && (try? SocketListener(address: address)) != nil }
-        // What is open goes on.
+        // Open connections continue.
         try await client.write("more\n")
         #expect(try await client.readLine() == "more")
         try await client.close()
@@ -39,7 +39,7 @@ import Testing
         try await running.value
     }
 
-    /// Its own end is one of those that it would wait for.
+    /// It must not wait for its own connection.
     @Test func aConnectionMayShutTheListenerDown() async throws {
         let listener = try Self.listener()
         let running = Task {
@@ -75,7 +75,7 @@ import Testing
         #expect(!listener.isListening)
         try await quick.close()
         try await eventually("one is left") { listener.reception.servedCount == 1 }
-        // A later call with an earlier deadline counts, and one with a later one changes nothing.
+        // A later call can make the deadline earlier, but not later.
         listener.beginShutdown(within: .seconds(3600))
         await listener.shutdown(within: .milliseconds(50))
         try await running.value
@@ -84,7 +84,7 @@ import Testing
         #expect(errors.all.allSatisfy { $0.contains("cancelled") })
     }
 
-    /// The tasks run where the caller of `run` does, and their group is what ends them.
+    /// The tasks run on the executor of the caller of `run`, and are cancelled through their group.
     @Test func aShutdownCutsTasksThatRunWithTheirCallerToo() async throws {
         let listener = try Self.listener()
         let running = Task { try await listener.run(executor: nil) { try await $0.echo() } }
@@ -114,7 +114,7 @@ import Testing
         let listener = try Self.listener(isSecure)
         let running = Task { try await listener.run { try await $0.echo() } }
         let client = try await Self.client(of: listener, isSecure)
-        // One more is in its handshake.
+        // Another connection is in its handshake.
         let address = try #require(listener.localAddress)
         let silent = try RawSocket.connected(to: address)
         running.cancel()
@@ -170,7 +170,7 @@ import Testing
         _ = try SocketListener(address: address)
     }
 
-    /// Every descriptor and every registration is gone, however a listener ends.
+    /// However a listener ends, every descriptor and registration is released.
     @Test func connectionsThatComeWhileItEndsAreClosed() async throws {
         for round in 0..<20 {
             let listener = try Self.listener()
@@ -179,7 +179,7 @@ import Testing
             let clients = (0..<40).compactMap { _ in try? RawSocket.connected(to: address) }
             if round % 2 == 0 { running.cancel() } else { await listener.shutdown(within: .zero) }
             _ = await running.result
-            // A reset or an end: no one of them is left open.
+            // Each is closed or reset. None is left open.
             for client in clients { _ = try? client.receiveAll() }
             try await eventually("all descriptors are closed") { listener.reception.quota.openCount == 0 }
         }

@@ -8,14 +8,15 @@ import Testing
 
 @testable import AsyncSockets
 
-/// Connections that a proxy passes on, with a PROXY header in front.
+/// Connections forwarded by a proxy that sends a PROXY header.
 @Suite(.timeLimit(.patient)) struct SocketListenerProxyTests {
     private static func listener(
         _ proxyProtocol: SocketListener.ProxyProtocol = .required(from: .anyone, timeout: .patient),
         isSecure: Bool = false
     ) throws -> SocketListener {
         var settings = try TestCertificates.server()
-        // A listener's connections have no plaintext: a hello that comes with the header is the handshake.
+        // A listener's TLS connections have no plaintext phase, so a ClientHello that arrives with the header
+        // starts the handshake.
         settings.earlyPlaintext = .reject
         return try SocketListener(
             port: 0, interface: "127.0.0.1", tls: isSecure ? settings : nil, proxyProtocol: proxyProtocol)
@@ -27,7 +28,7 @@ import Testing
         return ProxyHeader(source: source, destination: destination)
     }
 
-    /// Answers with the client's address, and echoes.
+    /// Sends the client's address, then echoes.
     @Sendable private static func serve(_ socket: AsyncSocket) async throws {
         let address = socket.originalAddress.map { "\($0)" } ?? "unknown"
         try await socket.write("\(address) \(socket.proxyHeader != nil) \(socket.isSecure)\n")
@@ -75,7 +76,7 @@ import Testing
         }
     }
 
-    /// A proxy, which puts the header and the first bytes of the client together.
+    /// A proxy that sends the header and the client's first bytes in one write.
     @Sendable private static func passOn(
         _ client: AsyncSocket, to target: SocketAddress, _ version: ProxyHeader.Version
     ) async throws {
@@ -112,7 +113,7 @@ import Testing
         }
     }
 
-    /// The specification: a receiver that does not support the transport uses the real address.
+    /// According to the specification, a receiver that does not support the transport uses the real address.
     @Test func theSourceOfDatagramsIsNotTheClient() async throws {
         let listener = try Self.listener()
         let stream = try Self.header()
@@ -127,9 +128,9 @@ import Testing
         }
     }
 
-    // MARK: - No valid header
+    // MARK: - Invalid headers
 
-    /// What comes instead of a header, and a word of the error.
+    /// The bytes received instead of a header, and a word in the error.
     private static let faults: [(bytes: [UInt8], word: String)] = [
         (Array("GET / HTTP/1.1\r\n\r\n".utf8), "valid"), ([0x16, 0x03, 0x01], "valid"),
         (Array("PROXY TCP4 192.0.2.7 nowhere 1 2\r\n".utf8), "valid"), ([], "closed"), (Array("PROXY TCP4 192".utf8), "closed"),
@@ -169,7 +170,7 @@ import Testing
             while received == nil, attempts < 30 {
                 attempts += 1
                 let client = try RawSocket.connected(to: try #require(listener.localAddress), waitLimit: .patient)
-                // One that a busy machine holds up before its header is reset: another attempt.
+                // On a busy machine, the connection may be reset before its header is sent. Then try again.
                 if (try? client.send(beginning)) != nil { received = try? client.receiveAll() }
                 try await eventually("the error is known") { errors.all.count >= attempts }
             }
@@ -179,7 +180,7 @@ import Testing
         #expect(errors.all.allSatisfy { $0.contains("no complete PROXY header was received within 0.05 seconds") })
     }
 
-    /// A header of version 2 for IPv4 has 28 bytes.
+    /// A version 2 header for IPv4 has 28 bytes.
     @Test(arguments: [(27, false), (28, true)])
     func aHeaderOfVersion2HasALimit(_ limit: Int, isServed: Bool) async throws {
         let listener = try Self.listener(
@@ -218,7 +219,7 @@ import Testing
             .required(from: try .addresses(["192.0.2.0/24"]), unlistedSources: .accept, timeout: .patient))
         try await serving(listener, Self.serve) { _ in
             let client = try RawSocket.connected(to: try #require(listener.localAddress))
-            // It is data from someone who may not choose an address.
+            // This source is not a trusted proxy, so the header is data.
             try client.send("PROXY TCP4 192.0.2.7 198.51.100.1 4711 443\r\n")
             let text = try client.receive(through: "443\r\n")
             #expect(text == "\(try client.localAddress) false false\nPROXY TCP4 192.0.2.7 198.51.100.1 4711 443\r\n")
@@ -254,7 +255,7 @@ import Testing
         #expect(error?.code == .badParameter)
     }
 
-    // MARK: - The sequence, and the socket later
+    // MARK: - Sequences and reused sockets
 
     @Test func theSequenceBringsSocketsWithTheirHeaders() async throws {
         let listener = try Self.listener()
@@ -264,7 +265,7 @@ import Testing
         try client.send(try Self.header().encoded(as: .version2))
         for try await socket in listener.connections {
             #expect(socket.proxyHeader == (try Self.header()))
-            // The header is that of one connection.
+            // The header applies to only one connection.
             socket.userData = 1
             socket.disconnect()
             let other = try RawSocket.listening()

@@ -8,7 +8,7 @@ import Testing
 
 @testable import AsyncSockets
 
-/// The sequence of the connections of a listener.
+/// A listener's sequence of connections.
 @Suite(.timeLimit(.patient)) struct SocketListenerSequenceTests {
     private static func listener(_ isSecure: Bool = false, maximumConnections: Int = .max) throws -> SocketListener {
         try SocketListener(
@@ -69,7 +69,7 @@ import Testing
         var clients = [try RawSocket.connected(to: address)]
         var iterator = listener.connections.makeAsyncIterator()
         var sockets = [try await iterator.next()]
-        // Sixteen are ready, those of a batch that was taken with them, and 64 wait.
+        // Sixteen are ready, plus the rest of a batch accepted with them, and 64 are pending.
         for _ in 0..<300 { clients.append(try RawSocket.connected(to: address)) }
         try await eventually("accepting pauses") { listener.reception.quota.refusalCount > 0 }
         #expect(listener.reception.quota.openCount <= 1 + 16 + 64 + 64)
@@ -87,7 +87,7 @@ import Testing
         let socket = try #require(try await iterator.next())
         #expect(try await socket.read() == Data("x"))
         try await client
-        // The others are in their handshakes, which a shutdown does not wait for.
+        // The others are in their handshakes, for which a shutdown does not wait.
         await listener.shutdown(within: .zero)
         for client in clients { _ = try? client.receiveAll() }
     }
@@ -140,7 +140,7 @@ import Testing
         let socket = try #require(try await iterator?.next())
         iterator = nil
         listener = nil
-        // The one that no one has taken is closed; the other one goes on.
+        // The connection that was not consumed is closed. The other one continues.
         try await socket.write("hello\n")
         var texts: [String?] = []
         for client in clients {

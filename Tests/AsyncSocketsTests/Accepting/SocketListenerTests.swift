@@ -25,7 +25,7 @@ import Testing
                         try await AsyncSocket.withConnection(
                             to: "127.0.0.1", port: listener.localPort, tls: isSecure ? .ofTests() : nil
                         ) { socket in
-                            // All are connected before one of them goes on.
+                            // All are connected before any of them continues.
                             await gate.pass()
                             try await socket.write("hello \(number)\n")
                             #expect(try await socket.readLine(timeout: .patient) == "hello \(number)")
@@ -131,7 +131,7 @@ import Testing
         #expect(places.all == [false])
     }
 
-    /// The task would wait for itself.
+    /// The task must not wait for itself.
     @Test func theTaskOfAConnectionMayShutTheListenerDown() async throws {
         let listener = try SocketListener(port: 0, interface: "127.0.0.1")
         let serving = Task {
@@ -160,7 +160,7 @@ import Testing
         try await answering.value
     }
 
-    /// With such a limit the listener would serve no connections.
+    /// With such a limit, the listener would not serve any connections.
     @Test(arguments: [0, -1]) func aLimitBelowOneIsRefused(_ limit: Int) throws {
         let makings: [(name: String, make: () throws -> Any)] = [
             ("maximumConnections", { try SocketListener(port: 0, maximumConnections: limit) }),
@@ -219,7 +219,7 @@ import Testing
         #expect(try folder.names == [])
     }
 
-    // MARK: - What does not begin
+    // MARK: - Failures to start
 
     @Test func whatCannotBeServedThrowsAtOnce() throws {
         let taken = try RawSocket.listening()

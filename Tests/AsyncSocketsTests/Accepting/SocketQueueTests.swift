@@ -7,9 +7,9 @@ import SocketTestSupport
 import SocketTestTraits
 import Testing
 
-/// Programs on which one queue for each socket would deadlock or trap.
+/// Programs that would deadlock or trap with one queue per socket.
 @Suite(.timeLimit(.patient), .serialized) struct SocketQueueTests {
-    /// Echoes everything; inline, so its reads and writes come from the loop.
+    /// Echoes everything. Inline, so its reads and writes are requested on the event loop.
     private final class Echo: AsyncSocketDelegate, Sendable {
         func socket(_ socket: AsyncSocket, didAcceptNewSocket newSocket: AsyncSocket) {
             children.withLock { $0.append(newSocket) }
@@ -24,7 +24,7 @@ import Testing
         let children = Locked<[AsyncSocket]>([])
     }
 
-    /// Writes and reads without end, and keeps nothing of it: a recorder would keep a gigabyte.
+    /// Writes and reads forever without storing the data. A recorder would store a gigabyte.
     private final class Flood: AsyncSocketDelegate, Sendable {
         let received = Locked(0)
 
@@ -38,7 +38,7 @@ import Testing
         }
     }
 
-    /// Passes each message on to its partner, on the thread of the callback.
+    /// Forwards each message to its partner, on the callback's thread.
     private final class Relay: AsyncSocketDelegate, @unchecked Sendable {
         // Unchecked: `partner` is set before the first message.
         weak var partner: AsyncSocket?
@@ -62,7 +62,8 @@ import Testing
         }
     }
 
-    /// Two links; the far ends echo; the near ends, on loops of their own, pass everything to each other.
+    /// Two links. The far ends echo, and the near ends, each on its own loop, forward everything to each
+    /// other.
     @Test(arguments: [(Link.Delivery.inline, 100_000), (.delegateQueue, 20_000), (.socketQueue, 20_000)])
     func twoSocketsRelayToEachOtherInBothDirections(_ delivery: Link.Delivery, messages: Int) async throws {
         let echo = Echo()
@@ -80,13 +81,14 @@ import Testing
         relays[1].partner = sockets[0]
         for socket in sockets {
             socket.readData(toLength: 8, withTimeout: -1, tag: 0)
-            // Several messages are under way in each direction, so that both loops are busy at once.
+            // Keep several messages in flight in each direction, so that both loops are busy at the same
+            // time.
             for _ in 0..<8 { socket.write(Data(count: 8), withTimeout: -1, tag: 0) }
         }
         var iterator = finished.makeAsyncIterator()
         await iterator.next()
         await iterator.next()
-        // Delegates are held weakly, and an optimised build releases what is no longer used.
+        // Delegates are weak references, and an optimized build releases objects after their last use.
         withExtendedLifetime((echo, listener, relays, sockets)) {}
     }
 
@@ -161,7 +163,7 @@ import Testing
         #expect(try await recorder.wrote() == 3)
     }
 
-    /// The callback needs a lock that the caller of `write` holds: neither may wait for the other.
+    /// The callback needs a lock that is held while calling `write`. This must not deadlock.
     @Test(arguments: Link.Delivery.allCases)
     func aCallUnderALockThatTheCallbackTakesTooDoesNotDeadlock(_ delivery: Link.Delivery) async throws {
         let lock = Locked(0)
@@ -198,7 +200,7 @@ import Testing
         #expect(violations.withLock { $0 } == 0)
     }
 
-    /// One peer sends without end to a reader on the same loops; the others still get their echoes.
+    /// One peer floods a reader on the same loops. The others still receive their echoes.
     @Test func aFloodedConnectionDoesNotStarveTheOthers() async throws {
         let echo = Echo()
         let listener = AsyncSocket(inlineDelegate: echo)

@@ -25,7 +25,7 @@ import Testing
         #expect(child.isConnected)
     }
 
-    /// What may be at a path, how the test makes it, and what the error calls it.
+    /// Objects that may exist at a path: a name for the error, and how to create it.
     private static let obstacles: [(name: String, make: @Sendable (String) -> CInt)] = [
         ("a file", { close(open($0, O_CREAT | O_WRONLY, 0o600)) }),
         ("a directory", { mkdir($0, 0o700) }),
@@ -63,7 +63,7 @@ import Testing
         withExtendedLifetime((first, recorders)) {}
     }
 
-    /// The kernel answers EAGAIN: the server is alive, and busy.
+    /// The kernel returns EAGAIN, so the server exists but is busy.
     @Test func d15AServerWithAFullBacklogKeepsItsFile() throws {
         let folder = try TemporaryFolder()
         let address = try folder.address("s")
@@ -176,8 +176,8 @@ import Testing
         withExtendedLifetime((listener, recorder)) {}
     }
 
-    /// Several listeners start at once where a crash has left a socket: one gets the path, and each client
-    /// reaches that one.
+    /// Several listeners start at the same time at a path where a crash has left a socket. One of them gets
+    /// the path, and every client reaches it.
     @Test func ofManyThatStartAtOnceOneGetsThePath() async throws {
         let folder = try TemporaryFolder()
         for round in 0..<100 {
@@ -200,8 +200,8 @@ import Testing
         #expect(try folder.names == [])
     }
 
-    /// The first `length` bytes of any accepted connection. Some bring none: they only asked whether a
-    /// listener answers.
+    /// Returns the first `length` bytes of any accepted connection. Some connections send none, because they
+    /// only probe for a listener.
     private func firstText(at recorder: Recorder, length: Int) async -> String {
         while true {
             switch await recorder.next() {

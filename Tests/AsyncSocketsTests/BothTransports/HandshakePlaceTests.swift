@@ -8,12 +8,12 @@ import Testing
 
 /// The handshake permits of a listener. Each handshake returns its permit, whether it succeeds or fails.
 @Suite(.timeLimit(.patient)) struct HandshakePlaceTests {
-    /// How a handshake goes.
+    /// The course of a handshake.
     private enum Course: CaseIterable {
         case complete, untrusted, refused, cancelled
     }
 
-    /// The listener has one permit: if a handshake kept it, the next client would be refused.
+    /// The listener has one permit. If a handshake kept it, the next client would be rejected.
     @Test(arguments: Transport.allCases) func everyHandshakeReturnsItsPermit(_ transport: Transport) async throws {
         switch transport {
         case .stream:

@@ -7,12 +7,12 @@ import Testing
 
 @testable import AsyncSockets
 
-/// A closure of the program that does not return delays no deadline and no cancellation, and does not use up
-/// a listener's handshakes.
+/// A user closure that does not return does not delay deadlines or cancellation, and does not use up a
+/// listener's handshake permits.
 @Suite(.timeLimit(.patient)) struct HangingClosureTests {
     enum Transport: CaseIterable, Sendable { case stream, datagrams }
 
-    /// A closure that ignores its cancellation, and returns when the test ends.
+    /// A closure that ignores cancellation and returns when the test ends.
     private final class Hanging: Sendable {
         let begun: TestSignal
         let cancelled: TestSignal
@@ -45,7 +45,7 @@ import Testing
         func end() { release.fire() }
     }
 
-    /// A client whose peer shakes hands.
+    /// A client whose peer performs the handshake.
     private struct Client: Sendable {
         let upgrade: @Sendable (TLSClientSettings, Hanging) async throws -> Void
         let close: @Sendable () -> Void
@@ -112,7 +112,7 @@ import Testing
         try await hanging.cancelled.wait(within: .patient)
     }
 
-    /// On a busy machine the handshake itself may take longer than the first deadline.
+    /// On a busy machine, the handshake itself may take longer than the first deadline.
     @Test(arguments: Transport.allCases)
     func aDeadlineAroundTheDecisionHolds(_ transport: Transport) async throws {
         for deadline in [1.0, 10, 80] {
@@ -157,7 +157,7 @@ import Testing
                 _ = try await client.read(exactly: 1, timeout: .patient)
             }
         }
-        // On a busy machine decisions begin late.
+        // On a busy machine, decisions start late.
         try await eventually("two hang") { hanging.begunCount == 2 }
         try listener.replaceTLS(serverSettings)
         let client = AsyncSocket()
@@ -185,7 +185,7 @@ import Testing
             try await client.connect(to: "127.0.0.1", port: listener.localPort)
             await #expect(throws: AsyncSocketError.self) { try await client.startDTLS(settings: clientSettings) }
         }
-        // On a busy machine decisions begin late.
+        // On a busy machine, decisions start late.
         try await eventually("two hang") { hanging.begunCount == 2 }
         try listener.replaceTLS(serverSettings)
         let client = AsyncUDPSocket()

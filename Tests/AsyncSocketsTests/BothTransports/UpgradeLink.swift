@@ -93,7 +93,7 @@ enum UpgradeEnd: Sendable {
 
     struct NoDelegate: Error {}
 
-    /// Waits for the question about the peer, and returns its completion handler.
+    /// Waits for the trust callback and returns its completion handler.
     func asked() async throws -> @Sendable (Bool) -> Void {
         switch self {
         case .stream(_, let recorder?): try await recorder.asked().1
@@ -185,12 +185,12 @@ struct UpgradeLink: Sendable {
         try client.begin(clientSettings)
     }
 
-    /// The side that decides about its peer, and the opposite side.
+    /// The side whose delegate evaluates trust, and the opposite side.
     func ends(asking isClient: Bool) -> (asked: UpgradeEnd, other: UpgradeEnd) {
         isClient ? (client, server) : (server, client)
     }
 
-    /// Settings with certificates on both sides. The delegate of one side decides about its peer.
+    /// Settings with certificates on both sides. The delegate on one side evaluates its peer.
     static func settings(asking isClient: Bool, within timeout: Duration = .patient) throws -> (
         TLSClientSettings, TLSServerSettings
     ) {

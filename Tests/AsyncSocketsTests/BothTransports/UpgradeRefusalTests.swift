@@ -90,7 +90,7 @@ import Testing
         }
     }
 
-    /// Each transport with each version that it has.
+    /// Each transport with each TLS version that it supports.
     private static let versions: [(Transport, TLSVersion)] = [(.stream, .tls13), (.stream, .tls12), (.datagrams, .tls12)]
 
     @Test(arguments: versions, Failure.allCases)

@@ -7,7 +7,7 @@ import Testing
 
 @testable import AsyncSockets
 
-/// Verdicts of delegates and time limits of upgrades, over streams and over datagrams.
+/// Trust decisions by delegates and timeouts of upgrades, over streams and datagrams.
 @Suite(.timeLimit(.patient)) struct VerdictTests {
     // MARK: - Verdicts
 

@@ -9,7 +9,7 @@ import Testing
 
 @testable import AsyncSockets
 
-/// How a channel shakes hands, and how that fails.
+/// Handshakes on a channel, and their failures.
 @Suite struct ByteChannelHandshakeTests {
     @Test(arguments: TLSVersion.tested, [1, 100, .max])
     func bothSidesAgree(_ version: TLSVersion, chunk: Int) throws {
@@ -47,7 +47,7 @@ import Testing
         #expect(answers.client.isComplete == isAccepted)
         guard !isAccepted else { return #expect(answers.server.isComplete) }
         #expect(answers.client.error?.tls?.code == .trustRejected)
-        // A server of TLS 1.3 has been done before it hears of it.
+        // A TLS 1.3 server completes its handshake before it receives the alert.
         let error =
             answers.server.error
             ?? {
@@ -56,7 +56,7 @@ import Testing
         #expect(error?.tls?.code == .peerAlert)
     }
 
-    /// A client of ours, at whose peer someone else sits.
+    /// One of our clients with a raw socket as its peer.
     private func client() throws -> (ChannelEnd, RawSocket) {
         let (end, peer) = try ChannelEnd.tcp()
         try end.beginTLS(TestCertificates.client())
@@ -80,7 +80,7 @@ import Testing
 
     @Test func theAlertIsOutWhenTheHandshakeHasFailed() throws {
         let (end, peer) = try client()
-        // A ServerHello without a byte in it.
+        // An empty ServerHello.
         try peer.send([22, 3, 3, 0, 4, 2, 0, 0, 0])
         let error = try #require(try answer(at: end).error?.tls)
         #expect(error.fault == .peer && error.sentAlert == .decodeError)

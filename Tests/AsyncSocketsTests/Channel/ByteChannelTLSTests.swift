@@ -9,7 +9,7 @@ import Testing
 
 @testable import AsyncSockets
 
-/// A channel with TLS: the same verbs, at both ends of a wire that carries only what it is told to.
+/// Channels with TLS at both ends of a wire that carries data only on request.
 @Suite(.ownThreads) struct ByteChannelTLSTests {
     // MARK: - Data
 
@@ -46,7 +46,7 @@ import Testing
         wire.server.write(sent)
         #expect(wire.server.submitAll().isBlocked)
         #expect(wire.server.channel.hasUnsentBytes && wire.server.writes.waitingByteCount > 0)
-        // It is full: our FIN and the close_notify before it have to wait.
+        // The kernel is full, so our close_notify and FIN must wait.
         #expect(!wire.server.channel.finishWriting())
         wire.client.takeAll(try Data(wire.receive(at: wire.client)), isPrefixOf: sent)
         #expect(wire.server.submit().isBlocked)
@@ -98,7 +98,7 @@ import Testing
         #expect(wire.client.channel.failure?.code == .truncated)
     }
 
-    /// Behind each byte of the record.
+    /// After each byte of the record.
     @Test(arguments: TLSVersion.tested)
     func aFinInTheMiddleOfARecordIsATruncation(_ version: TLSVersion) throws {
         for count in 1..<20 {
@@ -190,7 +190,7 @@ import Testing
         #expect(peers.told.hasOrderlyEnd)
     }
 
-    /// A send that fails takes what was encrypted with it: those writes are not complete.
+    /// Data that was encrypted but not sent is lost with a failed send, so its writes are not complete.
     @Test(arguments: TLSVersion.tested)
     func whatAFailedSendHasLostStaysUnsent(_ version: TLSVersion) throws {
         let (ours, peers) = try connected(version)

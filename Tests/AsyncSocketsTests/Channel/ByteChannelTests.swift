@@ -7,7 +7,8 @@ import Testing
 
 @testable import AsyncSockets
 
-/// A plain channel over a real socket, without a turn and without a loop: a test says what the loop would.
+/// A plaintext channel on a real socket, without a turn or an event loop. The tests report events in place of
+/// the loop.
 @Suite struct ByteChannelTests {
     // MARK: - Filling
 
@@ -57,7 +58,7 @@ import Testing
         try end.wait(for: Int16(POLLIN))
         #expect(end.fill(limit: 3).isBytes)
         #expect(end.takeText() == "hel")
-        // It was as long as there was room for: the kernel may have more.
+        // The read filled the buffer, so the kernel may have more data.
         #expect(end.channel.mayReceive)
         #expect(end.fill(limit: 3).isBytes)
         #expect(end.takeText() == "lo")
@@ -90,7 +91,7 @@ import Testing
         #expect(end.fill().isNothing)
         #expect(end.channel.hasNews && end.told.hasOrderlyEnd)
         #expect(end.channel.failure?.code == .closedByPeer)
-        // The end is final, whatever the loop says.
+        // The end is final, whatever events the loop reports.
         end.channel.note(.readable)
         #expect(!end.channel.mayReceive && end.told.hasOrderlyEnd)
         #expect(end.told.writeFailure == nil)
@@ -108,14 +109,14 @@ import Testing
         #expect(end.channel.failure?.code == .connectionReset)
     }
 
-    /// The kernel tells of a reset once, and has told the write.
+    /// The kernel reports a reset only once, which was to the write.
     @Test func aResetThatAWriteHasMetIsNoOrderlyEnd() throws {
         let end = try ChannelEnd.reset(behind: "last words")
         end.write(Data("hello"))
         #expect(end.submit().isBlocked)
         #expect(end.told.writeFailure?.error.errno == ECONNRESET)
         #expect(end.told.writeFailure?.isFileBroken == false && end.told.readEnd == nil)
-        // What came before it can still be read.
+        // Data received before it can still be read.
         #expect(end.fill().isBytes)
         #expect(end.takeText() == "last words")
         #expect(end.fill().isNothing)
@@ -158,7 +159,7 @@ import Testing
         #expect(end.writes.isEmpty && !end.channel.hasUnsentBytes)
     }
 
-    /// What the peer has received so far: it does not wait for more.
+    /// Appends the data that the peer has received so far, without waiting for more.
     private func drain(_ peer: RawSocket, into received: inout Data) throws {
         while peer.hasInput { received += try peer.receive() }
     }
@@ -174,7 +175,7 @@ import Testing
         var received = Data()
         try drain(peer, into: &received)
         #expect(received.count == sent.count - waiting)
-        // There is room, and the loop has not said so.
+        // There is room, but the loop has not reported it.
         #expect(end.submit().isBlocked)
         #expect(end.writes.waitingByteCount == waiting)
         end.channel.note(.readable)
@@ -242,7 +243,7 @@ import Testing
 
     // MARK: - Closing
 
-    /// How a channel is closed, with or without bytes that no one has read.
+    /// Closing a channel with and without unread bytes.
     @Test(arguments: [StreamEnding.Parting.atOnce, .lingering, .reset], [false, true])
     func thePeerSeesHowAChannelIsClosed(_ parting: StreamEnding.Parting, hasUnread: Bool) throws {
         let loop = try SocketEventLoop()
@@ -257,7 +258,7 @@ import Testing
             #expect(try peer.receiveAll() == "last words")
             return
         }
-        // A reset may overtake what was sent before it.
+        // A reset may overtake data sent before it.
         let error = #expect(throws: LoopbackError.self) { try peer.receiveAll() }
         #expect(error?.code == .reset)
     }

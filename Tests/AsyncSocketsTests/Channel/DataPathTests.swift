@@ -7,8 +7,8 @@ import Testing
 
 @testable import AsyncSockets
 
-/// Transcripts of `DataPath` over a socket pair, without a turn and without a loop: what is asked or arrives,
-/// and what comes of it.
+/// Transcripts of `DataPath` over a socket pair, without a turn or an event loop: requests and arriving data,
+/// and the resulting events.
 @Suite struct DataPathTests {
     private enum Input {
         case read(ReadPacket.Goal, Int)
@@ -18,7 +18,7 @@ import Testing
         case close(CloseIntent)
         case closeWriting
         case startTLS
-        /// The delegate is asked whether the read may go on, and says no.
+        /// The delegate is asked whether to extend the read, and declines.
         case readIsLate
         case nothing
     }
@@ -38,7 +38,7 @@ import Testing
             data.open(end.channel)
         }
 
-        /// What the delegate gets, and whether the connection ends.
+        /// Plays an input, and returns the delegate's events and whether the connection ends.
         func play(_ input: Input) throws -> [String] {
             try take(input)
             var said: [String] = []
@@ -140,11 +140,11 @@ import Testing
         try expect([(.arrives("abcd"), ["ends: readMaxedOut"])], of: transcript)
     }
 
-    /// A pump has four rounds, of a recv each, and then others have theirs.
+    /// A pump has four rounds with one recv each, and then yields to other connections.
     @Test func oneTurnHasBounds() throws {
         let transcript = try Transcript()
         for tag in 1...6 { transcript.data.enqueue(ReadPacket.make(.anyBytes, timeout: -1, tag: tag)) }
-        // A recv brings one of them, though the kernel has all.
+        // Each recv returns only one of them, although all are in the kernel.
         for letter in "abcdef".utf8 { sendWithDescriptor([letter], to: transcript.peer.descriptor) }
         transcript.data.note(.readable)
         try expect([(.nothing, ["read 1: a", "read 2: b", "read 3: c", "read 4: d"])], of: transcript)
@@ -180,7 +180,7 @@ import Testing
 
     // MARK: - TLS
 
-    /// Operations before the markers are served, and none behind them.
+    /// Operations before the markers are served. Those behind them are not.
     @Test func whatIsBehindTheMarkersWaits() throws {
         try expect([
             (.read(.length(1), 1), []),

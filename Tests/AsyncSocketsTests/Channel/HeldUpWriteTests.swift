@@ -8,21 +8,21 @@ import Testing
 @testable import AsyncSockets
 @testable import SocketTLS
 
-/// While half a message of the peer is missing, OpenSSL encrypts nothing.
+/// While part of a message from the peer is missing, OpenSSL does not encrypt anything.
 @Suite(.timeLimit(.patient)) struct HeldUpWriteTests {
     private var client: TLSClientSettings
     private var server: TLSServerSettings
 
-    /// One certificate: the connections send the same number of bytes.
+    /// Share one certificate, so that all connections send the same number of bytes.
     init() throws {
         (client, server) = try TestCertificates.mutual(.certificatesOnRequest())
         client.allowsPostHandshakeAuthentication = true
         client.resumption = .none
-        // A wait in vain ends.
+        // Limits the wait if the test fails.
         server.handshakeTimeout = .patient
     }
 
-    /// A server that asks for a certificate, and a relay between it and its client.
+    /// A server that requests a certificate, with a relay between it and its client.
     private func connected(
         fromClient: [Tampering] = []
     ) async throws -> (client: AsyncSocket, server: AsyncSocket, relay: TamperingRelay) {
@@ -37,7 +37,8 @@ import Testing
         return (client, server, relay)
     }
 
-    /// How many bytes of the client come before its answer, with the answer's first message: the certificate.
+    /// Returns how many bytes the client sends up to and including its certificate, which is the first
+    /// message of its response.
     private func countThroughCertificate() async throws -> Int {
         let (client, server, relay) = try await connected()
         let count = relay.original.fromClient.count
@@ -46,19 +47,19 @@ import Testing
         try await server.write("\n", timeout: .patient)
         _ = try await atClient
         for socket in [client, server] { socket.disconnect() }
-        // Each message is a record: type, version and length, and so many bytes (RFC 8446, 5.1).
+        // Each message is a record: type, version, length, and that many bytes (RFC 8446, 5.1).
         let header = relay.original.fromClient[count..<count + 5]
         #expect(header.prefix(3) == [23, 3, 3])
         return count + 5 + (Int(header[count + 3]) << 8 | Int(header[count + 4]))
     }
 
-    /// The writes wait for the rest of the answer, and need no event of their own behind it.
+    /// The writes wait for the rest of the response, and continue after it without an event of their own.
     @Test func whatHalfAnAnswerHasHeldUpFollowsTheOtherHalf() async throws {
         let mayGoOn = try TestSignal()
         let count = try await countThroughCertificate()
         let (client, server, relay) = try await connected(fromClient: [.hold(at: count, until: mayGoOn)])
         let request = Task.immediate { try await server.requestClientCertificate(isRequired: true) }
-        // The client reads what the server asks.
+        // The client processes the server's request.
         let answer = Task.immediate { try await client.readLine(timeout: .patient) }
         try await eventually("half of it has been passed on") { relay.delivered.fromClient.count == count }
         var writes: [Task<Void, any Error>] = []
@@ -69,7 +70,7 @@ import Testing
         }
         let connection = try #require(server.connection)
         try await eventually("the turn is free") { connection.turn.enterIfFree() }
-        // So the pump looks at the writes again when it has read.
+        // So the pump tries the writes again after reading.
         let isHeldUp = connection.data.channel?.isHeldUp == true
         connection.turn.leaveOrDrain(connection)
         #expect(isHeldUp)
@@ -81,13 +82,13 @@ import Testing
         for socket in [client, server] { socket.disconnect() }
     }
 
-    /// A peer may divide a message among records. Nothing but the rest of a ticket is on its way.
+    /// A peer may split a message into several records. Only the rest of a ticket is in transit.
     @Test func whatHalfATicketHasHeldUpFollowsTheOtherHalf() async throws {
         var (atClient, atServer) = try TestCertificates.mutual()
         (atClient, atServer) = (atClient.only(.tls13), atServer.only(.tls13))
         atServer.clients = .certificates(.required)
         atServer.sessionTickets = .issued(1)
-        // The clock of the handshake rings after its end too, and nothing may bring the pump to look again.
+        // The handshake timer may also fire after the handshake. Nothing may cause the pump to run again.
         atClient.handshakeTimeout = .seconds(3600)
         let (server, serverWire) = try ChannelEnd.pair()
         let (clientWire, own) = try RawSocket.pair()
@@ -110,7 +111,8 @@ import Testing
         var writes: [Task<Void, any Error>] = []
         try await eventually("a write waits") {
             try #require(client.isConnected)
-            // Nothing waits for room: until the client has read the half, its writes leave.
+            // Until the client has read the first half, its writes are sent. Receive them, so that no write
+            // waits because the buffer is full.
             if clientWire.hasInput { _ = try clientWire.receive() }
             writes.append(Task.immediate { try await client.write("x", timeout: .patient) })
             return client.writeProgress != nil
@@ -122,7 +124,7 @@ import Testing
 }
 
 extension ChannelEnd {
-    /// Has OpenSSL divide its messages among records of 512 bytes (`SSL_CTRL_SET_MAX_SEND_FRAGMENT`).
+    /// Makes OpenSSL split its messages into records of 512 bytes (`SSL_CTRL_SET_MAX_SEND_FRAGMENT`).
     fileprivate func sendSmallRecords() throws {
         typealias Control = @convention(c) (OpaquePointer, Int32, Int, UnsafeMutableRawPointer?) -> Int
         guard case .tls(let engine) = channel.layer, let control = dlsym(nil, "SSL_ctrl") else {

@@ -8,23 +8,24 @@ import Testing
 
 @testable import AsyncSockets
 
-/// Bytes that are in the kernel while nothing says so.
+/// Data that is in the kernel without a pending event.
 @Suite struct LateBytesTests {
-    /// The loop has said that there is nothing. Then bytes come, and a reset, and a send meets it first.
+    /// The channel has found nothing to read. Then data and a reset arrive, and a send detects the reset
+    /// first.
     @Test func whatCameBeforeAFailedSendIsRead() throws {
         let end = try ChannelEnd.reset(behind: "last words") { end in
             #expect(end.fill().isNothing && !end.channel.mayReceive)
         }
         end.write(Data("hello"))
         #expect(end.submit().isBlocked && end.told.writeFailure?.error.code == .connectionReset)
-        // In pieces: that one is short says nothing any more.
+        // In pieces: a short read is no longer a sign that the kernel is empty.
         #expect(end.channel.mayReceive && end.fill(limit: 4).isBytes && end.takeText() == "last")
         #expect(end.channel.mayReceive && end.fill().isBytes && end.takeText() == " words")
         #expect(end.channel.mayReceive && end.fill().isNothing)
         #expect(end.told.readError?.code == .connectionReset)
     }
 
-    /// A record comes in so many pieces that the channel lets others go first: it says that it is not done.
+    /// A record arrives in so many pieces that the channel yields to others, and reports that it is not done.
     @Test(arguments: TLSVersion.tested) func aRecordInManyPiecesAsksForAnotherTurn(_ version: TLSVersion) throws {
         let wire = try ChannelWire.secure(version)
         _ = try wire.receive(at: wire.client)

@@ -8,7 +8,7 @@ import Testing
 
 @testable import AsyncSockets
 
-/// A kernel that has no memory to send with (ENOBUFS, ENOMEM): no event says when it has.
+/// The kernel has no memory to send (ENOBUFS, ENOMEM), and does not report an event when it has memory again.
 @Suite(.timeLimit(.patient)) struct ShortageTests {
     @Test func aSendIsTriedAgainAfterItsTimeAndNotBefore() throws {
         let (end, peer) = try ChannelEnd.pair()
@@ -18,20 +18,20 @@ import Testing
         #expect(retry > before)
         end.write(Data("hello"))
         #expect(end.submit().isBlocked)
-        // An event for the other direction, or one from before, changes nothing.
+        // An event for the other direction, or an earlier one, has no effect.
         end.channel.note([.readable, .writable])
         end.channel.retryIfDue(at: before)
         #expect(end.submit().isBlocked && end.channel.retry == retry && !peer.hasInput)
         end.channel.retryIfDue(at: retry)
         #expect(end.channel.retry == nil && end.submit().isAll)
         #expect(try peer.receiveText() == "hello")
-        // It may happen again.
+        // It can happen again.
         #expect(end.channel.note(SocketDescriptor.SendAnswer.exhausted) == nil)
         end.channel.retryIfDue(at: try #require(end.channel.retry))
         #expect(end.channel.retry == nil)
     }
 
-    /// Nothing else happens on the connection: its own clock has it go on.
+    /// Nothing else happens on the connection, so it continues after its own timer.
     @Test(arguments: [false, true]) func aWriteGoesOnByItself(isSecure: Bool) async throws {
         let pair = try await SocketPair(isSecure: isSecure)
         for text in ["first", "second"] {

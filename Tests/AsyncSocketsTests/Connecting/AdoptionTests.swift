@@ -8,9 +8,9 @@ import SocketTestSupport
 import SocketTestTraits
 import Testing
 
-/// Sockets on descriptors that other code has made.
+/// Sockets on descriptors created by other code.
 @Suite(.timeLimit(.patient)) struct AdoptionTests {
-    /// A peer, and a descriptor to adopt.
+    /// Returns a peer and a descriptor to adopt.
     private static func pair() throws -> (RawSocket, CInt) {
         let (peer, other) = try RawSocket.pair()
         return (peer, other.duplicate())
@@ -69,7 +69,7 @@ import Testing
             try peer.send("x")
             return try AsyncSocket(adopting: descriptor, inlineDelegate: recorder)
         }()
-        // No one reads the byte; the write fails all the same.
+        // The write fails even if the byte is not read.
         socket.write(Data(count: 1024 * 1024), withTimeout: .patient, tag: 0)
         let error = try #require(try await recorder.disconnected())
         #expect([.connectionReset, .closedByPeer].contains(error.code))
@@ -91,7 +91,7 @@ import Testing
         withExtendedLifetime(socket) {}
     }
 
-    /// A socket whose peer has sent five lines and closed, so that a write fails.
+    /// Returns a socket whose peer has sent five lines and closed, so that a write fails.
     private static func afterLastWords(_ recorder: Recorder, grace: TimeInterval) throws -> AsyncSocket {
         let (peer, descriptor) = try Self.pair()
         try peer.send("one\r\ntwo\r\nthree\r\nfour\r\nfive\r\n")
@@ -106,7 +106,7 @@ import Testing
         #expect(try await recorder.readText() == line + "\r\n")
     }
 
-    /// The time from one read to the next does not matter: no clock runs here.
+    /// The time between reads does not matter, because no timer runs here.
     @Test func aSlowReaderGetsAllThatCameBeforeTheEnd() async throws {
         let recorder = Recorder()
         let socket = try Self.afterLastWords(recorder, grace: .infinity)
@@ -121,7 +121,7 @@ import Testing
         let socket = try Self.afterLastWords(recorder, grace: 3600)
         socket.write(Data(count: 1024 * 1024), withTimeout: -1, tag: 0)
         try await Self.expectLine("one", socket, recorder)
-        // The hour that has begun stays an hour, and the next read begins a shorter period.
+        // The grace period of an hour that is already running stays, and the next read starts a shorter one.
         socket.failedWriteGrace = 0
         try await Self.expectLine("two", socket, recorder)
         #expect([.connectionReset, .closedByPeer].contains(try await recorder.disconnected()?.code))

@@ -7,7 +7,7 @@ import Testing
 
 @testable import AsyncSockets
 
-/// How a task gets its connection, and how `withDeadline` limits that and everything else.
+/// Connecting in a task, and `withDeadline` around connecting and other operations.
 @Suite(.timeLimit(.patient)) struct AsyncConnectTests {
     // MARK: - connect
 
@@ -32,7 +32,7 @@ import Testing
         var settings = try TestCertificates.client()
         (settings.minimumVersion, settings.maximumVersion) = (.tls13, .tls12)
         let peer = try ScriptedPeer.listening([.send("hello")])
-        // Before a byte is sent, and before a connection is made.
+        // It fails before a connection is made or a byte is sent.
         #expect(await outcome { try await socket.connect(to: "127.0.0.1", port: peer.port, tls: settings) } == .failed(.tls))
         #expect(socket.isDisconnected)
         try await socket.connect(to: "127.0.0.1", port: peer.port)
@@ -45,7 +45,7 @@ import Testing
         let listener = try RawSocket.listening(on: folder.address("socket"))
         let client = AsyncSocket()
         let path = folder.path("socket")
-        // The kernel connects it before anyone accepts.
+        // The kernel completes the connection before it is accepted.
         let connect = Task.immediate {
             try await client.connect(toPath: path, tls: isSecure ? TestCertificates.client() : nil)
         }
@@ -63,7 +63,7 @@ import Testing
         try await socket.write("hello")
         try await socket.close()
         #expect(try await peer.finish().session != nil)
-        // One who does not trust the peer is not connected.
+        // If the peer is not trusted, the socket does not become connected.
         let stranger = try ScriptedPeer.listening([.startTLS(try TestCertificates.server(for: ["other"]))])
         #expect(
             await outcome { try await socket.connect(to: "127.0.0.1", port: stranger.port, tls: TestCertificates.client()) }
@@ -73,7 +73,7 @@ import Testing
         await #expect(throws: LoopbackError.self) { _ = try await stranger.finish() }
     }
 
-    /// Both sides of a task that connects may be used by other tasks already.
+    /// While a task connects, other tasks can already read and write.
     @Test func readsAndWritesMayWaitForTheConnection() async throws {
         let folder = try TemporaryFolder()
         let socket = AsyncSocket()
@@ -115,7 +115,7 @@ import Testing
             await outcome {
                 try await withDeadline(.seconds(3600)) { try await socket.read(exactly: 9, timeout: .milliseconds(20)) }
             } == .failed(.readTimeout))
-        // The outer one is as it was.
+        // The outer deadline is unchanged.
         let data = try await withDeadline(.seconds(3600)) {
             _ = await outcome { try await withDeadline(.zero) { try await socket.read() } }
             return try await socket.read(exactly: 8)
@@ -137,7 +137,7 @@ import Testing
             #expect(await outcome { try await socket.write(contentsOfFile: "/dev/null") } == .failed(.deadlineExceeded))
             #expect(await outcome { for try await _ in socket.chunks {} } == .failed(.deadlineExceeded))
             #expect(await outcome { try await AsyncSocket().connect(to: "127.0.0.1", port: 1) } == .failed(.deadlineExceeded))
-            // Tasks of the body have the deadline too, and a detached one has not.
+            // Tasks created in the body inherit the deadline. Detached tasks do not.
             let child = Task { try await socket.read() }
             #expect(await child.outcome == .failed(.deadlineExceeded))
             let other = Task.detached { try await socket.read(exactly: 1) }
@@ -151,7 +151,7 @@ import Testing
     @Test func aDeadlineEndsAConnect() async throws {
         let full = try FullBacklog()
         let socket = AsyncSocket()
-        // A socket that was late is free at once.
+        // A socket whose deadline has expired can be reused immediately.
         for _ in 0..<20 {
             #expect(
                 await outcome { try await withDeadline(.milliseconds(2)) { try await socket.connect(to: full.address) } }

@@ -8,14 +8,14 @@ import SocketTestSupport
 import SocketTestTraits
 import Testing
 
-/// An attempt to connect that is given up leaves nothing behind.
+/// An abandoned attempt to connect leaves nothing behind.
 @Suite(.timeLimit(.patient)) struct ConnectEndingTests {
-    /// A second client with a longer delay shows when the first one's has passed.
+    /// A second client with a longer delay shows when the delay of the first has passed.
     @Test func d3TheDelayedAttemptEndsWithTheDisconnect() async throws {
         let silent = try FullBacklog()
         let listener = try RawSocket.listening()
         let addresses = try [silent.address, listener.localAddress]
-        // This is on the loop that also runs the delay, so it comes in time.
+        // This runs on the loop that also runs the delay, so it is in time.
         let recorder = Recorder(recordsSteps: true) { client, told in
             if case .progressed(.trying) = told { client.disconnect() }
         }
@@ -33,14 +33,15 @@ import Testing
         withExtendedLifetime((client, second, silent)) {}
     }
 
-    /// Later connections reuse the descriptors of the attempts that were given up.
+    /// Later connections reuse the descriptors of abandoned attempts.
     @Test func d4WhatComesLateOfAnAttemptDoesNotTouchTheNextConnection() async throws {
         let listener = try RawSocket.listening(backlog: 512)
         let address = try listener.localAddress
         let recorder = Recorder()
         let client = AsyncSocket(inlineDelegate: recorder)
         for round in 0..<300 {
-            // Loopback connects at once: the attempt's completion is on its way when the disconnect comes.
+            // Loopback connects immediately, so the attempt's completion is already pending when the socket
+            // disconnects.
             try client.connect(toAddress: address, withTimeout: .patient)
             client.disconnect()
             #expect(try await recorder.disconnected() == nil)
@@ -77,7 +78,7 @@ import Testing
         try client.connect(toAddress: second.localAddress, withTimeout: .patient)
         try await recorder.connected()
         gate.signal()
-        // The resolver has one thread: its next answer comes after the late one.
+        // The resolver has one thread, so its next result arrives after the late one.
         let other = AsyncSocket(inlineDelegate: recorder)
         other.resolver = client.resolver
         try other.connectToHost()

@@ -7,7 +7,7 @@ import SocketTestSupport
 import SocketTestTraits
 import Testing
 
-/// Connections that leave from an interface or address of the caller's choosing.
+/// Connections from a local interface or address given by the caller.
 @Suite(.timeLimit(.patient)) struct ConnectInterfaceTests {
     @Test(arguments: [
         ("127.0.0.5", "127.0.0.1", "127.0.0.5"), ("lo", "127.0.0.1", "127.0.0.1"), ("localhost", "127.0.0.1", "127.0.0.1"),

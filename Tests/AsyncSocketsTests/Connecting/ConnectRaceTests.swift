@@ -7,7 +7,7 @@ import SocketTestSupport
 import SocketTestTraits
 import Testing
 
-/// Hosts with several addresses (RFC 8305). A delay of an hour means that the test must not wait for it.
+/// Hosts with several addresses (RFC 8305). A delay of one hour means that the test must not depend on it.
 @Suite(.timeLimit(.patient)) struct ConnectRaceTests {
     @Test func d5TheNextAddressIsTriedAtOnceWhenOneFails() async throws {
         let listener = try RawSocket.listening()
@@ -165,7 +165,7 @@ import Testing
 
     @Test func localhostConnectsWithEitherFamilyAlone() async throws {
         for host in ["127.0.0.1", "::1"] {
-            // A port on which no one listens with the other family.
+            // A port without a listener in the other family.
             let listener = try RawSocket.listening(on: .loopback(host, port: RawSocket.freePort()))
             let recorder = Recorder()
             let client = AsyncSocket(inlineDelegate: recorder)
@@ -175,7 +175,7 @@ import Testing
         }
     }
 
-    // MARK: - Connecting to oneself
+    // MARK: - Self-connections
 
     @Test(arguments: ["127.0.0.1", "::1"])
     func aConnectionToItselfIsRefused(_ host: String) async throws {

@@ -7,14 +7,14 @@ import SocketTestSupport
 import SocketTestTraits
 import Testing
 
-/// What `connect` and `lookUp` take for a host.
+/// Hosts accepted by `connect` and `lookUp`.
 @Suite(.timeLimit(.patient)) struct HostTests {
     private static let hostile = [
         "", "\0", "127.0.0.1\0.example.org", "127.1", "2130706433", "0x7f.0.0.1", "127.0.0.1.", "::1%", "[127.0.0.1]", "a:80",
         String(repeating: "a", count: 256), String(repeating: "a", count: 1 << 20),
     ]
 
-    /// By their index, since the arguments of a test are printed.
+    /// Selected by index, because a test's arguments are printed.
     @Test(arguments: 0..<hostile.count)
     func whatIsNoHostIsTheCallersErrorAtOnce(_ index: Int) async throws {
         let host = Self.hostile[index]
@@ -54,10 +54,10 @@ import Testing
         #expect(socket.isDisconnected)
     }
 
-    // MARK: - Whose fault it is
+    // MARK: - Faults
 
-    /// Codes of getaddrinfo(3), and whose fault each is; glibc has no names here for the numbers -5 (no data)
-    /// and -9 (no such family).
+    /// Error codes of getaddrinfo(3) with their faults. glibc does not export names for -5 (no data) and -9
+    /// (no such family).
     private static let answers: [(code: CInt, errno: CInt?, fault: TLSError.Fault)] = [
         (EAI_NONAME, nil, .caller), (-5, nil, .caller), (-9, nil, .caller), (EAI_AGAIN, nil, .system), (EAI_FAIL, nil, .system),
         (EAI_MEMORY, nil, .system), (EAI_SYSTEM, EMFILE, .system), (EAI_SYSTEM, ECONNREFUSED, .system),

@@ -27,7 +27,7 @@ import Testing
             gate.wait()
             return .success([])
         }
-        // One runs, one waits.
+        // One lookup runs and one waits.
         let tasks = ["first.test", "second.test"].map { host in
             Task { try await SocketAddress.lookUp(host: host, port: 1, asking: resolver) }
         }

@@ -7,10 +7,10 @@ import SocketTestTraits
 import Testing
 
 @Suite(.timeLimit(.patient)) struct MultipathTests {
-    /// Whether this kernel makes sockets of Multipath TCP.
+    /// Whether this kernel supports Multipath TCP.
     private static let kernelHasMultipathTCP = (try? RawSocket(AF_INET, protocol: 262)) != nil
 
-    /// Multipath TCP is used when both sides ask for it and the kernel has it; the connection works in any
+    /// Multipath TCP is used if both sides enable it and the kernel supports it. The connection works in any
     /// case.
     @Test(arguments: [true, false], [true, false])
     func multipathTCPIsUsedWhenBothSidesAskForIt(_ atClient: Bool, _ atListener: Bool) async throws {

@@ -7,10 +7,10 @@ import SocketTestSupport
 import SocketTestTraits
 import Testing
 
-/// A socket connects and listens in turn: nothing of the next occupation is delivered before the end of the
-/// last.
+/// A socket alternately connects and listens. No event of the next use is delivered before the end of the
+/// previous one.
 @Suite(.timeLimit(.patient)) struct OccupationTests {
-    /// The events of a socket's connections and listenings, in short.
+    /// A one-letter abbreviation for an event.
     private static func letter(_ told: Told) -> String? {
         switch told {
         case .connected: "c"
@@ -20,7 +20,7 @@ import Testing
         }
     }
 
-    /// Twenty-four writes are complete at once: more than one delivery brings.
+    /// Twenty-four writes complete together, which is more than one delivery contains.
     private func busySocket(
         _ order: Locked<String>, to port: UInt16, _ delivery: Link.Delivery,
         whenBusy act: @escaping @Sendable (AsyncSocket) -> Void
@@ -41,7 +41,7 @@ import Testing
         return (socket, recorder)
     }
 
-    /// Waits for that many letters, and for what comes with them.
+    /// Waits for that many letters and for events delivered with them.
     private func wait(for count: Int, in order: Locked<String>) async throws -> String {
         try await eventually("\(count) things were told: \(order.withLock { $0 })") { order.withLock { $0.count } >= count }
         return order.withLock { $0 }
@@ -127,8 +127,8 @@ import Testing
         withExtendedLifetime((socket, recorder, atListener)) {}
     }
 
-    /// The end of the old connection is not delivered yet, since the delegate is busy: the time for the new
-    /// one runs all the same.
+    /// The end of the old connection is not delivered yet because the delegate is busy. The new connection's
+    /// timeout is already running.
     @Test func theTimeToConnectRunsFromTheCall() async throws {
         let atListener = Recorder()
         let listener = AsyncSocket(inlineDelegate: atListener)

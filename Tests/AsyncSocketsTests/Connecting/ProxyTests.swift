@@ -7,7 +7,7 @@ import SocketTestSupport
 import SocketTestTraits
 import Testing
 
-/// Connections through proxies that do what a script says.
+/// Connections through scripted proxies.
 @Suite(.timeLimit(.patient)) struct ProxyTests {
     @Test(arguments: ProxyScript.allCases, Link.Delivery.allCases)
     func aConnectionIsDeliveredWhenTheTunnelIsEstablished(_ kind: ProxyScript, _ delivery: Link.Delivery) async throws {
@@ -15,8 +15,8 @@ import Testing
         let recorder = Recorder()
         let socket = AsyncSocket(recorder, calledOn: delivery.delegateQueue, socketQueue: delivery.socketQueue)
         try socket.connect(through: peer, kind)
-        // This is queued before the connection is established. None of it may come before the tunnel: the
-        // script does not expect it.
+        // These are queued before the connection is established, and must not be sent before the tunnel
+        // exists, because the script does not expect them.
         socket.write(Data("ping\r\n"), withTimeout: .patient, tag: 0)
         socket.readData(to: .lineEnd, withTimeout: .patient, tag: 0)
         guard case .connected(ProxyScript.host, ProxyScript.port) = await recorder.next() else {
@@ -41,7 +41,7 @@ import Testing
         try await recorder.connected()
         #expect(try await recorder.readText() == "220 hello\r\n")
         #expect(try await recorder.readText() == "more")
-        // Once the tunnel is established, the peer is to blame for an end.
+        // Once the tunnel is established, a close is attributed to the peer.
         #expect(try await recorder.disconnected()?.code == .closedByPeer)
         withExtendedLifetime(socket) {}
     }
@@ -68,7 +68,7 @@ import Testing
         }
     }
 
-    /// Its family may be disabled here: the proxy connects to it.
+    /// The address family may be disabled locally, because the proxy connects to the address.
     @Test func anAddressIsAskedForAsAnAddress() async throws {
         let request: [UInt8] = [5, 1, 0, 4, 0x20, 1, 0xd, 0xb8] + [UInt8](repeating: 0, count: 11) + [7, 0, 80]
         let peer = try ScriptedPeer.listening([
@@ -101,7 +101,7 @@ import Testing
         withExtendedLifetime(socket) {}
     }
 
-    /// The interface is for the way to the proxy.
+    /// The interface is used for the connection to the proxy.
     @Test func theConnectionToTheProxyLeavesFromTheInterface() async throws {
         let peer = try ScriptedPeer.listening(ProxyScript.socks5.tunnel())
         let recorder = Recorder()
@@ -125,7 +125,7 @@ import Testing
         socket.readData(withTimeout: .patient, tag: 0)
         guard case .disconnected(let error?) = await recorder.next() else { throw Unexpected(description: "no error") }
         #expect(!socket.isConnected && socket.isDisconnected)
-        // The proxy may still be at its script when the time is over.
+        // The proxy may still be running its script when the timeout expires.
         if error.code != .connectTimeout { _ = try await peer.finish() }
         return error
     }
@@ -168,7 +168,7 @@ import Testing
 
     // MARK: - Ends
 
-    /// The beginnings of a negotiation, from our first bytes to an answer that lacks its last byte.
+    /// All prefixes of a negotiation, from our first bytes to a reply without its last byte.
     private static let beginnings = ProxyScript.allCases.flatMap { kind in
         [
             (kind, [kind.firstBytes]), (kind, kind.untilRequest),
@@ -187,7 +187,7 @@ import Testing
     @Test(arguments: beginnings.indices)
     func theTimeoutOfConnectCoversTheNegotiation(_ index: Int) async throws {
         let (kind, steps) = Self.beginnings[index]
-        // On a busy machine the time may be over before the proxy is there: then try again.
+        // On a busy machine, the timeout may expire before the proxy is running. Then try again.
         for _ in 0..<10 {
             let hasComeSoFar = try TestSignal()
             let error = try await error(of: kind, steps + [.fire(hasComeSoFar)], timeout: 0.5)

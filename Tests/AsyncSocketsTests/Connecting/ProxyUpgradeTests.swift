@@ -5,8 +5,8 @@ import SocketTestSupport
 import SocketTestTraits
 import Testing
 
-/// `startTLS` on connections through a proxy: the peer of the tunnel, its certificate, and what an attacker
-/// puts between the proxy's reply and the handshake.
+/// `startTLS` on connections through a proxy: the tunnel's peer and its certificate, and bytes that an
+/// attacker injects between the proxy's reply and the handshake.
 @Suite(.timeLimit(.patient)) struct ProxyUpgradeTests {
     private static let injected = "250 injected\r\n"
 
@@ -51,7 +51,7 @@ import Testing
         _ = try await peer.finish()
     }
 
-    /// The certificate of the proxy, or of anyone else, is no certificate of the host that was asked for.
+    /// A certificate of the proxy or of another host is not valid for the requested host.
     @Test(arguments: ProxyScript.allCases)
     func aCertificateForAnotherHostIsRefused(_ kind: ProxyScript) async throws {
         let cut = ScriptedPeer.Step.startTLS(try TestCertificates.server(for: ["127.0.0.1", "proxy.example"]))
@@ -77,7 +77,7 @@ import Testing
         try await recorder.connected()
         let error = try #require(try await recorder.disconnected())
         #expect(error.fault == .peer)
-        // In pieces, the first of them may come when the handshake has begun already.
+        // In pieces, the first one may arrive when the handshake has already started.
         if pieces == nil {
             #expect(error.code == .earlyPlaintext)
             #expect(error.namesEarlyBytes(upTo: Self.injected.utf8.count))
@@ -99,7 +99,7 @@ import Testing
         withExtendedLifetime(socket) {}
     }
 
-    /// A ClientHello that comes in one segment with the proxy's reply is the beginning of the handshake.
+    /// A ClientHello in the same segment as the proxy's reply starts the handshake.
     @Test(arguments: ProxyScript.allCases, TLSVersion.tested)
     func aClientHelloBehindTheReplyBeginsTheHandshakeOfAServer(_ kind: ProxyScript, _ version: TLSVersion) async throws {
         let splice = try await Splice.make()

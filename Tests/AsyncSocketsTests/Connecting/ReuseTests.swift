@@ -7,9 +7,9 @@ import SocketTestSupport
 import SocketTestTraits
 import Testing
 
-/// One socket, one connection after the other.
+/// Consecutive connections on one socket.
 @Suite(.timeLimit(.patient)) struct ReuseTests {
-    /// Two listeners that greet with different words, so that the connections can be told apart.
+    /// Listeners with different greetings, so that connections can be distinguished.
     private final class Greeter: Sendable {
         let listener: AsyncSocket
         private let recorder: Recorder
@@ -25,9 +25,8 @@ import Testing
         var port: UInt16 { listener.localPort }
     }
 
-    /// The delegate queue is blocked while the first connection is read from, ended and replaced. The data of
-    /// the first must not be delivered then: the original delivered it, to the delegate of the time of
-    /// reading.
+    /// The delegate queue is blocked while the first connection reads data, closes and is replaced. Its data
+    /// must not be delivered afterwards. The original delivered it, to the delegate at the time of the read.
     @Test func d11NothingButTheEndIsToldOfAConnectionThatWasReplaced() async throws {
         let (first, second) = (try Greeter("first"), try Greeter("second"))
         let recorder = Recorder()
@@ -48,8 +47,8 @@ import Testing
         #expect(try await recorder.readText() == "second")
     }
 
-    /// All in one callback. While a message of another thread waits, the old connection is closed only after
-    /// the callback; the socket has the new one all the same.
+    /// All within one callback. While a message from another thread is pending, the old connection is closed
+    /// only after the callback, but the socket already has the new one.
     @Test(arguments: [false, true])
     func whatACallbackQueuesAfterReconnectingGoesToTheNewConnection(messageWaits: Bool) async throws {
         let first = try Greeter("first")
@@ -117,7 +116,8 @@ import Testing
         #expect(try await recorder.readText() == "hello")
     }
 
-    /// Many threads begin attempts on one socket and give them up at once: each attempt ends exactly once.
+    /// Many threads start attempts on one socket and immediately abandon them. Each attempt ends exactly
+    /// once.
     @Test func everyConnectionThatBeganEndsOnce() async throws {
         let greeter = try Greeter("hello")
         let ends = Locked(0)

@@ -72,7 +72,7 @@ import Testing
         #expect(client.isDisconnected)
     }
 
-    /// The kernel says EAGAIN, and never that there is room again.
+    /// The kernel returns EAGAIN, and never reports that there is room again.
     @Test func aFullBacklogIsWaitedFor() async throws {
         let folder = try TemporaryFolder()
         let path = folder.path("full")

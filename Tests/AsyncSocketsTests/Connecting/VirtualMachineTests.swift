@@ -6,8 +6,8 @@ import SocketTestSupport
 import SocketTestTraits
 import Testing
 
-/// Sockets between a virtual machine and its host. Here this machine talks to itself, which not every kernel
-/// can.
+/// Sockets between a virtual machine and its host (AF_VSOCK). Here this machine connects to itself, which not
+/// every kernel supports.
 @Suite(.timeLimit(.patient)) struct VirtualMachineTests {
     /// The `errno` with which the kernel refuses `address`, or nil.
     private static func kernelRefusal(of address: SocketAddress) -> CInt? {

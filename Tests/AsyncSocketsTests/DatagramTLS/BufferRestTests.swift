@@ -5,7 +5,7 @@ internal import Testing
 
 @testable internal import AsyncSockets
 
-/// The buffers of OpenSSL of a quiet socket.
+/// OpenSSL's buffers of an idle socket.
 @Suite struct BufferRestTests {
     private func time(_ seconds: Double) throws -> Deadline {
         try #require(Deadline(after: seconds, from: .distantPast))
@@ -27,7 +27,7 @@ internal import Testing
         let shared = KeptBuffers(limit: 4)
         var rest = BufferRest(shared)
         #expect(try rest.keep(at: time(10)))
-        // An event that comes early changes nothing.
+        // An early event has no effect.
         #expect(try !rest.expire(at: time(10.5)) && shared.keptCount == 1)
         #expect(try rest.expire(at: time(11)))
         #expect(rest.deadline.isNever && shared.keptCount == 0)
@@ -66,7 +66,7 @@ internal import Testing
         #expect(!server.hasBuffers)
         layer.expire(at: layer.restDeadline)
         #expect(!client.hasBuffers && shared.keptCount == 0)
-        // A message brings them back.
+        // A message allocates them again.
         #expect([1, 2, 3].withUnsafeBytes { layer.seal($0) } && client.hasBuffers)
     }
 

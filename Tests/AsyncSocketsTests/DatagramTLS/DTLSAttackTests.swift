@@ -11,7 +11,7 @@ import Testing
 
 @testable import AsyncSockets
 
-/// Peers and networks that do their worst around `startDTLS`.
+/// Attacks on `startDTLS` by peers and networks.
 @Suite(.timeLimit(.patient)) struct DTLSAttackTests {
     /// Where the delegate is called.
     enum Place: CaseIterable, Sendable { case inline, queue, socketQueue, bothQueues }
@@ -28,7 +28,8 @@ import Testing
         return try .bound("127.0.0.1", socket)
     }
 
-    /// What someone has injected behind the request to begin is not delivered, though it came with it.
+    /// Plaintext injected after the request to start DTLS is not delivered, even if it arrived together with
+    /// the request.
     @Test(arguments: Place.allCases) func plaintextBehindTheRequestIsNotDelivered(_ place: Place) async throws {
         let recorder = DatagramRecorder { socket, told in
             guard case .received(let datagram) = told, datagram.data == Data("STARTDTLS".utf8) else { return }
@@ -49,7 +50,7 @@ import Testing
         #expect(received == ["STARTDTLS", "secure"])
     }
 
-    /// The same for a datagram that a filter judges while the upgrade begins.
+    /// The same for a datagram that is in a filter when the upgrade starts.
     @Test(arguments: Place.allCases) func plaintextThatAFilterAcceptsLateIsNotDelivered(_ place: Place) async throws {
         let recorder = DatagramRecorder()
         let server = try Self.socket(place, recorder)
@@ -76,7 +77,8 @@ import Testing
         #expect(received == ["secure"])
     }
 
-    /// Data that overtakes the end of the handshake is delivered when that comes, without waiting for more.
+    /// Data that overtakes the end of the handshake is delivered when the handshake completes, without
+    /// waiting for more data.
     @Test(arguments: Style.allCases) func dataThatOvertakesTheFinishedMessageIsDelivered(_ style: Style) async throws {
         let victim = try StyledDatagramSocket(style)
         let peer = try ManualDTLS(TestCertificates.server())
@@ -90,7 +92,7 @@ import Testing
         #expect(try await victim.receive() == "early")
     }
 
-    /// And so is the end of the conversation.
+    /// The same for a close_notify.
     @Test(arguments: Style.allCases) func anEndThatOvertakesTheFinishedMessageIsNoticed(_ style: Style) async throws {
         let victim = try StyledDatagramSocket(style)
         let peer = try ManualDTLS(TestCertificates.server())
@@ -123,7 +125,8 @@ import Testing
 }
 
 @Suite(.timeLimit(.patient)) struct DatagramListenerAttackTests {
-    /// It sends nothing again while a test is slow: a new client could take that for the answer to itself.
+    /// It does not retransmit while a test is slow, because a new client could mistake that for its own
+    /// reply.
     private static func listener(isSecure: Bool) throws -> DatagramListener {
         try DatagramListener(address: .loopback(), dtls: isSecure ? TestCertificates.server() : nil) {
             $0.firstRetransmission = .seconds(60)
@@ -138,7 +141,7 @@ import Testing
         }
     }
 
-    /// `disconnect()` is `close()` for the socket of a peer, and other peers notice nothing.
+    /// For a peer's socket, `disconnect()` is the same as `close()`. Other peers are not affected.
     @Test(arguments: [false, true]) func disconnectingClosesThePeer(_ isSecure: Bool) async throws {
         let listener = try Self.listener(isSecure: isSecure)
         let serving = Task {
@@ -167,14 +170,14 @@ import Testing
         try await serving.value
     }
 
-    /// A client begins again in the middle of a handshake.
+    /// A client restarts in the middle of a handshake.
     @Test func aClientThatRestartsInTheHandshakeIsNotEndedByTheOneBefore() async throws {
         let listener = try Self.listener(isSecure: true)
         let serving = Self.echo(listener)
         let first = try ManualDTLS(TestCertificates.client())
         try await first.socket.connect(to: "127.0.0.1", port: listener.localPort)
         var flights = 0
-        // ClientHello, ClientHello with its cookie, and what would end the handshake.
+        // ClientHello, ClientHello with cookie, and the flight that would complete the handshake.
         _ = try await first.shakeHands { output in
             if !output.isEmpty { flights += 1 }
             return flights == 3
@@ -189,7 +192,7 @@ import Testing
         try await serving.value
     }
 
-    /// The ClientHello of the connection before comes once more, with a cookie that is still right.
+    /// The ClientHello of the previous connection is repeated, with a cookie that is still valid.
     @Test func aRepeatedClientHelloDoesNotTakeThePlaceOfALaterOne() async throws {
         let listener = try Self.listener(isSecure: true)
         let serving = Self.echo(listener)
@@ -214,7 +217,7 @@ import Testing
     }
 }
 
-/// One side of DTLS whose datagrams a test sends when it likes.
+/// One side of a DTLS connection whose datagrams are sent by the test.
 final class ManualDTLS {
     let socket: AsyncUDPSocket
     private let engine: DTLSEngine
@@ -227,9 +230,10 @@ final class ManualDTLS {
         engine.setFirstTimeout(seconds: 60)
     }
 
-    /// Shakes hands with the peer of the socket as far as its last flight, which is returned and not sent.
+    /// Performs the handshake with the socket's peer up to the last flight, which is returned instead of
+    /// sent.
     ///
-    /// - Parameter isLast: Says of a flight whether it is the last.
+    /// - Parameter isLast: Returns whether a flight is the last one.
     func shakeHands(until isLast: ([[UInt8]]) -> Bool = { _ in false }) async throws -> [[UInt8]] {
         while true {
             let answer = engine.handshake()
@@ -243,7 +247,7 @@ final class ManualDTLS {
         }
     }
 
-    /// The next message of the peer.
+    /// Returns the next message from the peer.
     func receive() async throws -> String {
         let buffer = PreBuffer()
         while true {
@@ -257,7 +261,7 @@ final class ManualDTLS {
         }
     }
 
-    /// Whether the next datagram of the peer is its close_notify.
+    /// Returns whether the next datagram from the peer is its close_notify.
     func receivesClose() async throws -> Bool {
         let datagram = Array(try await socket.receive().data)
         datagram.withUnsafeBytes { engine.receive($0) }
@@ -270,7 +274,7 @@ final class ManualDTLS {
         return takeOutput()
     }
 
-    /// The close_notify.
+    /// Returns the close_notify.
     func close() -> [[UInt8]] {
         engine.shutdown()
         return takeOutput()

@@ -1,7 +1,7 @@
 import SocketTLS
 import SocketTestSupport
 
-/// A client of DTLS that only begins.
+/// A DTLS client that sends only its ClientHello.
 final class DTLSHello {
     private let engine: DTLSEngine
 
@@ -12,7 +12,7 @@ final class DTLSHello {
         engine.setFirstTimeout(seconds: 60)
     }
 
-    /// Its ClientHello; after a HelloVerifyRequest with the cookie.
+    /// Returns its ClientHello, with the cookie if it replies to a HelloVerifyRequest.
     func hello(answering request: some Sequence<UInt8> = []) -> [UInt8] {
         let bytes = Array(request)
         if !bytes.isEmpty { bytes.withUnsafeBytes { engine.receive($0) } }

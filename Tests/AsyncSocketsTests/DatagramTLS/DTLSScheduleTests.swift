@@ -7,9 +7,10 @@ import Testing
 
 @testable import AsyncSockets
 
-/// Two ends that exchange, upgrade, decide and close in any order, in both styles, against a model: each call
-/// is answered once; what was sent behind `startDTLS` is never on the wire, and is not delivered in front of
-/// it; each message comes once, and over a road that loses none all come, in order.
+/// Compares two ends that exchange, upgrade, evaluate trust and close in random order, in both styles, with a
+/// model. Each call completes once. Data sent after `startDTLS` is never sent in plaintext, and never
+/// delivered before the upgrade. Each message arrives at most once. If no datagrams are lost, all messages
+/// arrive in order.
 ///
 /// `DTLS_SCHEDULES` is the number of schedules, 150 by default; `DTLS_SEED` is the first seed.
 @Suite(.timeLimit(.minutes(60))) struct DTLSScheduleTests {
@@ -29,7 +30,7 @@ import Testing
         }
     }
 
-    /// Certificates, with and without tickets and a judge, and keys.
+    /// Certificates with and without tickets and trust evaluation, and pre-shared keys.
     private static func meetings() throws -> [DTLSSchedule.Meeting] {
         var judging = try TestCertificates.client()
         judging.trustEvaluation = .delegate
@@ -62,7 +63,7 @@ private final class DTLSSchedule {
     private let client: ScheduledEnd
     private let server: ScheduledEnd
     private var isHarmed = false
-    /// Something was closed or cancelled: calls may fail, and what is on the way may be lost.
+    /// Set after a close or a cancellation: calls may fail, and data in transit may be lost.
     private var mayFail = false
     private var nextNumber: UInt32 = 0
     private(set) var steps: [String] = []
@@ -132,7 +133,7 @@ private final class DTLSSchedule {
 
     private func upgrade(_ end: ScheduledEnd) async throws {
         guard !end.isUpgrading else { return }
-        // A receive that waits would end the socket, and has a test of its own.
+        // A pending receive would close the socket, which has its own test.
         try await collect(end)
         let byTask = Bool.random(using: &dice)
         try await allow(end, "upgrades, \(byTask ? "in a task" : "by its delegate")") {
@@ -144,7 +145,8 @@ private final class DTLSSchedule {
         }
     }
 
-    /// From now on the road loses, repeats and reorders, and also corrupts once both are secure.
+    /// From now on the relay drops, duplicates and reorders datagrams, and once both ends are secure also
+    /// corrupts them.
     private func harm() {
         guard client.isUpgrading, server.isUpgrading else { return }
         let isSecure = client.socket.isSecure && server.socket.isSecure
@@ -189,12 +191,12 @@ private final class DTLSSchedule {
         guard !leaked else { throw Unexpected(description: "what was sent behind startDTLS is on the wire") }
     }
 
-    /// Receives what has not been received.
+    /// Receives all remaining messages.
     private func drain() async throws {
         for end in [client, server] {
             end.socket.pauseReceiving()
             let expected = other(of: end).sent.count { $0.isSecret == end.isUpgrading }
-            // What was in plaintext and not read is dropped by an upgrade.
+            // An upgrade drops unread plaintext.
             try await eventually("\(end.name) has all") {
                 if end.delivered.count(where: { $0.isSecret == end.isUpgrading })
                     + end.taken.count(where: { $0.isSecret == end.isUpgrading }) >= expected

@@ -8,9 +8,9 @@ import Testing
 @testable import AsyncSockets
 @testable import SocketCore
 
-/// The work that a turn does for a stranger.
+/// The work that a turn performs for an unauthenticated peer.
 @Suite(.timeLimit(.patient)) struct DatagramBudgetTests {
-    /// A source of datagrams with as many records as fit, of which none is authentic.
+    /// A source of datagrams full of forged records.
     private final class Flood: DatagramChannel {
         private let peer: InternetAddress
         private(set) var count = 0

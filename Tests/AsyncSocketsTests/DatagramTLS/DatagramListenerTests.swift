@@ -10,7 +10,7 @@ import Testing
 
 @testable import AsyncSockets
 
-/// One UDP port with many peers.
+/// Many peers on one UDP port.
 @Suite(.timeLimit(.patient)) struct DatagramListenerTests {
     enum Layer: CaseIterable, Sendable { case plain, dtls }
 
@@ -75,7 +75,7 @@ import Testing
         await listener.shutdown()
         try await serving.value
         #expect(sockets.withLock { $0.count } == 3)
-        // They are the program's, and go on without the listener.
+        // They belong to the program and remain open without the listener.
         #expect(sockets.withLock { $0.allSatisfy(\.isOpen) })
         #expect(!clients.contains { !$0.isOpen })
         for socket in sockets.withLock({ $0 }) { socket.close() }
@@ -172,7 +172,7 @@ import Testing
         }
         let client = try await Self.client(layer, of: listener)
         try await client.send(Data("hello".utf8))
-        // One that waits for its task is closed at a shutdown.
+        // A peer that is waiting for its task is closed at shutdown.
         try await eventually("it is served") { isServed.withLock { $0 } }
         listener.beginShutdown()
         let stranger = try AsyncUDPSocket.bound()
@@ -217,7 +217,7 @@ import Testing
         try await bad.send(Data("fail".utf8))
         try await eventually("it has failed") { errors.withLock { $0 } == 1 }
         #expect(try await good.ask("2") == "2")
-        // The same address is a new peer.
+        // The same address becomes a new peer.
         #expect(try await bad.ask("3") == "3")
         await listener.shutdown(within: .zero)
         try await serving.value
@@ -232,7 +232,7 @@ import Testing
         try await first.connect(to: "127.0.0.1", port: listener.localPort)
         try await first.startDTLS(settings: TestCertificates.client())
         #expect(try await first.ask("hello") == "hello")
-        // It goes away without a word: its close_notify has nowhere to go.
+        // It disappears silently, because its close_notify is sent elsewhere.
         let nowhere = try SocketAddress.loopback(port: 9).data
         first.perform { descriptors in
             nowhere.withUnsafeBytes { bytes in
@@ -251,7 +251,7 @@ import Testing
         try await serving.value
     }
 
-    /// Sources that do not answer leave nothing behind, and get no more than they have sent.
+    /// Sources that do not reply leave nothing behind, and receive no more bytes than they have sent.
     @Test func aFloodOfForgedClientsLeavesNothingBehind() async throws {
         let listener = try Self.listener(.dtls)
         let serving = listener.echoing()
@@ -262,7 +262,7 @@ import Testing
         let sender = DatagramSender(for: descriptor)
         let hello = try DTLSHello().hello()
         let target = InternetAddress(try SocketAddress.loopback(port: listener.localPort))
-        // A million with the variable DTLS_FLOOD.
+        // DTLS_FLOOD overrides the count, for example with a million.
         let count = ProcessInfo.processInfo.environment["DTLS_FLOOD"].flatMap { Int($0) } ?? 10_000
         for number in 0..<count {
             let source = SocketAddress(
@@ -273,7 +273,7 @@ import Testing
                 _ = withUnsafePointer(to: datagram) { sender.send(UnsafeBufferPointer(start: $0, count: 1)) }
             }
         }
-        // Its datagram may be lost where so many come.
+        // Its datagram may be lost in the flood.
         var answer: Datagram?
         while answer == nil {
             try await client.send(Data("after".utf8))
@@ -310,7 +310,7 @@ import Testing
             for _ in 0..<10 { try await client.send(Data(count: 1000)) }
             return slow.droppedCount > 0
         }
-        // The others are served.
+        // The other peers are served.
         #expect(try await quick.receive().data == Data("hello".utf8))
         #expect(try await slow.receive().data.count == 1000)
         for socket in [slow, quick] { socket.close() }

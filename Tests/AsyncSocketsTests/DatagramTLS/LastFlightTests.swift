@@ -7,13 +7,14 @@ import Testing
 
 @testable import AsyncSockets
 
-/// The last flight of a listener's handshake is lost: its peer's socket is secure, and the client asks again.
+/// The last flight of a listener's handshake is lost. The peer's socket is secure, and the client
+/// retransmits.
 @Suite(.timeLimit(.patient)) struct LastFlightTests {
-    /// What the program does with the peer's socket until the client is secure.
+    /// The program's use of the peer's socket until the client is secure.
     enum Program: CaseIterable, Sendable { case nothing, waits, sends, hasDelegate }
 
-    /// Loses the first flight of the server with ChangeCipherSpec. From then on the client's flights are one
-    /// datagram each, as some programs send them.
+    /// Drops the server's first flight with ChangeCipherSpec. After that, each of the client's flights is
+    /// sent in one datagram, as some programs do.
     private final class Road: Sendable {
         private struct State {
             var lostCount = 0
@@ -33,14 +34,14 @@ import Testing
                 }
                 guard state.lostCount > 0 else { return [datagram] }
                 state.flight += datagram
-                // Finished, or data: the first that is encrypted.
+                // Finished or data, whichever is encrypted first.
                 guard datagram.count > 4, datagram[4] == 1 else { return [] }
                 defer { state.flight = [] }
                 return [state.flight]
             }
         }
 
-        /// The kinds of the records in a datagram.
+        /// Returns the types of the records in a datagram.
         private static func kinds(of datagram: [UInt8]) -> [UInt8] {
             var kinds: [UInt8] = []
             var rest = datagram[...]
@@ -80,7 +81,7 @@ import Testing
         #expect(road.lostCount == 1)
         end.finish()
         try await client.send(Data("hello".utf8))
-        // What was sent before the client was secure may have come too early, and be dropped.
+        // Data sent before the client was secure may have arrived too early and been dropped.
         var text = ""
         while text != "hello" {
             text = String(decoding: try await client.receive().data, as: UTF8.self)

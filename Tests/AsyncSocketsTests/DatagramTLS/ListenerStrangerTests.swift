@@ -12,9 +12,9 @@ import Testing
 @Suite(.timeLimit(.patient)) struct ListenerStrangerTests {
     private static let threePerSource = DatagramRateLimit(perSource: .init(perSecond: 0.000_001, burst: 3))
 
-    // MARK: - The rate limit of a listener
+    // MARK: - Rate limits
 
-    /// Its sockets share it: other ports of the same address do not get a new burst.
+    /// Its sockets share the limit, so other ports at the same address do not get a new burst.
     @Test func aListenerLimitsTheRateOfEachSource() async throws {
         let listener = try DatagramListener(address: .loopback(), idleTimeout: .patient) { $0.rateLimit = Self.threePerSource }
         let received = Locked<[String: Int]>([:])
@@ -40,7 +40,7 @@ import Testing
         try await serving.value
     }
 
-    /// A cookie costs a hash: each ClientHello counts, with a cookie or without.
+    /// Verifying a cookie costs a hash, so each ClientHello counts, with or without a cookie.
     @Test func aListenerLimitsTheRateOfClientHellos() async throws {
         let listener = try DatagramListener(address: .loopback(), dtls: TestCertificates.server(), idleTimeout: .patient) {
             $0.rateLimit = Self.threePerSource
@@ -50,7 +50,7 @@ import Testing
         for _ in 0..<5 { try await client.send(Data(DTLSHello().hello()), to: "127.0.0.1", port: listener.localPort) }
         for _ in 0..<3 { _ = try await client.receive() }
         try await eventually("two are dropped") { listener.rateLimitedCount == 2 }
-        // Replies leave before the count of a later datagram.
+        // Replies are sent before a later datagram is counted.
         try await client.send(Data([1]), to: "127.0.0.1", port: listener.localPort)
         try await eventually("junk counts too") { listener.rateLimitedCount == 3 }
         let error = await #expect(throws: AsyncSocketError.self) { try await client.receive(timeout: .zero) }
@@ -59,17 +59,17 @@ import Testing
         try await serving.value
     }
 
-    // MARK: - Handshakes that fail
+    // MARK: - Failed handshakes
 
     enum Failure: CaseIterable, Sendable {
         /// The client does not trust the server.
         case refusedByClient
         case refusedByServer
-        /// The program of the server throws.
+        /// The server's trust closure throws.
         case trustThrows
         case timeout
 
-        /// What the listener reports.
+        /// The error that the listener reports.
         var isExpected: @Sendable (any Error) -> Bool {
             switch self {
             case .refusedByClient: { ($0 as? AsyncSocketError)?.tls?.alert == .unknownCA }
@@ -82,7 +82,7 @@ import Testing
 
     private struct Undecided: Error {}
 
-    /// The program keeps the socket that it gets with the error, and has nothing to close.
+    /// The program retains the socket passed with the error, and does not need to close it.
     @Test(arguments: Failure.allCases) func aPeerWhoseHandshakeHasFailedIsClosed(_ failure: Failure) async throws {
         let mutual = try TestCertificates.mutual()
         var (clientSettings, serverSettings) = (mutual.client, mutual.server)
@@ -121,7 +121,7 @@ import Testing
         try await serving.value
     }
 
-    /// A client that sends its cookie back, and then nothing.
+    /// A client that returns its cookie and then stops sending.
     private static func beginSilently(_ listener: DatagramListener) async throws {
         let (socket, client) = (try AsyncUDPSocket.bound(), try DTLSHello())
         try await socket.send(Data(client.hello()), to: "127.0.0.1", port: listener.localPort)

@@ -10,7 +10,7 @@ import Testing
 @testable import AsyncSockets
 @testable import SocketCore
 
-/// What waits for the peers of a listener.
+/// The mailboxes of a listener's peers.
 @Suite(.timeLimit(.patient)) struct PeerMailboxTests {
     private static let arrival = DatagramArrival(ArrivalFacts(), fullSize: 0, isTruncated: false)
     private static let costOfDatagram = 256
@@ -19,15 +19,15 @@ import Testing
         bytes.withUnsafeBytes { PeerMailbox(in: space, with: $0, arrival) }
     }
 
-    /// Random lengths, puts and takes in four mailboxes, against lists.
+    /// Compares four mailboxes with lists, with random lengths, insertions and removals.
     @Test func mailboxesKeepOrderAndBothBounds() async throws {
         var refused = (byMailbox: 0, bySpace: 0)
         for seed in UInt64(0)..<20 {
             try Self.check(seed, &refused)
-            // With a sanitizer each takes a second, and other tests wait for the thread.
+            // With a sanitizer each round takes a second, and other tests need the thread.
             await Task.yield()
         }
-        // Each bound was the one that counts.
+        // Each of the two limits was reached.
         #expect(refused.byMailbox > 0 && refused.bySpace > 0)
     }
 
@@ -68,12 +68,12 @@ import Testing
             #expect(Self.mailbox(in: space, bytes) == nil)
             mailbox.close()
             #expect(bytes.withUnsafeBytes { mailbox.put($0, Self.arrival) } == nil)
-            // This one goes at once, with what it holds.
+            // Released immediately, with its contents.
             #expect(Self.mailbox(in: space, bytes) != nil)
         }
     }
 
-    /// Five of ten take what they get, in datagrams of any length; then each of the others has room for one.
+    /// Five of ten mailboxes fill up with datagrams of any length. Each of the others still has room for one.
     @Test(.ownThreads, arguments: 0..<20) func thoseWhoFillTheirMailboxesDoNotShutTheOthersOut(_ seed: Int) throws {
         var random = SeededGenerator(seed: UInt64(seed))
         let space = MailboxSpace(mailboxLimit: 10)
@@ -90,7 +90,7 @@ import Testing
         for mailbox in mailboxes[5...] { #expect(share.withUnsafeBytes { mailbox.put($0, Self.arrival) } != nil) }
     }
 
-    /// A lower limit closes no mailbox, and then each has a larger share.
+    /// A lower limit does not close mailboxes, but increases the share of each.
     @Test func theSumIsBoundedAlsoWithMoreMailboxesThanTheLimit() throws {
         let space = MailboxSpace(mailboxLimit: 40)
         space.limit.store(100_000, ordering: .relaxed)
@@ -111,7 +111,7 @@ import Testing
         #expect(Self.mailbox(in: space, [2]) != nil)
     }
 
-    /// Strangers send what no task takes: the sum is bounded, and what was dropped is counted.
+    /// Peers send datagrams that are not read. The total is bounded, and dropped datagrams are counted.
     @Test func strangersTogetherFillNoMoreThanTheLimit() async throws {
         let listener = try DatagramListener(address: .loopback())
         listener.maximumTotalPendingReceiveBytes = 100_000
@@ -138,7 +138,7 @@ import Testing
         end.finish()
     }
 
-    /// Sends every 20 ms. On a busy machine it may pause for longer than a peer may be silent.
+    /// Sends every 20 ms. On a busy machine, it may pause for longer than the idle timeout.
     private struct Pulse {
         private let clock = ContinuousClock()
         private(set) var longestPause = Duration.zero
@@ -157,7 +157,7 @@ import Testing
     private static let idleTimeout = Duration.seconds(6)
     private static let attempts = 10
 
-    /// The program takes one datagram, and others come for longer than the peer may be silent.
+    /// The program reads one datagram, and others keep arriving for longer than the idle timeout.
     @Test func aPeerIsNotSilentWhileItsTaskIsSlow() async throws {
         let listener = try DatagramListener(address: .loopback(), idleTimeout: Self.idleTimeout)
         let peers = Locked(0)
@@ -184,7 +184,7 @@ import Testing
         try await serving.value
     }
 
-    /// From the peer's address, all the time.
+    /// Sent continuously from the peer's address.
     @Test func datagramsThatAreNotAuthenticDoNotKeepAPeer() async throws {
         let listener = try DatagramListener(
             address: .loopback(), dtls: TestCertificates.server(), idleTimeout: Self.idleTimeout)
@@ -205,7 +205,7 @@ import Testing
             relay.setHarm(DatagramRelay.Harm(corruption: 100))
             var pulse = Pulse()
             await pulse.send(by: client, for: .seconds(60)) { listener.peerCount > 0 }
-            // Some came, so the peer was not just silent.
+            // Some arrived, so the peer was not merely silent.
             let droppedCount = peers.withLock { $0.last?.droppedRecordCount ?? 0 }
             guard pulse.longestPause < Self.idleTimeout / 2, droppedCount > 1 else { continue }
             #expect(listener.peerCount == 0)

@@ -5,7 +5,7 @@ import SocketTestSupport
 
 @testable import AsyncSockets
 
-/// One end of a schedule, and what it has seen.
+/// One end in a schedule, and what it has sent and received.
 final class ScheduledEnd {
     struct Message: Hashable {
         static let secret = Data("secret".utf8)
@@ -18,7 +18,7 @@ final class ScheduledEnd {
             (self.number, self.isSecret, self.size) = (number, isSecret, size)
         }
 
-        /// A message as it was sent; nil for other bytes, as a corrupted datagram has them.
+        /// Parses a message. Returns nil for other bytes, such as those of a corrupted datagram.
         init?(_ data: Data) {
             number = data.prefix(4).reduce(0) { $0 << 8 | UInt32($1) }
             isSecret = data.dropFirst(4).starts(with: Self.secret)
@@ -94,7 +94,7 @@ final class ScheduledEnd {
         }
     }
 
-    /// Takes the results of receives that are over or can be cancelled.
+    /// Collects the results of receives that have completed or can be cancelled.
     func collect(mayFail: Bool) async throws {
         for (task, wasSecure) in receives {
             task.cancel()
@@ -119,7 +119,8 @@ final class ScheduledEnd {
         taken.append(message)
     }
 
-    /// A message as it was sent. Nil: a record of the handshake that the other end has begun before ours.
+    /// Returns the message in a datagram, or nil for a handshake record from the other end, which started its
+    /// handshake first.
     private func message(in datagram: Datagram, wasSecure: Bool) throws -> Message? {
         if let message = Message(datagram.data) { return message }
         guard !wasSecure, datagram.data.count > 13, (20...22).contains(datagram.data[0]), datagram.data[1] == 0xFE else {
@@ -146,7 +147,7 @@ final class ScheduledEnd {
         }
     }
 
-    /// Waits for the end, and for every call.
+    /// Waits for the end of the connection and for every call.
     func ends(mayFail: Bool) async throws {
         _ = try await recorder.closed()
         for task in sends {
@@ -155,8 +156,8 @@ final class ScheduledEnd {
         do { try await upgrading?.value } catch is CancellationError where mayFail {} catch is AsyncSocketError where mayFail {}
     }
 
-    /// Each send is answered once and in order, the end is last, and neither side of the upgrade has what
-    /// belongs to the other.
+    /// Each send completes once and in order, the end is the last event, and plaintext and encrypted data are
+    /// not mixed up.
     func checkAnswers(mayFail: Bool) throws {
         var (answered, isSecure, history): ([Int], Bool, [DatagramTold]) = ([], false, recorder.history)
         guard case .closed(let end)? = history.popLast() else {
@@ -172,7 +173,7 @@ final class ScheduledEnd {
             case .secured: isSecure = true
             case .received(let datagram):
                 guard let message = try message(in: datagram, wasSecure: isSecure) else { continue }
-                // An upgrade in a task is not told to the delegate.
+                // The delegate is not notified of an upgrade in a task.
                 guard message.isSecret == isSecure || upgrading != nil else {
                     throw Unexpected(description: "the delegate of the \(name) got \(message) on the other side of its upgrade")
                 }
@@ -181,7 +182,7 @@ final class ScheduledEnd {
             }
         }
         guard Set(answered).count == answered.count else { throw Unexpected(description: "\(name): answers \(answered)") }
-        // A send after the end has no answer: the delegate has had its last callback.
+        // A send after the end does not complete, because the delegate has received its last callback.
         guard mayFail || answered == tags else { throw Unexpected(description: "\(name): answers \(answered), not \(tags)") }
     }
 }

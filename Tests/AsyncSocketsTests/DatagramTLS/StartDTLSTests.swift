@@ -51,14 +51,15 @@ import Testing
         await #expect(throws: AsyncSocketError.self) { try await client.socket.send(Data("secret".utf8)) }
     }
 
-    /// What is sent behind the call waits, and never leaves in plaintext: not after a failure either.
+    /// Data sent after the call waits, and is never sent in plaintext, not even after a failure.
     @Test(arguments: Style.allCases) func nothingLeavesInPlaintextBehindTheCall(_ style: Style) async throws {
-        // The ClientHello is sent again, unless a busy machine holds the socket up for as long.
+        // The ClientHello is retransmitted, unless a busy machine delays the socket for that long.
         for seconds in [2.0, 20] where try await handshakeRecords(of: style, within: seconds) > 1 { return }
         #expect(try await handshakeRecords(of: style, within: 200) > 1)
     }
 
-    /// - Returns: How many records the attacker gets, not counting the ClientHello that a task waits for.
+    /// - Returns: The number of records that the attacker receives, excluding the ClientHello for which a
+    ///   task waits.
     private func handshakeRecords(of style: Style, within seconds: Double) async throws -> Int {
         let attacker = try AsyncUDPSocket.bound()
         let victim = try StyledDatagramSocket(style)
@@ -74,13 +75,14 @@ import Testing
             upgrade = Task { try await StyledDatagramSocket.secured(recorder) }
         } else {
             upgrade = Task { [settings] in try await victim.startDTLS(settings) }
-            // Its call is over when the ClientHello comes; before that, others send beside the call.
+            // The call has started when the ClientHello arrives. Before that, other sends run concurrently
+            // with it.
             #expect(try await attacker.receive().data == Data("plain".utf8))
             #expect(try await attacker.receive().data.first == 22)
         }
         for tag in 2..<10 { victim.socket.send(Data("secret".utf8), withTimeout: -1, tag: tag) }
         if style == .delegate { #expect(try await attacker.receive().data == Data("plain".utf8)) }
-        // The attacker answers in plaintext, and with what is not of DTLS.
+        // The attacker replies in plaintext and with bytes that are not DTLS.
         for text in ["injected", "\u{16}injected"] { try await attacker.send(Data(text.utf8)) }
         let error = await #expect(throws: AsyncSocketError.self) { try await upgrade.value }
         #expect(error?.code == .handshakeTimeout)
@@ -97,7 +99,7 @@ import Testing
         return count
     }
 
-    /// What came before is not delivered after it.
+    /// Plaintext received before is not delivered afterwards.
     @Test(arguments: Style.allCases) func plaintextThatWasNotReadIsNeverDelivered(_ style: Style) async throws {
         let (client, server) = try await StyledDatagramSocket.pair(style)
         for text in ["old 1", "old 2"] {
@@ -125,7 +127,8 @@ import Testing
         #expect(try await recorder.received().data == Data("secure".utf8))
     }
 
-    /// A filter that does not answer, or a datagram that does not come, holds a task as long as a handshake.
+    /// A filter that does not complete, or a datagram that does not arrive, delays a task only for the
+    /// handshake timeout.
     @Test(arguments: [true, false]) func aTaskDoesNotWaitWithoutEndForWhatComesBefore(_ isFilter: Bool) async throws {
         let (client, _) = try await StyledDatagramSocket.pair(.task)
         var settings = try TestCertificates.client()
@@ -183,7 +186,7 @@ import Testing
         }
     }
 
-    /// The messages of the handshake are sent again while a judge thinks.
+    /// Handshake messages are retransmitted while trust is being evaluated.
     @Test(arguments: Style.allCases) func messagesAreSentAgainWhileAJudgeThinks(_ style: Style) async throws {
         var settings = try TestCertificates.client()
         settings.trustEvaluation = .delegate
@@ -191,7 +194,7 @@ import Testing
         let client = try StyledDatagramSocket(style) { _ in
             guard let relay = relays.withLock({ $0.first }) else { return false }
             let count = relay.countFromServer
-            // The server says the same again, and so does the client.
+            // Both the server and the client retransmit.
             try? await eventually("it was said again") { relay.countFromServer > count + 1 }
             return true
         }
@@ -265,7 +268,7 @@ import Testing
         task.cancel()
         await #expect(throws: CancellationError.self) { try await task.value }
         try await eventually("it is closed") { client.socket.isClosed }
-        // The peer learns that the handshake is given up: user_canceled and close_notify.
+        // The peer is notified of the cancelled handshake with user_canceled and close_notify.
         var last = Data()
         while let datagram = try? await peer.receive(timeout: .milliseconds(200)) { last = datagram.data }
         #expect(last.first == 21 && last.count == 30)
@@ -280,7 +283,7 @@ import Testing
         #expect(client.socket.isClosed)
     }
 
-    /// Only the peer is heard: neither its datagrams from another port, nor another's.
+    /// Only datagrams from the peer's address and port are received.
     @Test(arguments: Style.allCases) func aPeerThatChangesItsPortIsNotHeard(_ style: Style) async throws {
         let server = try StyledDatagramSocket(style)
         let relay = try DatagramRelay(to: server.socket.localPort)
@@ -348,7 +351,7 @@ import Testing
 }
 
 extension Result where Failure == any Error, Success: Sendable {
-    /// How a call ends.
+    /// The result of a call.
     static func of(_ body: @Sendable () async throws -> Success) async -> Self {
         do {
             return .success(try await body())
@@ -359,7 +362,7 @@ extension Result where Failure == any Error, Success: Sendable {
 }
 
 extension AsyncUDPSocket {
-    /// The next datagram, in the style of a recorder if there is one.
+    /// Receives the next datagram through the recorder if there is one, otherwise as a task.
     func receiveAny(_ recorder: DatagramRecorder?) async throws -> Datagram {
         guard let recorder else { return try await receive() }
         try receiveOnce()

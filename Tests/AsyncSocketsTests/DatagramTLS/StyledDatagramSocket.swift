@@ -3,13 +3,13 @@ import AsyncSocketsTesting
 import Foundation
 import SocketTestSupport
 
-/// A connected UDP socket that is used in one style, with the same words for both.
+/// A connected UDP socket with the same methods for both styles.
 struct StyledDatagramSocket: Sendable {
     let socket: AsyncUDPSocket
     let recorder: DatagramRecorder?
     private let trust: (@Sendable (PeerTrust) async -> Bool)?
 
-    /// - Parameter trust: Decides about the peer's certificate, where the settings ask for it.
+    /// - Parameter trust: Evaluates the peer's certificate if the settings require it.
     init(_ style: Style, trust: (@Sendable (PeerTrust) async -> Bool)? = nil) throws {
         self.trust = trust
         switch style {
@@ -20,7 +20,7 @@ struct StyledDatagramSocket: Sendable {
         }
     }
 
-    /// Two of them, connected with each other.
+    /// Returns two connected sockets.
     static func pair(
         _ style: Style, clientTrust: (@Sendable (PeerTrust) async -> Bool)? = nil,
         serverTrust: (@Sendable (PeerTrust) async -> Bool)? = nil
@@ -50,7 +50,7 @@ struct StyledDatagramSocket: Sendable {
         try await Self.secured(recorder)
     }
 
-    /// A delegate's upgrade is over.
+    /// Waits for the end of a delegate's upgrade.
     static func secured(_ recorder: DatagramRecorder) async throws {
         try await recorder.first { told -> Result<Void, any Error>? in
             switch told {
@@ -86,7 +86,7 @@ struct StyledDatagramSocket: Sendable {
             }.get(), as: UTF8.self)
     }
 
-    /// Why the socket has closed.
+    /// Waits for the end of the connection and returns its error.
     func end() async throws -> AsyncSocketError? {
         if let recorder { return try await recorder.closed() }
         do {
@@ -99,13 +99,13 @@ struct StyledDatagramSocket: Sendable {
 }
 
 extension AsyncSocketError {
-    /// For an end without an error.
+    /// Represents an end without an error.
     fileprivate static var plain: AsyncSocketError {
         AsyncSocketError(.closed, fault: .caller, operation: .close, message: "it closed without an error")
     }
 }
 
-/// Secures both ends at a time.
+/// Upgrades both ends concurrently.
 func secure(
     _ client: StyledDatagramSocket, _ clientSettings: TLSClientSettings, _ server: StyledDatagramSocket,
     _ serverSettings: TLSServerSettings

@@ -8,7 +8,7 @@ import Testing
 
 @testable import AsyncSockets
 
-/// UDP sockets that others have made are as good as those made here.
+/// UDP sockets adopted from other code behave like those created by the library.
 @Suite(.timeLimit(.patient)) struct DatagramAdoptionTests {
     @Test func theOptionsAndTheFactsAreThoseOfAnyOther() async throws {
         let (raw, client) = (try RawSocket.bound(to: .loopback("0.0.0.0"), SOCK_DGRAM), try AsyncUDPSocket.bound())
@@ -41,7 +41,7 @@ import Testing
         #expect(other.isOpen)
     }
 
-    /// The kernel gives it a port with the first send.
+    /// The kernel assigns a port on the first send.
     @Test func oneThatIsNotBoundTellsItsPortLater() async throws {
         let peer = try AsyncUDPSocket.bound()
         let socket = AsyncUDPSocket()
@@ -53,7 +53,7 @@ import Testing
         #expect(datagram.arrival.localAddress?.port == socket.localPort && socket.localPort != 0)
     }
 
-    /// A socket of IPv6 without `IPV6_V6ONLY` has both.
+    /// An IPv6 socket without `IPV6_V6ONLY` supports both families.
     @Test(arguments: [("::", true, true), ("::", false, false), ("::1", true, false), ("::ffff:127.0.0.1", true, true)])
     func oneForBothVersionsOfIPSaysSo(_ host: String, _ isForBoth: Bool, _ isIPv4: Bool) async throws {
         let made = try DatagramParty(host, families: isForBoth ? .both : .ipv6)
@@ -69,7 +69,7 @@ import Testing
         #expect(!socket.isIPv4 && !socket.isIPv6)
     }
 
-    /// A piece of several datagrams does not fit the receive size.
+    /// A coalesced piece with several datagrams exceeds the receive size.
     @Test func piecesOfOneThatCoalescesAreTakenApart() async throws {
         let (made, peer) = (try DatagramParty(wanted: .coalescing), try DatagramParty())
         let socket = AsyncUDPSocket()
@@ -88,7 +88,7 @@ import Testing
         let party = try DatagramParty()
         try party.descriptor.connect(to: peer.address)
         let socket = AsyncUDPSocket()
-        // A failure before leaves nothing behind.
+        // An earlier failure leaves nothing behind.
         socket.resolver = Resolver(concurrency: 1) { .failure(ResolveError($0, code: EAI_NONAME)) }
         await #expect(throws: AsyncSocketError.self) { try await socket.connect(to: "some.example", port: 9) }
         try socket.adopt(dup(party.descriptor.socket.rawValue))

@@ -63,7 +63,7 @@ import Testing
         try await expectDelivery(socket, recorder, to: other) { mayAnswer.signal() }
     }
 
-    /// More datagrams than one turn sends.
+    /// More datagrams than are sent in one turn.
     @Test func thousandsOfWaitingDatagramsAllComplete() async throws {
         let (recorder, other, mayAnswer) = (DatagramRecorder(), try AsyncUDPSocket.bound(), DispatchSemaphore(value: 0))
         let (socket, address) = (AsyncUDPSocket(inlineDelegate: recorder), try other.address)
@@ -86,14 +86,14 @@ import Testing
         try other.bind(toPort: 0)
         let (socket, port) = (AsyncUDPSocket(), other.localPort)
         let addresses = try ["127.0.0.1", "::1"].map { try SocketAddress.loopback($0, port: port) }
-        // The other family is first.
+        // Returns the other family first.
         socket.resolver = Resolver(concurrency: 1) { _ in .success(family == .ipv4 ? addresses.reversed() : addresses) }
         socket.preferredFamily = family
         try await socket.send(Data([1]), to: "some.example", port: port)
         #expect(try await other.receive().sender.family == family)
     }
 
-    /// The name has an address of IPv6 first, and the socket has IPv4 alone.
+    /// The name resolves to an IPv6 address first, and the socket supports only IPv4.
     @Test func anAddressThatNoDescriptorReachesIsPassedOver() async throws {
         let (socket, other) = (try AsyncUDPSocket.bound(), try AsyncUDPSocket.bound())
         let port = other.localPort

@@ -9,7 +9,7 @@ import Testing
 
 @testable import AsyncSockets
 
-/// Binding, connecting, and sockets that others have made.
+/// Binding, connecting and adopting UDP sockets.
 @Suite(.timeLimit(.patient)) struct DatagramConnectTests {
     // MARK: - Binding
 
@@ -80,7 +80,7 @@ import Testing
         let (peer, stranger) = (try AsyncUDPSocket.bound(), try AsyncUDPSocket.bound())
         let socket = try AsyncUDPSocket.bound()
         let address = try socket.address
-        // One from before, which the kernel has kept.
+        // An earlier datagram that the kernel has buffered.
         try await stranger.send(Data([0]), to: address)
         try await socket.connect(to: peer.address)
         #expect(try socket.isConnected && socket.connectedAddress == peer.address && socket.address == address)
@@ -93,7 +93,7 @@ import Testing
         #expect(twice?.code == .badConfiguration)
 
         socket.disconnect()
-        // Done here and now, unless the loop is still at work on the socket.
+        // Takes effect immediately, unless the loop is still working on the socket.
         try await eventually("the peer is forgotten") { !socket.isConnected }
         #expect(try socket.address == address)
         try await stranger.send(Data([3]), to: address)
@@ -146,7 +146,7 @@ import Testing
         #expect(socket.isConnected)
     }
 
-    // MARK: - Sockets that others have made
+    // MARK: - Adopted sockets
 
     @Test func aDescriptorIsAdopted() async throws {
         let peer = try AsyncUDPSocket.bound()
@@ -192,7 +192,7 @@ import Testing
         try socket.setOption(.receiveBufferSize, to: 100_000)
         #expect(try socket.option(.receiveBufferSize) == 100_000)
         try socket.bind(toPort: 0)
-        // The kernel doubles it (socket(7)).
+        // The kernel doubles the value (socket(7)).
         #expect(try socket.option(.receiveBufferSize) == 200_000)
         #expect(try !socket.option(.broadcast))
         try socket.setOption(.broadcast, to: true)

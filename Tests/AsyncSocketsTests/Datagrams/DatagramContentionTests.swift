@@ -8,7 +8,7 @@ import Testing
 
 @testable import AsyncSockets
 
-/// Several tasks that use one socket at a time, in any order, with a delegate beside them.
+/// Several tasks use one socket concurrently, together with a delegate.
 @Suite(.timeLimit(.patient)) struct DatagramContentionTests {
     private static let taskCount = 4
     private static let stepCount = 40
@@ -35,12 +35,12 @@ import Testing
         }
         guard socket.connection != nil else { return }
         socket.disconnect()
-        // Without peers it hears all again, on its port.
+        // After disconnecting, it receives datagrams from all sources on its port.
         if socket.isOpen {
             socket.setReceiveFilter(nil)
             socket.rateLimit = nil
             socket.pauseReceiving()
-            // Everything before is done then.
+            // Waits until all earlier requests are processed.
             await withCheckedContinuation { continuation in socket.perform { _ in continuation.resume() } }
             #expect(!socket.isConnected)
             try await peers[0].send(Data([99]), to: .loopback(port: socket.localPort))
@@ -55,7 +55,7 @@ import Testing
             default: nil
             }
         }
-        // Each fourth step of a task sends by the delegate.
+        // Every fourth step of a task sends with the delegate method.
         #expect(tags.sorted() == (0..<Self.taskCount * Self.stepCount).filter { $0 % 4 == 0 })
     }
 
@@ -80,7 +80,7 @@ import Testing
             default: socket.rateLimit = Bool.random() ? nil : DatagramRateLimit(perSource: .init(perSecond: 1_000, burst: 10))
             }
         } catch let error as AsyncSocketError {
-            // Another task has disconnected the socket, connected it or bound it; or nothing has come.
+            // Another task has disconnected, connected or bound the socket, or nothing was received.
             let expected: [AsyncSocketError.Code] = [.badConfiguration, .closed, .readTimeout]
             #expect(expected.contains(error.code), "\(error)")
         }

@@ -51,13 +51,13 @@ import Testing
             try socket.receiveOnce()
             #expect(try await recorder.received().data == Data([number]))
         }
-        // The delegate gets no more than it has asked for.
+        // The delegate receives only what it has requested.
         #expect(try await socket.receive().data == Data([3]))
         try socket.beginReceiving()
         for number in UInt8(4)..<10 { #expect(try await recorder.received().data == Data([number])) }
         socket.pauseReceiving()
         try await sender.send(Data([10]), to: socket.address)
-        // A task comes first, and shows that the delegate has not had it.
+        // A task's receive has priority, and shows that the delegate has not received the datagram.
         #expect(try await socket.receive().data == Data([10]))
         socket.close()
         _ = try await recorder.closed()
@@ -90,7 +90,7 @@ import Testing
         let (recorder, mayAnswer) = (DatagramRecorder(), DispatchSemaphore(value: 0))
         defer { mayAnswer.signal() }
         let socket = AsyncUDPSocket(inlineDelegate: recorder)
-        // No lookup is answered before the end, however late it comes.
+        // No lookup completes before the end of the socket, however late that is.
         socket.resolver = Resolver(concurrency: 1) {
             mayAnswer.wait()
             mayAnswer.signal()
@@ -113,7 +113,7 @@ import Testing
         let address = try #require(socket).address
         try socket?.beginReceiving()
         socket = nil
-        // The port is free again, soon.
+        // The port is released soon afterwards.
         try await eventually("the port is free") { (try? AsyncUDPSocket().bind(toAddress: address)) != nil }
         #expect(recorder.history.isEmpty)
     }

@@ -8,7 +8,8 @@ import Testing
 
 @testable import AsyncSockets
 
-/// An error of one datagram is an answer about it, and the socket goes on (D17 of the original).
+/// An error of one datagram is reported only for this datagram, and the socket stays open (D17 in the
+/// original).
 @Suite(.timeLimit(.patient)) struct DatagramFailureTests {
     @Test(arguments: ["127.0.0.1", "::1"])
     func anUnreachablePortIsReportedAndLaterSendsSucceed(_ host: String) async throws {
@@ -106,12 +107,12 @@ import Testing
         #expect(!socket.isOpen)
     }
 
-    /// The send fails, so that no report of a loss follows.
+    /// The send itself fails, so no delivery failure is reported.
     @Test func aDatagramThatIsTooLargeForItsPathIsAnsweredOnce() async throws {
         let recorder = DatagramRecorder()
         let socket = try AsyncUDPSocket.bound("::1", AsyncUDPSocket(inlineDelegate: recorder))
         try socket.setOption(.pathMTUDiscovery, to: .always)
-        // The loopback interface carries 65,536 bytes, and the headers take 48.
+        // The loopback interface's MTU is 65,536 bytes, of which the headers take 48.
         let target = try SocketAddress.loopback("::1", port: RawSocket.freePort())
         socket.send(Data(count: 65_500), toAddress: target, withTimeout: -1, tag: 1)
         let (tag, error) = try await recorder.notSent()
@@ -123,7 +124,7 @@ import Testing
 
     // MARK: - The queue
 
-    /// A resolver that answers when it is told to.
+    /// Returns a resolver that completes when the semaphore is signalled.
     private func heldResolver(_ address: SocketAddress) -> (Resolver, DispatchSemaphore) {
         let mayAnswer = DispatchSemaphore(value: 0)
         return (

@@ -8,7 +8,7 @@ import Testing
 
 @testable import AsyncSockets
 
-/// Filters of both directions, inside the socket and on a queue, and the rate limit.
+/// Send and receive filters, inline and on a queue, and the rate limit.
 @Suite(.timeLimit(.patient)) struct DatagramFilterTests {
     @Test(arguments: [false, true]) func aReceiveFilterAcceptsWithAContextOrDrops(isOnQueue: Bool) async throws {
         let recorder = DatagramRecorder()
@@ -19,7 +19,7 @@ import Testing
             return .accept(context: Int(number) * 10)
         }
         for number in UInt8(0)..<20 { try await sender.send(Data([number]), to: socket.address) }
-        // Once: the next that is accepted.
+        // Once, for the next accepted datagram.
         for number in [0, 2] {
             try socket.receiveOnce()
             let datagram = try await recorder.received()
@@ -36,11 +36,11 @@ import Testing
         #expect(last.data == Data([21]) && last.filterContext == nil)
     }
 
-    /// A datagram that a filter has judged takes no memory any more.
+    /// A datagram no longer counts towards the limit once the filter has decided.
     @Test(arguments: [false, true]) func aFilterThatDropsMuchLeavesRoomForTheRest(isOnQueue: Bool) async throws {
         let (recorder, sender) = (DatagramRecorder(), try DatagramParty())
         let socket = AsyncUDPSocket(inlineDelegate: recorder)
-        // Each datagram counts with 256 bytes and more.
+        // Each datagram counts as at least 256 bytes.
         socket.maximumPendingReceiveBytes = 2_000
         try socket.bind(toAddress: .loopback())
         socket.setReceiveFilter(on: isOnQueue ? DispatchQueue(label: "filter") : nil) {
@@ -64,7 +64,7 @@ import Testing
         for tag in 0..<30 { #expect(try await recorder.sent() == tag) }
         for number in stride(from: 0, to: 30, by: 3) { #expect(try await other.receive().data == Data([UInt8(number)])) }
         #expect(seen.withLock { $0 } == Array(0..<30))
-        // Tasks have tag 0, and are filtered too.
+        // Sends of tasks have tag 0 and are also filtered.
         try await socket.send(Data([1]), to: target)
         socket.setSendFilter(nil)
         try await socket.send(Data([2]), to: target)

@@ -9,12 +9,12 @@ import Testing
 
 @testable import AsyncSockets
 
-/// More datagrams than the program takes.
+/// More datagrams than the program reads.
 @Suite(.timeLimit(.patient), .serialized) struct DatagramFloodTests {
     private static let size = 1_000
     private static let count = 20_000
 
-    /// Floods a socket, and returns how many datagrams were sent.
+    /// Floods a socket and returns the number of datagrams sent.
     private func flood(_ target: SocketAddress) throws -> Int {
         let sender = try DatagramParty()
         let payloads = [[UInt8]](repeating: [UInt8](repeating: 7, count: Self.size), count: 100)
@@ -40,7 +40,7 @@ import Testing
         try await sendMarker(to: socket.address) {
             recorder.history.contains { if case .received(let datagram) = $0 { datagram.data.isEmpty } else { false } }
         }
-        // Each counts with 256 bytes more: the delegate has 80 before it, and the kernel some hundreds.
+        // Each counts as 256 additional bytes, so 80 wait for the delegate, and some hundreds in the kernel.
         #expect((80...1_000).contains(recorder.history.count))
         socket.close()
         #expect(try await recorder.closed() == nil)
@@ -48,7 +48,8 @@ import Testing
             LogRecorder.lines("test", "datagrams dropped").contains { $0.level == .warning && $0.message.contains("dropped") })
     }
 
-    /// Sends datagrams without bytes until one has arrived: then all before it have arrived, or were dropped.
+    /// Sends empty datagrams until one has arrived. By then all earlier datagrams have arrived or were
+    /// dropped.
     private func sendMarker(to target: SocketAddress, _ hasArrived: () async throws -> Bool) async throws {
         let sender = try DatagramParty()
         try await eventually("the marker arrives") {
@@ -76,13 +77,13 @@ import Testing
         socket.close()
         mayGoOn.signal()
         #expect(try await recorder.closed() == nil)
-        // Each counts with 256 bytes, and what the delegate has had counts no more.
+        // Each counts as 256 bytes, and delivered datagrams no longer count.
         #expect((1...80).contains(recorder.history.count - 1))
     }
 
     @Test func withoutAReaderTheKernelKeepsWhatFits() async throws {
         let socket = AsyncUDPSocket()
-        // Without UDP GRO, whose pieces have many datagrams.
+        // Disables UDP GRO, which would coalesce many datagrams.
         socket.maximumReceiveSize = 2_048
         try socket.bind(toAddress: .loopback())
         _ = try flood(socket.address)
@@ -97,7 +98,7 @@ import Testing
         #expect((1...1_000).contains(count) && socket.droppedCount > 0)
     }
 
-    /// Two sockets on one loop: the flooded one does not keep the other from its datagram.
+    /// Two sockets on one loop: the flooded one does not prevent the other from receiving its datagram.
     @Test func aFloodedSocketLeavesTurnsToOthers() async throws {
         let loop = try SocketEventLoop(label: "flooded")
         let received = Locked(0)
@@ -123,7 +124,7 @@ import Testing
             let waiting = Task.immediate { try await other.receive() }
             try await AsyncUDPSocket().send(Data([number]), to: other.address)
             #expect(try await waiting.value.data == Data([number]))
-            // The flood goes on meanwhile: otherwise nothing has held up the other socket.
+            // The flood must continue meanwhile, otherwise the other socket was not delayed.
             let before = received.withLock { $0 }
             try await eventually("the flood goes on") { received.withLock { $0 } > before }
         }

@@ -8,9 +8,10 @@ import Testing
 
 @testable import AsyncSockets
 
-/// Calls that come close together, from one thread or several: each acts as if those before it were done.
+/// Calls in quick succession, from one or several threads. Each call acts as if all earlier calls were
+/// complete.
 @Suite(.timeLimit(.patient)) struct DatagramOrderTests {
-    /// The first of them binds the socket, and the others find it bound.
+    /// The first of them binds the socket for the others.
     @Test func theFirstSendsOfSeveralTasksAllLeave() async throws {
         let target = try AsyncUDPSocket.bound().address
         for _ in 0..<300 {
@@ -27,17 +28,17 @@ import Testing
         let (recorder, queue) = (DatagramRecorder(), DispatchQueue(label: "socket"))
         let (first, second) = (try AsyncUDPSocket.bound(), try AsyncUDPSocket.bound())
         let socket = AsyncUDPSocket(inlineDelegate: recorder, socketQueue: queue)
-        // Everything is asked for before anything is done.
+        // Everything is requested before anything is processed.
         queue.suspend()
         try socket.connect(toAddress: first.address)
-        // More than one turn sends.
+        // More than are sent in one turn.
         let count = 700
         for number in 0..<count { socket.send(Data([UInt8(number % 256)]), withTimeout: -1, tag: number) }
         socket.disconnect()
         try socket.connect(toAddress: second.address)
         socket.send(Data([77]), withTimeout: -1, tag: count)
         queue.resume()
-        // The first attempt has its peer at once, since it is an address.
+        // The first attempt has its peer immediately, because it is an address.
         #expect(try await recorder.connected() == first.address)
         #expect(try await recorder.connected() == second.address)
         for number in 0..<count { #expect(try await first.receive().data == Data([UInt8(number % 256)])) }
@@ -83,7 +84,7 @@ import Testing
         #expect(try await other.receive().data == Data([1]))
     }
 
-    /// A reply names its receiver: a change of the peer does not send it to another one.
+    /// A reply keeps its destination even if the connected peer changes.
     @Test func aReplyGoesToTheSenderThoughThePeerChanges() async throws {
         let (recorder, queue) = (DatagramRecorder(), DispatchQueue(label: "socket"))
         let (first, second) = (try AsyncUDPSocket.bound(), try AsyncUDPSocket.bound())
@@ -119,7 +120,7 @@ import Testing
         isAsked.wait()
         socket.setReceiveFilter(nil)
         for number in UInt8(1)...3 { try await sender.send(Data([number]), to: socket.address) }
-        // The loop has seen them by then.
+        // The loop has handled them by then.
         for number in UInt8(4)...20 {
             try await socket.send(Data([number]), to: socket.address)
             try await eventually("a turn has passed") { socket.pendingSendByteCount == 0 }
@@ -128,7 +129,7 @@ import Testing
         for number in UInt8(0)...20 { #expect(try await recorder.received().data == Data([number])) }
     }
 
-    // MARK: - Answers
+    // MARK: - Results
 
     @Test func aSendThatCannotBeIsAnsweredOnASocketThatIsNotInUse() async throws {
         let recorder = DatagramRecorder()
@@ -159,7 +160,7 @@ import Testing
         mayAnswer.signal()
         let error = await #expect(throws: AsyncSocketError.self) { try await waiting.value }
         #expect(error?.code == .badConfiguration)
-        // A bound one hears everyone meanwhile, and goes on.
+        // A bound socket still receives from all sources meanwhile, and stays open.
         let bound = try AsyncUDPSocket.bound()
         bound.resolver = socket.resolver
         try bound.connect(toHost: "some.example", onPort: 9)
@@ -172,7 +173,7 @@ import Testing
         #expect(try await going.value.data == Data([8]))
     }
 
-    /// Sends that fail at once, again and again, leave the loop to others.
+    /// Sends that repeatedly fail immediately do not block the loop.
     @Test func aTaskWhoseSendsFailLetsOthersGoFirst() async throws {
         let loop = try SocketEventLoop(label: "busy")
         let socket = AsyncUDPSocket()
@@ -182,7 +183,7 @@ import Testing
         let limit = 200_000
         let busy = Task(executorPreference: loop) {
             let data = Data(count: 65_508)
-            // It waits on the loop for its turn, however busy the machine is.
+            // It runs on the same loop, so this does not depend on the load of the machine.
             let other = Task(executorPreference: loop) { isOver.withLock { $0 = true } }
             for count in 0..<limit {
                 if isOver.withLock({ $0 }) { return count }

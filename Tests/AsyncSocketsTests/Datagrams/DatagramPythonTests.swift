@@ -6,7 +6,7 @@ import Testing
 
 @testable import AsyncSockets
 
-/// A peer that was written with other means.
+/// A peer written in another language.
 @Suite(.timeLimit(.patient)) struct DatagramPythonTests {
     private static let echo = """
         import socket, sys

@@ -4,7 +4,7 @@ import Foundation
 import SocketBuffers
 import SocketTestSupport
 
-/// An event that the delegate of a UDP socket got.
+/// An event received by the delegate of a UDP socket.
 enum DatagramTold: Sendable {
     case connected(SocketAddress)
     case notConnected(AsyncSocketError)
@@ -19,15 +19,15 @@ enum DatagramTold: Sendable {
     case closed(AsyncSocketError?)
 }
 
-/// A delegate that records its events, for a test to wait for.
+/// A delegate that records its events, so that a test can wait for them.
 final class DatagramRecorder: AsyncUDPSocketDelegate, Sendable {
     private let events: AsyncStream<DatagramTold>
     private let recording: AsyncStream<DatagramTold>.Continuation
     private let all = Locked<[DatagramTold]>([])
-    /// Called with each event, where the delegate is called.
+    /// Called with each event within the delegate method.
     private let reaction: (@Sendable (AsyncUDPSocket, DatagramTold) -> Void)?
 
-    /// Decides about a peer's certificate; nil: nothing decides.
+    /// Evaluates a peer's certificate. If nil, the delegate does not evaluate trust.
     private let trust: (@Sendable (PeerTrust) async -> Bool)?
 
     init(
@@ -48,13 +48,13 @@ final class DatagramRecorder: AsyncUDPSocketDelegate, Sendable {
     /// All events so far.
     var history: [DatagramTold] { all.withLock { $0 } }
 
-    /// The next event. The test's time limit ends a wait in vain.
+    /// Returns the next event. If there is none, the test's time limit ends the wait.
     func next() async throws -> DatagramTold {
         for await told in events { return told }
         throw CancellationError()
     }
 
-    /// The next event for which `choose` has a value; others are skipped.
+    /// Returns the next event for which `choose` returns a value. Other events are skipped.
     func first<Value>(_ choose: (DatagramTold) -> Value?) async throws -> Value {
         while true {
             if let value = choose(try await next()) { return value }

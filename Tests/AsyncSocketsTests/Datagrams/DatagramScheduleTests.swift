@@ -7,8 +7,8 @@ import Testing
 
 @testable import AsyncSockets
 
-/// Operations in any order, of both styles at a time, against a model: each send is answered once, each
-/// datagram arrives once and in order, and the end comes once and last.
+/// Compares random operations in both styles at the same time with a model. Each send completes once, each
+/// datagram arrives once and in order, and the end is reported once and last.
 ///
 /// `DATAGRAM_SCHEDULES` is the number of schedules, 300 by default; `DATAGRAM_SEED` is the first seed.
 @Suite(.timeLimit(.minutes(60))) struct DatagramScheduleTests {
@@ -41,7 +41,7 @@ private final class DatagramSchedule {
     private var mayBeClosed = false
     private var nextNumber: UInt32 = 0
     private var nextTag = 0
-    /// What the peer has sent, and the filter lets pass.
+    /// The datagrams that the peer has sent and the filter accepts.
     private var expected: [UInt32] = []
     private var sends: [(number: UInt32, task: Task<Void, any Error>)] = []
     private var delegateSends: [Int: UInt32] = [:]
@@ -97,7 +97,7 @@ private final class DatagramSchedule {
         }
     }
 
-    /// Runs a call that may throw one of some errors, or `.closed` when the socket is closed.
+    /// Runs a call that may throw one of the given errors, or `.closed` if the socket is closed.
     private func allow(_ name: String, _ codes: [AsyncSocketError.Code], _ body: () throws -> Void) throws {
         steps.append(name)
         do {
@@ -166,11 +166,11 @@ private final class DatagramSchedule {
         steps.append("disconnect")
         socket.disconnect()
         isConnected = false
-        // Meanwhile the kernel forgets a port that it has chosen, and refuses the peer.
+        // Meanwhile the kernel releases an ephemeral port, and the peer's datagrams are rejected.
         try await eventually("it is disconnected") { !socket.isConnected }
     }
 
-    /// Takes the results of receives that are over or can be cancelled.
+    /// Collects the results of receives that have completed or can be cancelled.
     private func collect() async throws {
         for task in receives {
             task.cancel()
@@ -223,7 +223,7 @@ private final class DatagramSchedule {
         }
     }
 
-    /// Receives what neither the delegate nor a task has had.
+    /// Receives the datagrams that neither the delegate nor a task has received.
     private func drain() async throws {
         guard socket.isOpen else { return }
         socket.pauseReceiving()
@@ -236,7 +236,7 @@ private final class DatagramSchedule {
         }
     }
 
-    /// The numbers of the delegate's sends that have left: each is answered once, in order.
+    /// Returns the numbers of the delegate's sends that were sent. Each completes once, in order.
     private func answers() throws -> [UInt32] {
         var (sent, tags): ([UInt32], [Int]) = ([], [])
         for (index, told) in recorder.history.enumerated() {
@@ -253,8 +253,8 @@ private final class DatagramSchedule {
             case .connected, .notConnected, .received, .highWater, .lowWater, .failedToReach, .asked, .secured: break
             }
         }
-        // A send after the end has no answer: the delegate has had its last callback.
-        // One that is refused does not wait for its turn.
+        // A send after the end does not complete, because the delegate has received its last callback. A
+        // rejected send does not wait for earlier ones.
         try check(isEqual: sent, sent.sorted(), "the order is")
         try check(isEqual: Set(tags).count, tags.count, "the distinct answers are")
         if !mayBeClosed { try check(isEqual: tags, delegateSends.keys.sorted(), "the answers are") }

@@ -7,7 +7,7 @@ import Testing
 
 @testable import AsyncSockets
 
-/// UDP for tasks.
+/// UDP sockets in tasks.
 @Suite(.timeLimit(.patient)) struct DatagramTaskTests {
     @Test(arguments: ["127.0.0.1", "::1"])
     func aRequestGetsItsReplyFromTheAddressThatItCameTo(_ host: String) async throws {
@@ -89,7 +89,7 @@ import Testing
         #expect(try await other.receive().data == Data([7]))
     }
 
-    /// Cancels receives at all times while datagrams come: each number comes once, in order.
+    /// Cancels receives at arbitrary times while datagrams arrive. Each number is received once, in order.
     @Test(arguments: [false, true]) func cancelledReceivesLoseNoDatagram(hasQueue: Bool) async throws {
         let one = try AsyncUDPSocket.bound()
         let queue = hasQueue ? DispatchQueue(label: "socket") : nil

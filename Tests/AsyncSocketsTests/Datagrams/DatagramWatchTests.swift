@@ -8,7 +8,7 @@ import Testing
 
 @testable import AsyncSockets
 
-/// Those who watch a UDP socket: its observer, and a delegate on the main actor.
+/// The observer of a UDP socket, and a delegate on the main actor.
 @Suite(.timeLimit(.patient)) struct DatagramWatchTests {
     @Test func anObserverIsToldOfTheBeginningAndTheEndWithTheBytes() async throws {
         let (recorder, server) = (ObservationRecorder(), try AsyncUDPSocket.bound("127.0.0.1"))
@@ -73,7 +73,7 @@ import Testing
     }
 }
 
-/// Not sendable: only the main actor may call it.
+/// Not sendable, so it can be used only on the main actor.
 @MainActor private final class MainActorWatcher {
     private let telling: AsyncStream<String>.Continuation
 

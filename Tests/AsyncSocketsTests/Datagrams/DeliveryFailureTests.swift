@@ -8,7 +8,7 @@ import Testing
 
 @testable import AsyncSockets
 
-/// Reports of datagrams that did not arrive: what a delegate is told, a task is told too.
+/// Reports of undelivered datagrams, to delegates and to tasks.
 @Suite(.timeLimit(.patient)) struct DeliveryFailureTests {
     enum Peer: CaseIterable, Sendable { case connected, named }
 
@@ -30,7 +30,7 @@ import Testing
         }
         #expect(socket.isOpen)
         socket.close()
-        // Reports may have come twice.
+        // A report may have arrived twice.
         while await failures.next() != nil {}
     }
 
@@ -100,7 +100,7 @@ import Testing
         #expect(late?.code == .closed)
     }
 
-    /// A task that is cancelled, and sequences that are dropped, leave nothing behind.
+    /// Cancelled tasks and released sequences leave nothing behind.
     @Test func aTaskThatIsCancelledIsToldNoMore() async throws {
         let socket = try AsyncUDPSocket.bound()
         let waiting = Task {
@@ -133,7 +133,7 @@ import Testing
         #expect(taken.count == 64 && taken == Array(told.prefix(64)))
     }
 
-    /// The reports of a peer, or of one who forges them, do not fill the log.
+    /// Reports from a peer, genuine or forged, do not fill the log.
     @Test func reportsDoNotFillTheLog() async throws {
         let name = "reports that are many"
         let recorder = DatagramRecorder()
@@ -155,7 +155,7 @@ import Testing
         let lines = LogRecorder.lines("test", name)
         let written = lines.filter { $0.message == "a datagram was not delivered" }
         #expect((1...seconds + 1).contains(written.count))
-        // Each report is in a line, or in the count of one.
+        // Each report has its own log line or is included in a line's count.
         let omitted = written.compactMap { $0.metadata["omitted"].flatMap { Int("\($0)") } }.reduce(0, +)
         let atEnd = lines.filter { $0.message == "datagrams were not delivered" }
             .compactMap { $0.metadata["count"].flatMap { Int("\($0)") } }.reduce(0, +)

@@ -3,16 +3,16 @@ import SocketTestSupport
 import SocketTestTraits
 import Testing
 
-/// A path that carries less than the first link, which a router says.
+/// A path with a smaller MTU than the first link, as reported by a router.
 @Suite(.timeLimit(.patient)) struct SmallPathTests {
     @Test func handshakesAndDatagramsFitThePathBehindARouter() async throws {
         let (status, text) = try await ProbeProcess.run(script: Self.script)
         #expect(status == 0 && text.contains("the path was found"), "\(text)")
     }
 
-    /// Three namespaces: this one is the client's, and is connected with the router's, and that with the
-    /// server's. The links have 1,500 bytes, and the router's routes less. `sleep` holds a namespace, and
-    /// inherits signals that are blocked.
+    /// Uses three network namespaces: this one for the client is connected to the router's, which is
+    /// connected to the server's. The links' MTU is 1,500 bytes, and the router's routes have a smaller one.
+    /// `sleep` keeps a namespace alive, and inherits blocked signals.
     private static let script = """
         hold() { unshare --net sleep 1200 >/dev/null 2>&1 & }
         hold; router=$!

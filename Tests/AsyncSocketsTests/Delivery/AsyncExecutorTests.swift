@@ -9,7 +9,7 @@ import Testing
 
 @testable import AsyncSockets
 
-/// Where tasks run: the socket works on every executor, and each task goes on where it was.
+/// Executors of tasks: sockets work on every executor, and each task resumes on its own.
 @Suite(.timeLimit(.patient)) struct AsyncExecutorTests {
     /// Performs every operation once. `check` is called after each, and the trust closure calls `decide`.
     private nonisolated(nonsending) func useEverything(
@@ -52,7 +52,7 @@ import Testing
         _ = try await peer.finish()
     }
 
-    /// A serial executor on a queue of its own.
+    /// A serial executor with its own queue.
     private final class QueueExecutor: TaskExecutor {
         private let queue = DispatchQueue(label: "executor")
         private let key = DispatchSpecificKey<Bool>()
@@ -67,8 +67,8 @@ import Testing
         }
     }
 
-    // Not optimized: Swift 6.3 takes a call of a nonisolated(nonsending) function of the same module for one
-    // that changes to its executor itself, and leaves out the change before it.
+    // Not optimized, because Swift 6.3 assumes that a nonisolated(nonsending) function in the same module
+    // switches to its executor itself, and omits the switch before the call.
     private actor Owner {
         @_optimize(none) func useEverything(_ tests: AsyncExecutorTests) async throws {
             try await tests.useEverything { _ in self.assertIsolated() }
@@ -194,7 +194,7 @@ import Testing
         }
     }
 
-    /// The body uses what the actor owns, although nothing in its own text says so.
+    /// The body accesses the actor's state without an annotation of its own.
     @Test func aBodyThatAnActorCallsRunsThere() async throws {
         let peer = try peer()
         #expect(try await Owner().hello(self, from: peer.port) == "hello")
@@ -212,7 +212,7 @@ import Testing
         }
     }
 
-    /// Another task of the actor would run in between.
+    /// Another task of the actor would run during a suspension.
     @Test(.unmodifiedKernel, arguments: [false, true]) @MainActor
     func whatIsThereIsReadWithoutASuspension(isSecure: Bool) async throws {
         let (socket, _) = try await connectedSocket([.send("one\ntwo\nthree\nfour\nfive and six")], isSecure: isSecure)
@@ -234,11 +234,11 @@ import Testing
         #expect(hasSuspended)
     }
 
-    /// The kernel has room for each of them.
+    /// The kernel has room for each write.
     @Test(.unmodifiedKernel, arguments: [false, true]) @MainActor
     func aWriteForWhichThereIsRoomDoesNotSuspend(isSecure: Bool) async throws {
         let (socket, _) = try await connectedSocket([.expect("h")], isSecure: isSecure)
-        // The loop may be inside the turn at that moment, and then the write waits: but not each time.
+        // The loop may be inside the turn at that moment, so that the write waits, but not every time.
         for attempt in 1... {
             var hasSuspended = false
             let other = Task { @MainActor in hasSuspended = true }
@@ -256,7 +256,7 @@ import Testing
         let settings = try TestCertificates.server()
         let start: [ScriptedPeer.Step] = isSecure ? [.startTLS(settings)] : []
         let tls = isSecure ? try TestCertificates.client() : nil
-        // It returns: in order, and with all bytes.
+        // Returning from the body flushes all bytes and closes in order.
         let data = pattern(1 << 20)
         let reader = try ScriptedPeer.listening(start + [.expect(Array(data)), .expectEnd])
         var escaped: AsyncSocket?
@@ -267,7 +267,7 @@ import Testing
         }
         #expect(escaped?.isConnected == false)
         _ = try await reader.finish()
-        // It throws, or is cancelled.
+        // The body throws or is cancelled.
         let peer = try ScriptedPeer.listening(start + [.expectEnd])
         await #expect(throws: Enough.self) {
             try await AsyncSocket.withConnection(to: "127.0.0.1", port: peer.port, tls: tls) { socket in

@@ -7,9 +7,9 @@ import Testing
 @testable import AsyncSockets
 @testable import SocketBuffers
 
-/// Reads that lend their bytes to a delegate, and writes of bytes that it borrows.
+/// Reads that pass borrowed bytes to a delegate, and writes of borrowed bytes.
 @Suite(.timeLimit(.patient)) struct BorrowedBytesTests {
-    /// A delegate that hands what it borrows to a closure.
+    /// A delegate that passes the borrowed bytes to a closure.
     private final class Borrower: AsyncSocketDelegate, Sendable {
         private let body: @Sendable (AsyncSocket, RawSpan) -> Void
         let recorder = Recorder()
@@ -37,7 +37,7 @@ import Testing
         text.withUTF8 { socket.write(UnsafeRawBufferPointer($0).bytes, withTimeout: .patient, tag: tag) }
     }
 
-    /// A connection whose server lends bytes to `borrower`.
+    /// Returns a connection whose server passes borrowed bytes to `borrower`.
     private func serve(_ borrower: Borrower, _ delivery: Link.Delivery, isSecure: Bool = false) async throws -> Link {
         let link = try await Link.make(delivery)
         if isSecure { try await link.secure(client: TestCertificates.client(), server: TestCertificates.server()) }
@@ -46,7 +46,7 @@ import Testing
         return link
     }
 
-    /// The peer sends more than the kernel holds before it reads: writes are cut short, and what is left is
+    /// The peer sends more than the kernel can buffer before it reads. Writes are partial, and the rest is
     /// copied.
     @Test(arguments: Link.Delivery.allCases, [false, true])
     func whatIsBorrowedComesBack(delivery: Link.Delivery, isSecure: Bool) async throws {
@@ -82,7 +82,7 @@ import Testing
         #expect(try await link.atServer.readData() == Data("j"))
     }
 
-    /// Without a limit the read has no clock that would have the connection look.
+    /// Without a timeout the read has no timer that would run the connection.
     @Test(.unmodifiedKernel, arguments: Link.Delivery.allCases)
     func aReadWithoutALimitGetsWhatLiesUnread(delivery: Link.Delivery) async throws {
         let link = try await Link.make(delivery)
@@ -95,14 +95,14 @@ import Testing
         #expect(try await link.atServer.readData() == Data("efg"))
     }
 
-    /// The end of the connection in the callback releases its buffers, and others use the blocks.
+    /// Closing the connection in the callback releases its buffers, and the blocks are reused.
     @Test(.unmodifiedKernel, arguments: Link.Delivery.allCases)
     func borrowedBytesStayWhileTheCallbackRuns(delivery: Link.Delivery) async throws {
         let borrower = Borrower { socket, bytes in
             socket.flush()
             socket.readBytes(withTimeout: .patient)
             socket.disconnect()
-            // More blocks than the pool has.
+            // More blocks than are in the pool.
             for block in (0..<64).map({ _ in BufferPool.shared.take() }) {
                 memset(block, 0xFF, BufferPool.blockSize)
                 BufferPool.shared.give(block)
@@ -110,13 +110,13 @@ import Testing
         }
         let link = try await serve(borrower, delivery)
         link.client.write(Data("still here"), withTimeout: .patient, tag: 0)
-        // Recorded behind the closure.
+        // Recorded after the closure.
         #expect(try await borrower.recorder.readData() == Data("still here"))
         #expect(try await borrower.recorder.disconnected() == nil)
     }
 
-    /// The peer has the answer while the callback still runs. On a socket queue an event of the loop may
-    /// wait, and the write behind it.
+    /// The peer receives the reply while the callback is still running. On a socket queue, an event of the
+    /// loop may be pending, and the write would wait for it.
     @Test(.unmodifiedKernel) func theFirstWriteOfACallbackLeavesAtOnce() async throws {
         let (near, far) = try RawSocket.pair()
         let borrower = Borrower { socket, bytes in
@@ -127,14 +127,14 @@ import Testing
         let socket = try AsyncSocket(adopting: near.duplicate(), inlineDelegate: borrower)
         socket.readBytes(withTimeout: .patient)
         try far.send("question")
-        // Recorded behind the closure, which has read the answer.
+        // Recorded after the closure, which has read the reply.
         #expect(try await borrower.recorder.readData() == Data("question"))
         #expect(try far.receive(atLeast: 4) == "more")
         #expect(try await borrower.recorder.wrote() == 5)
         #expect(try await borrower.recorder.wrote() == 6)
     }
 
-    /// The first of them leaves at once, and the others together.
+    /// The first of them is sent immediately, and the others together.
     @Test(.unmodifiedKernel, arguments: [false, true])
     func theOtherWritesOfACallbackLeaveTogether(isSecure: Bool) async throws {
         let borrower = Borrower { socket, bytes in
@@ -142,7 +142,7 @@ import Testing
             socket.readBytes(withTimeout: .patient)
         }
         let link = try await serve(borrower, .inline, isSecure: isSecure)
-        // The kernel sends a segment again on a machine that is busy: the fewest of some rounds count.
+        // On a busy machine the kernel may retransmit a segment, so use the minimum over several rounds.
         var fewest = Int.max
         for _ in 0..<20 where fewest > 2 {
             link.client.readData(toLength: 16 * 8, withTimeout: .patient, tag: 0)
@@ -154,7 +154,7 @@ import Testing
         #expect((1...2).contains(fewest))
     }
 
-    /// Written after `beginTLS` in the same callback, it is encrypted, also as the callback's first write.
+    /// A write after `beginTLS` in the same callback is encrypted, even if it is the callback's first write.
     @Test(.unmodifiedKernel, arguments: Link.Delivery.allCases, [false, true])
     func aWriteBehindBeginTLSIsEncrypted(delivery: Link.Delivery, comesFirst: Bool) async throws {
         let settings = try TestCertificates.server()
@@ -166,7 +166,7 @@ import Testing
         let link = try await serve(borrower, delivery)
         link.client.write(Data("STARTTLS"), withTimeout: .patient, tag: 1)
         #expect(try await link.atClient.wrote() == 1)
-        // The ClientHello must not be among the bytes that the read lends.
+        // The ClientHello must not be part of the bytes passed to the read.
         #expect(try await borrower.recorder.readData() == Data("STARTTLS"))
         if !comesFirst {
             link.client.readData(toLength: 8, withTimeout: .patient, tag: 2)
@@ -194,7 +194,8 @@ import Testing
         #expect(try await borrower.recorder.disconnected()?.code == .writeTimeout)
     }
 
-    /// The first of two messages is answered while the second lies unread: both answers leave together.
+    /// The reply to the first of two messages is written while the second is unread. Both replies are sent
+    /// together.
     @Test(.unmodifiedKernel) func aBorrowedWriteWaitsWhileBytesLieUnread() async throws {
         let answering = Recorder { socket, told in
             guard case .read(let line, _) = told else { return }
@@ -221,7 +222,8 @@ import Testing
         #expect(try await link.atServer.disconnected()?.code == .readTimeout)
     }
 
-    /// Nothing is there when the read is queued: the next bytes, or the end, are for it.
+    /// No data is available when the read is queued. It completes with the next bytes or the end of the
+    /// stream.
     @Test(.unmodifiedKernel, arguments: Link.Delivery.allCases)
     func aReadInACallbackGetsWhatComesLater(delivery: Link.Delivery) async throws {
         let borrower = Borrower { socket, bytes in socket.readBytes(withTimeout: .patient) }

@@ -6,7 +6,7 @@ import SocketTestSupport
 import SocketTestTraits
 import Testing
 
-/// What a delegate may do in a callback on the event loop.
+/// Calls that a delegate may make in a callback on the event loop.
 @Suite(.timeLimit(.patient)) struct CallbackTests {
     @Test func whatWaitsIsKnownWithinTheCallbackThatQueuedIt() async throws {
         let peer = try ScriptedPeer.listening([.wait(for: TestSignal())])
@@ -30,11 +30,11 @@ import Testing
         for tag in 0..<10 { #expect(try await recorder.wrote() == tag) }
         #expect(counts.withLock { $0 } == (1...10).map { $0 * chunk.count })
         #expect(remainders.withLock { $0.last } == 0)
-        // Other threads see it at the end of the turn.
+        // Other threads see the change at the end of the turn.
         try await eventually("nothing waits") { socket.pendingWriteByteCount == 0 }
     }
 
-    /// Another thread's message waits meanwhile; the answer must still be the new state.
+    /// A message from another thread is pending meanwhile. The result must still reflect the new state.
     @Test func progressIsKnownInTheCallbackThoughAMessageWaits() async throws {
         let areQueued = try TestSignal()
         let peer = try ScriptedPeer.listening([.wait(for: areQueued), .send("abcdef"), .expectEnd])
@@ -62,7 +62,7 @@ import Testing
         socket.disconnect()
     }
 
-    /// `disconnect()` gives up the write, which is more than the kernel takes, and its bytes.
+    /// `disconnect()` drops the write, which is larger than the kernel accepts, and releases its bytes.
     @Test func aDeallocatorMayUseTheSocket() async throws {
         let peer = try ScriptedPeer.listening([.wait(for: TestSignal())])
         let bytes = Locked<[UnsafeMutableRawPointer]>([])
@@ -107,7 +107,7 @@ import Testing
         socket = nil
         go.fire()
         #expect(try await recorder.readText() == "a")
-        // An end, or a reset when the second byte was unread.
+        // A close, or a reset if the second byte was unread.
         _ = try? await peer.finish()
         #expect(recorder.unread.isEmpty)
     }

@@ -7,14 +7,14 @@ import Testing
 
 @testable import AsyncSockets
 
-/// Answers to messages that came together leave with one `send`. Each `send` of a small piece is a segment,
-/// since no socket delays (TCP_NODELAY), and the kernel of the peer counts the segments.
+/// Replies to messages that arrived together are sent with one `send`. With TCP_NODELAY, each small `send` is
+/// a segment, and the peer's kernel counts the segments.
 @Suite(.timeLimit(.patient)) struct CollectedWriteTests {
     enum Style: CaseIterable, Sendable {
         case task, inline, socketQueue
     }
 
-    /// A server that answers each line with the line.
+    /// A server that echoes each line.
     private struct Server {
         let socket: AsyncSocket
         private let style: Style
@@ -70,10 +70,11 @@ import Testing
         return (client, server)
     }
 
-    /// How many segments bring the answers to so many lines, which come together: the fewest of some rounds.
+    /// Returns the number of segments with the replies to `count` lines that arrive together, as the minimum
+    /// over several rounds.
     ///
-    /// A task lets others go first after a millisecond, and sends before that what it has collected. On a
-    /// busy machine that is soon.
+    /// A task yields after a millisecond, and sends the collected data before. On a busy machine, this
+    /// happens early.
     private func countSegments(toAnswer count: Int, _ style: Style, isSecure: Bool) async throws -> Int {
         let (client, server) = try await connect(style, isSecure: isSecure)
         server.begin()
@@ -90,18 +91,18 @@ import Testing
 
     @Test(arguments: Style.allCases, [false, true])
     func answersToLinesThatCameTogetherLeaveTogether(style: Style, isSecure: Bool) async throws {
-        // With a sanitizer a task has had its millisecond before the last line.
+        // With a sanitizer, a task reaches its millisecond before the last line.
         #expect(try await countSegments(toAnswer: 16, style, isSecure: isSecure) <= (style == .task ? 8 : 1))
     }
 
-    /// A delivery has sixteen events: each answer is one, and so is its completion.
+    /// A delivery contains sixteen events. Each read is one, and so is the completion of each reply.
     @Test(arguments: [Style.inline, .socketQueue], [false, true])
     func anInlineDelegateAnswersAPipelineWithOneSendForEachDelivery(style: Style, isSecure: Bool) async throws {
         let count = try await countSegments(toAnswer: 100, style, isSecure: isSecure)
         #expect((1...14).contains(count))
     }
 
-    /// On a queue, the callbacks of one block.
+    /// On a queue, the callbacks in one block.
     @Test(.unmodifiedKernel, arguments: [false, true])
     func whatOneBlockOfCallbacksWritesLeavesTogether(isSecure: Bool) async throws {
         let answering = Recorder { socket, told in
@@ -119,7 +120,7 @@ import Testing
         }
     }
 
-    /// The limits of the queue are about what the kernel does not take, and not about what is collected.
+    /// The limits of the write queue apply to data that the kernel does not accept, not to collected data.
     @Test(.unmodifiedKernel) func collectedBytesReachNoLimitOfTheQueue() async throws {
         let (peer, other) = try RawSocket.pair()
         let text = String(repeating: String(repeating: "x", count: 998) + "\r\n", count: 14)
@@ -146,7 +147,7 @@ import Testing
 }
 
 extension AsyncSocket {
-    /// How many segments with data the kernel has received.
+    /// The number of data segments that the kernel has received.
     var receivedSegmentCount: Int {
         get async throws {
             let information = await withCheckedContinuation { continuation in
@@ -159,7 +160,7 @@ extension AsyncSocket {
                     continuation.resume(returning: Array(information.prefix(Int(length))))
                 }
             }
-            // `tcpi_data_segs_in` of linux/tcp.h, which glibc's header does not have.
+            // `tcpi_data_segs_in` in linux/tcp.h, which is missing in glibc's header.
             guard information.count >= 156 else { throw Unexpected(description: "TCP_INFO") }
             return information.withUnsafeBytes { Int($0.loadUnaligned(fromByteOffset: 152, as: UInt32.self)) }
         }

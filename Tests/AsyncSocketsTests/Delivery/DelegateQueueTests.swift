@@ -8,9 +8,9 @@ import SocketTestSupport
 import SocketTestTraits
 import Testing
 
-/// What a delegate queue may rely on.
+/// Guarantees for delegate queues.
 @Suite(.timeLimit(.patient)) struct DelegateQueueTests {
-    /// Makes a connection on `loop` and waits for it: by then the loop has handled the events before it.
+    /// Establishes a connection on `loop` and waits for it. By then the loop has handled all earlier events.
     private func pass(_ loop: SocketEventLoop, to peer: ScriptedPeer) async throws {
         let recorder = Recorder()
         let socket = AsyncSocket(inlineDelegate: recorder)
@@ -48,14 +48,14 @@ import Testing
 
     private static let key = DispatchSpecificKey<String>()
 
-    /// A queue that callbacks can tell by its name.
+    /// Returns a queue that callbacks can identify by its name.
     private func namedQueue(_ name: String) -> DispatchQueue {
         let queue = DispatchQueue(label: name)
         queue.setSpecific(key: Self.key, value: name)
         return queue
     }
 
-    /// An established connection moves to another queue, and to none: later events are delivered there.
+    /// An established connection moves to another queue, and then to none. Later events are delivered there.
     @Test func theQueueMayChange() async throws {
         let queues = [namedQueue("first"), namedQueue("second"), nil]
         let peer = try ScriptedPeer.listening([.send("abc"), .expectEnd])
@@ -76,7 +76,7 @@ import Testing
         socket.disconnect()
     }
 
-    /// Moves to another queue in a callback about a read, and passes on what is delivered.
+    /// Moves to another queue in a read callback, and forwards the delivered data.
     private final class Mover: AsyncSocketDelegate, Sendable {
         private let recorder: Recorder
         private let queue: @Sendable (Int) -> DispatchQueue?
@@ -96,7 +96,7 @@ import Testing
         }
     }
 
-    /// The bytes are there already: the delivery that the callback belongs to does not go on with them.
+    /// More bytes are already available. They must not be delivered in the same delivery as the callback.
     @Test func aQueueThatIsSetInACallbackCountsForWhatFollows() async throws {
         let queue = namedQueue("queue")
         let areQueued = try TestSignal()
@@ -117,8 +117,8 @@ import Testing
         socket.disconnect()
     }
 
-    /// The delegate moves to another queue within a callback, and its next event is sent while that callback
-    /// still runs. It does not overtake the events of the first batch, and no event is lost.
+    /// The delegate moves to another queue within a callback, and its next event is queued while the callback
+    /// is still running. It does not overtake the events of the first batch, and no event is lost.
     @Test(arguments: [true, false])
     func eventsStayInOrderWhenTheDelegateMoves(toQueue: Bool) async throws {
         let queues = [namedQueue("first"), namedQueue("second")]
@@ -149,7 +149,7 @@ import Testing
         try await eventually("three bytes have come") { socket.readProgress?.tag == 3 }
         queues[0].resume()
         try await eventually("the end has come") { socket.isDisconnected }
-        // The later event has had its chance to overtake.
+        // Gives the later event the chance to overtake.
         queues[1].sync {}
         mayGoOn.signal()
         try await eventually("all is told: \(order.withLock { $0 })") { order.withLock { $0.count } == 5 }
@@ -157,8 +157,8 @@ import Testing
         mover.withLock { $0 = nil }
     }
 
-    /// The last reference to the old delegate goes while the socket looks for the new one: its deinit may
-    /// call the socket.
+    /// The last reference to the old delegate is released while the socket is looking for the new one. Its
+    /// deinit may call the socket.
     @Test(arguments: [true, false])
     func aDelegateMayCallTheSocketWhenItGoes(inline: Bool) async throws {
         final class Owner: Sendable { let delegate = Locked<Caller?>(nil) }
@@ -189,8 +189,8 @@ import Testing
         #expect(try await recorder.disconnected()?.code == .closedByPeer)
     }
 
-    /// The end of one connection is delivered when the socket already has another connection and another
-    /// queue.
+    /// The disconnect event of one connection is delivered when the socket already has another connection and
+    /// another queue.
     @Test func theEndIsToldOnTheQueueThatTheSocketHasByThen() async throws {
         let peers = try (0..<3).map { _ in try ScriptedPeer.listening([.wait(for: TestSignal())]) }
         let loop = try SocketEventLoop()
@@ -220,7 +220,7 @@ import Testing
         withExtendedLifetime(other) {}
     }
 
-    /// The delegate needs no queue by then, and the one that it had is suspended.
+    /// The delegate no longer has a queue by then, and the previous one is suspended.
     @Test func theEndDoesNotWaitForTheQueueOfItsTime() async throws {
         let peers = try (0..<2).map { _ in try ScriptedPeer.listening([.wait(for: TestSignal())]) }
         let (recorder, queue) = (Recorder(), DispatchQueue(label: "first"))
@@ -230,7 +230,7 @@ import Testing
         queue.sync {}
         queue.suspend()
         defer { queue.resume() }
-        // Inside the turn of the first connection, which ends when this has returned.
+        // Runs inside the turn of the first connection, which ends when this returns.
         socket.perform { _ in
             socket.disconnect()
             try? socket.connect(toHost: "127.0.0.1", onPort: peers[1].port, withTimeout: .patient)
@@ -242,8 +242,8 @@ import Testing
         socket.disconnect()
     }
 
-    /// Many connections share one queue, which gets one block for a batch of events: each byte arrives once
-    /// and in order.
+    /// Many connections share one queue, with one block per batch of events. Each byte arrives once and in
+    /// order.
     @Test func connectionsThatShareAQueueKeepTheirOrder() async throws {
         let queue = DispatchQueue(label: "delegate")
         let loop = try SocketEventLoop()

@@ -4,7 +4,7 @@ import Testing
 
 @testable import AsyncSockets
 
-/// The events that wait for a delegate queue, without a queue: a test says when a block runs.
+/// Events that wait for a delegate queue, without an actual queue. The tests run the blocks.
 @Suite struct EventBacklogTests {
     /// An event with a name, or progress of an operation.
     private enum Note: SocketEvent, Equatable, ExpressibleByStringLiteral {
@@ -25,7 +25,7 @@ import Testing
 
     private let backlog = EventBacklog<Note>()
 
-    /// Events come; the ticket of a block for them.
+    /// Adds events. Returns the ticket of a block for them, if one is needed.
     private func add(_ notes: Note...) -> Int? {
         var ring = Ring<Note>()
         for note in notes { ring.append(note) }
@@ -36,7 +36,7 @@ import Testing
 
     @Test func progressIsAddedToItsOwnThatWaits() throws {
         let ticket = try #require(add(.progress("read", 1), .progress("read", 2)))
-        // Progress of the other direction may have come in between.
+        // Progress in the other direction may have been added in between.
         for _ in 0..<100 { #expect(add(.progress("write", 10), .progress("read", 1)) != ticket) }
         #expect(backlog.begin(upTo: 2) == [.progress("read", 103), .progress("write", 1000)])
     }
@@ -61,14 +61,14 @@ import Testing
         #expect(backlog.begin(upTo: 3) == nil)
     }
 
-    /// Blocks on two queues: the one that has events delivers what the others were to deliver meanwhile.
+    /// Blocks on two queues: the block that is delivering also delivers the events of the others.
     @Test func oneBlockHasEventsAtATime() {
         #expect(add("a") == 1)
         #expect(add("b") == 2)
         #expect(add("c") == 3)
         #expect(backlog.begin(upTo: 1) == ["a"])
         #expect(backlog.begin(upTo: 3) == nil)
-        // An older block comes later, and takes nothing back.
+        // An older block that runs later has no effect.
         #expect(backlog.begin(upTo: 2) == nil)
         #expect(backlog.next() == ["b", "c"])
         #expect(backlog.next() == nil)
@@ -90,7 +90,7 @@ import Testing
         let taken = try #require(backlog.begin(upTo: 3))
         #expect(add("d") == 4)
         backlog.putBack(taken[1...])
-        // The block of the later event comes first.
+        // The block for the later event runs first.
         #expect(backlog.begin(upTo: 4) == nil)
         #expect(backlog.next() == ["b", "c", "d"])
         #expect(backlog.next() == nil)
@@ -98,7 +98,7 @@ import Testing
         #expect(backlog.begin(upTo: 5) == ["e"])
     }
 
-    // MARK: - What waits for the backlog
+    // MARK: - Waiting for the backlog
 
     @Test func itIsBusyUntilAllIsDelivered() {
         let calls = Atomic(0)
@@ -107,7 +107,7 @@ import Testing
         backlog.finish()
         #expect(calls.load(ordering: .relaxed) == 0)
         #expect(add("a") == 1)
-        // It waits, and then it is being delivered.
+        // The event is pending, and then being delivered.
         #expect(!isIdle())
         #expect(backlog.begin(upTo: 1) == ["a"])
         #expect(!isIdle())

@@ -8,8 +8,8 @@ import Testing
 
 @testable import AsyncSockets
 
-/// Transcripts of `EventOutlet`: what happens, and what the delegate gets where. The source has no turn, and
-/// counts what is asked of it.
+/// Transcripts of `EventOutlet`: inputs, and the events that the delegate receives and where. The source has
+/// no turn, and counts the requests.
 @Suite(.timeLimit(.patient)) struct EventOutletTests {
     private let audience: Audience
     private let socket: CountingSocket
@@ -40,7 +40,7 @@ import Testing
         #expect(audience.heard.count == 4 && source.counts == .init(served: 1))
     }
 
-    /// Never inside a call that the caller makes.
+    /// Never inside a call by the user.
     @Test(arguments: [(TurnExecutor.loop, true), (.queue, true), (.caller, false)])
     func theCallerIsNotCalledBack(executor: TurnExecutor, isDelivered: Bool) {
         happen(1)
@@ -59,7 +59,7 @@ import Testing
         #expect(source.counts.served == 1)
     }
 
-    /// Requests of a callback are served when nothing waits any more, and their events follow.
+    /// Requests made in a callback are served after all pending events, followed by their own events.
     @Test func whatACallbackBringsIsDeliveredToo() {
         source.atService.withLock { $0 = [[3], [4]] }
         source.append = { [outlet] in outlet.append($0) }
@@ -109,7 +109,8 @@ import Testing
         #expect(audience.heard == [1, .end] && ended.load(ordering: .relaxed) == 1)
     }
 
-    /// The successor is heard of in a callback: the events behind it are those of the past.
+    /// The successor is set in a callback, so the events behind it belong to the past connection. Only the
+    /// end is delivered.
     @Test func aSuccessorCountsFromTheCallbackOn() {
         audience.atEvent.withLock { $0 = { [outlet] event in if event == 2 { outlet.supersede() } } }
         happen(1, 2, 3, .end)
@@ -136,7 +137,7 @@ import Testing
     private let queue = DispatchQueue(label: "first")
     private let other = DispatchQueue(label: "second")
 
-    /// Waits for all that is on the queue.
+    /// Waits for all blocks on the queue.
     private func empty(_ queue: DispatchQueue) async {
         await withCheckedContinuation { done in queue.async { done.resume() } }
     }
@@ -156,14 +157,14 @@ import Testing
         #expect(audience.heard == [1, 2, 3, .end] && source.counts == .init(published: 2))
     }
 
-    /// The socket queue is where the turn is: no detour.
+    /// The turn already runs on the socket queue, so events are delivered directly.
     @Test func theSocketQueueIsInline() {
         socket.move(to: queue)
         outlet.callBack(on: queue, unlessItIs: queue)
         #expect(outlet.queue == nil)
     }
 
-    /// Events for the old queue go first; those behind them go to the new one, and none is lost.
+    /// Events for the old queue are delivered first, later ones on the new queue, and none is lost.
     @Test func aMoveKeepsTheOrder() async {
         socket.move(to: queue)
         outlet.changeQueue()
@@ -181,7 +182,8 @@ import Testing
         #expect(audience.heard == [1, 2])
     }
 
-    /// Inline from now on: what waits for the old queue goes first, and the source is asked to come again.
+    /// Inline from now on. Events waiting for the old queue are delivered first, and the source is told to
+    /// try again.
     @Test func aDelegateThatBecomesInlineWaitsForItsQueue() async {
         socket.move(to: queue)
         outlet.changeQueue()
@@ -200,7 +202,7 @@ import Testing
         #expect(audience.heard == [1, 2])
     }
 
-    /// The delegate has moved to a queue, and the message that says so has not come.
+    /// The delegate has moved to a queue, but the message about it has not arrived.
     @Test func aDelegateWithAQueueIsNotCalledInline() async {
         socket.move(to: queue)
         happen(1)
@@ -212,7 +214,7 @@ import Testing
     }
 }
 
-/// Who hears the events, and what is done meanwhile.
+/// Records the events, and performs an action with each of them.
 private final class Audience: Sendable {
     private let events = Locked<[CountedEvent]>([])
     let atEvent = Locked<((CountedEvent) -> Void)?>(nil)
@@ -271,7 +273,7 @@ private final class CountingSource: EventSource, @unchecked Sendable {
 
     let loop: SocketEventLoop
     private let state = Locked(Counts())
-    /// The events of each service.
+    /// The pending events at each service.
     let atService = Locked<[[CountedEvent]]>([])
     var append: ((CountedEvent) -> Void)?
 

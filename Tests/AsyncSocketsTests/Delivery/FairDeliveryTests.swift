@@ -8,9 +8,10 @@ import Testing
 
 @testable import AsyncSockets
 
-/// An inline delegate that asks for more in its callbacks does not keep the others of its loop waiting.
+/// An inline delegate that keeps requesting reads in its callbacks does not starve the other connections on
+/// its loop.
 @Suite(.timeLimit(.patient)) struct FairDeliveryTests {
-    /// Asks for a read in each callback that completes at once, until it is told to stop.
+    /// In each callback, requests a read that completes immediately, until it is stopped.
     private final class Insatiable: AsyncSocketDelegate, Sendable {
         let state = Locked((count: 0, isStopped: false, hasEnded: false, wasStopped: false))
         let hasBegun: TestSignal
@@ -23,7 +24,7 @@ import Testing
         func socket(_ socket: AsyncSocket, didRead data: Data, withTag tag: Int) {
             let (count, goesOn) = state.withLock { state in
                 state.count += 1
-                // So that the test ends when nothing stops it.
+                // Ends the test even if nothing stops it.
                 state.hasEnded = state.isStopped || beginning.duration(to: .now) > .patient
                 state.wasStopped = state.isStopped
                 return (state.count, !state.hasEnded)
@@ -56,7 +57,7 @@ import Testing
         for socket in sockets { socket.disconnect() }
     }
 
-    /// One delivery has at most sixteen events, and the rest follow without another event of the kernel.
+    /// One delivery has at most sixteen events. The rest follow without another kernel event.
     @Test(arguments: Link.Delivery.allCases)
     func whatOneDeliveryLeavesFollows(_ delivery: Link.Delivery) async throws {
         let link = try await Link.make(delivery)

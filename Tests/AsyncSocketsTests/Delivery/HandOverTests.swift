@@ -9,16 +9,16 @@ import Testing
 
 @testable import AsyncSockets
 
-/// A write of one of the program's own threads is handed over to the loop once: the loop calls the inline
-/// delegate, in a single turn.
+/// A write from one of the program's own threads wakes the loop once. The loop calls the inline delegate in a
+/// single turn.
 @Suite(.timeLimit(.patient)) struct HandOverTests {
     private static let count = 2_000
 
-    /// Calls `write` again and again, each time when the delegate has learned of the one before and the turn
-    /// is free. The loop shares a processor with that thread: once woken, it runs at once, even if the thread
-    /// is still inside the turn.
+    /// Calls `write` repeatedly, each time after the completion of the previous one is delivered and the turn
+    /// is free. The loop shares a processor with this thread, so once woken it runs immediately, even if the
+    /// thread is still inside the turn.
     ///
-    /// - Returns: The number of turns that the loop was woken for.
+    /// - Returns: The number of turns for which the loop was woken.
     private func turns(
         on loop: SocketEventLoop, after isDelivered: DispatchSemaphore, whenFree waitForTurn: @escaping @Sendable () -> Void,
         _ write: @escaping @Sendable (Int) -> Void
@@ -116,9 +116,9 @@ extension SocketEventLoop {
     }
 }
 
-/// Processors on which a thread may run, a bit for each.
+/// The processors on which a thread may run, one bit each.
 private struct ProcessorSet: Sendable {
-    // The headers declare these two under _GNU_SOURCE only.
+    // The headers declare these two only under _GNU_SOURCE.
     private typealias Call = @convention(c) (pid_t, Int, UnsafeMutableRawPointer) -> Int32
 
     private static func call(_ name: String, _ set: inout [UInt64]) {
@@ -129,21 +129,21 @@ private struct ProcessorSet: Sendable {
 
     private var bits = Array(repeating: UInt64(0), count: 16)
 
-    /// Those of this thread.
+    /// The processors of this thread.
     static var ofThread: ProcessorSet {
         var set = ProcessorSet()
         call("sched_getaffinity", &set.bits)
         return set
     }
 
-    /// The first of these alone.
+    /// Only the first of these processors.
     var first: ProcessorSet {
         var set = ProcessorSet()
         if let word = bits.firstIndex(where: { $0 != 0 }) { set.bits[word] = bits[word] & (~bits[word] &+ 1) }
         return set
     }
 
-    /// Keeps this thread on these.
+    /// Restricts this thread to these processors.
     func confineThread() {
         var bits = bits
         Self.call("sched_setaffinity", &bits)

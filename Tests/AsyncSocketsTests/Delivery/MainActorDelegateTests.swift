@@ -6,7 +6,7 @@ import SocketTestSupport
 import SocketTestTraits
 import Testing
 
-/// A delegate on the main actor, as the comment of `AsyncSocketDelegate` shows it.
+/// A delegate on the main actor, as in the documentation of `AsyncSocketDelegate`.
 @Suite(.timeLimit(.patient)) struct MainActorDelegateTests {
     @MainActor @Test func aDelegateOnTheMainActorReads() async throws {
         let peer = try ScriptedPeer.listening([.send("one\r\ntwo\r\n"), .expectEnd])
@@ -22,11 +22,11 @@ import Testing
     }
 }
 
-/// Its state has no lock: the compiler lets only the main actor touch it.
+/// Its state has no lock, because the compiler restricts it to the main actor.
 @MainActor
 private final class Session {
     var events: [String] = []
-    /// Finishes with the connection.
+    /// Finishes when the connection closes.
     let end = AsyncStream<Never>.makeStream()
 }
 

@@ -8,7 +8,8 @@ import Testing
 
 @testable import AsyncSockets
 
-/// A delegate that gets another queue while events wait for it: no event reaches it on the old one.
+/// A delegate moves to another queue while events are pending. No event is delivered on the old queue
+/// afterwards.
 @Suite(.timeLimit(.patient)) struct MovingDelegateTests {
     private static let key = DispatchSpecificKey<String>()
 
@@ -18,10 +19,11 @@ import Testing
         return queue
     }
 
-    /// When the delegate moves: before the block with its events runs, or in the callback of the first.
+    /// When the delegate moves: before the block with its events runs, or in the callback for the first
+    /// event.
     enum Move: CaseIterable, Sendable { case before, within }
 
-    /// Where each of ten reads is told, with the delegate moving to a second queue.
+    /// Returns where each of ten reads is delivered if the delegate moves to a second queue.
     private func places(_ move: Move, toAnother: Bool) async throws -> [String] {
         let queues = [queue("first"), queue("second")]
         let areQueued = try TestSignal()
@@ -44,7 +46,7 @@ import Testing
         queues[0].suspend()
         for tag in 0..<10 { socket.readData(toLength: 1, tag: tag) }
         socket.readData(toLength: 1, tag: 10)
-        // One block has all the events.
+        // One block contains all events.
         areQueued.fire()
         try await eventually("all bytes have come") { socket.readProgress?.tag == 10 }
         if move == .before { socket.setDelegate(toAnother ? new : first, delegateQueue: queues[1]) }

@@ -6,7 +6,7 @@ import SocketTestSupport
 import SocketTestTraits
 import Testing
 
-/// What an observer learns of connections and handshakes.
+/// Events about connections and handshakes that an observer receives.
 @Suite(.timeLimit(.patient)) struct ObserverTests {
     @Test(arguments: Link.Delivery.allCases)
     func bothSidesBeginAndEndWithTheirBytes(_ delivery: Link.Delivery) async throws {
@@ -42,7 +42,7 @@ import Testing
         let link = try await Link.make(observer: observer)
         link.client.write(Data("STARTTLS\r\n"), withTimeout: .patient, tag: 0)
         link.server.readData(to: .lineEnd, withTimeout: .patient, tag: 0)
-        // The ClientHello comes right behind the line, and the server may read it before its own startTLS.
+        // The ClientHello follows the line immediately, and the server may read it before its own startTLS.
         if let version { try link.client.beginTLS(settings: TestCertificates.client().only(version)) }
         _ = try await link.atServer.readData()
         if version != nil { try link.server.beginTLS(settings: TestCertificates.server()) }
@@ -105,8 +105,8 @@ import Testing
         #expect(times.trust >= waited && times.total > times.trust)
     }
 
-    /// The server takes its time when the client has decided: that belongs to the client's handshake, and not
-    /// to its decision.
+    /// The server is slow after the client has evaluated trust. This time belongs to the client's handshake,
+    /// not to its trust evaluation.
     @Test func theTimeOfADecisionEndsWithIt() async throws {
         let observer = ObservationRecorder()
         let link = try await Link.make(observer: observer)
@@ -170,7 +170,7 @@ import Testing
         link.server.readData(to: Data([0x16, 0x03]), withTimeout: .patient, tag: 0)
         _ = try await link.atServer.readData()
         link.client.disconnect()
-        // The server has bytes that no one reads, and goes on.
+        // The server has unread bytes and stays open.
         let about = await observer.untilEnds(1).about(.client)
         guard about.count == 3, case .notSecured(_, .client, nil, _) = about[1] else {
             Issue.record("\(about)")
@@ -192,7 +192,7 @@ import Testing
         #expect(error?.code == .earlyPlaintext && times == HandshakeTimes(total: .zero))
     }
 
-    // MARK: - Who observes what
+    // MARK: - Which observer is used
 
     @Test func aConnectThatFailsHasNoBeginningAndNoEnd() async throws {
         let observer = ObservationRecorder()
@@ -256,7 +256,7 @@ import Testing
             child.removeDelegate()
             if secure { try? child.beginTLS(settings: server) }
             child.readDataToEnd(withTimeout: .patient, tag: 0)
-            // Some end after that, some with the peer.
+            // Some close after this, others with the peer.
             if child.connectedPort?.isMultiple(of: 3) == true { child.disconnectAfterReadingAndWriting() }
         }
         let listener = AsyncSocket(inlineDelegate: atListener)
@@ -272,7 +272,7 @@ import Testing
             _ = try await atListener.accepted()
             if number.isMultiple(of: 2) { socket.disconnect() } else { socket.disconnectAfterWriting() }
         }
-        // A client that goes early may not have begun, and is not told then.
+        // A client that disconnects early may not have started, and is then not reported.
         var (begun, ended, failed): (Set<UInt64>, Set<UInt64>, Int) = ([], [], 0)
         while ended.count < 2 * count - failed, let observed = await observer.next() {
             switch observed {

@@ -22,7 +22,7 @@ private enum DatagramEvent: SocketEvent, Equatable {
     mutating func absorb(_ next: DatagramEvent) -> Bool { false }
 }
 
-/// A socket of another kind, with a delegate, an event and a source of its own.
+/// A socket of another kind, with its own delegate, event and source types.
 private final class DatagramSocket: EventSocket {
     struct WeakReference: WeakDelegate {
         private(set) weak var delegate: (any DatagramDelegate)?
@@ -55,14 +55,14 @@ private final class DatagramSocket: EventSocket {
     func beginCallbacks(of source: DatagramSource) { callback.open(for: source) }
     func endCallbacks() { callback.close() }
 
-    /// What a call in a callback finds.
+    /// Runs `body` as a call within a callback, if it finds a source.
     func withSource(_ body: (DatagramSource) -> Void) -> Bool { callback.withConnection(body) }
 }
 
-/// Its source, with the turn that every source has.
+/// Its source, with a turn like every source.
 private final class DatagramSource: EventHandler, EventSource, TurnOwner, @unchecked Sendable {
-    // Unchecked: `registration` is set before the first message, `wantsTurn` is confined to the turn, and the
-    // rest is for any thread.
+    // Unchecked: `registration` is set before the first message, `wantsTurn` is confined to the turn, and
+    // everything else is thread-safe.
     let loop: SocketEventLoop
     let outlet: EventOutlet<DatagramSocket>
     let turn = SocketTurn<DatagramEvent>(queue: nil)
@@ -77,7 +77,7 @@ private final class DatagramSource: EventHandler, EventSource, TurnOwner, @unche
         registration = loop.register(self)
     }
 
-    /// The loop brings these.
+    /// Delivers events from the loop.
     func bring(_ events: [DatagramEvent]) {
         arrivals.withLock { $0 += events }
         askForTurn()
@@ -112,7 +112,7 @@ extension [DatagramEvent] {
     }
 }
 
-/// Delivery is the same for a second kind of socket as for `AsyncSocket`: its events reach its delegate.
+/// Event delivery works for a second kind of socket as for `AsyncSocket`.
 @Suite(.timeLimit(.patient)) struct SecondSocketTests {
     private final class Listener: DatagramDelegate, Sendable {
         struct Seen {
@@ -154,7 +154,7 @@ extension [DatagramEvent] {
         let seen = listener.seen.withLock { $0 }
         #expect(seen.events == events)
         #expect(!seen.wasElsewhere)
-        // A call in an inline callback acts at once, and finds what it acts on.
+        // A call in an inline callback takes effect immediately, and finds its source.
         #expect(seen.hasFoundSource == !onQueue)
         source.end()
     }

@@ -8,9 +8,10 @@ import SocketTestSupport
 import SocketTestTraits
 import Testing
 
-/// The backlog of a slow delegate, the spelling of another library's delegate, and the log.
+/// The backlog of a slow delegate, a delegate method with CocoaAsyncSocket's spelling, and logging.
 @Suite(.timeLimit(.patient)) struct SlowDelegateTests {
-    /// The peer sends byte by byte while the delegate is busy: the backlog does not grow with their number.
+    /// The peer sends byte by byte while the delegate is busy. The backlog does not grow with the number of
+    /// bytes.
     @Test func progressThatWaitsIsMerged() async throws {
         let queue = DispatchQueue(label: "delegate")
         let sent = [UInt8](repeating: 7, count: 5_000)
@@ -26,7 +27,7 @@ import Testing
         queue.resume()
         var told: [Told] = []
         for _ in 0..<2 { told.append(await recorder.next()) }
-        // A part of the two bytes may have left by itself.
+        // One of the two bytes may have been sent separately.
         if case .wrotePartial = told[0] { told.append(await recorder.next()) }
         guard case .wrote(tag: 1) = told[told.count - 2], case .readPartial(sent.count, tag: 2) = told[told.count - 1] else {
             throw Unexpected(description: "\(told)")
@@ -35,7 +36,7 @@ import Testing
         peer.stop()
     }
 
-    /// The progress of one operation is not added to that of the next, though both have the same tag.
+    /// The progress of one operation is not added to the next one's, even if both have the same tag.
     @Test func progressOfDifferentReadsIsToldApart() async throws {
         let queue = DispatchQueue(label: "delegate")
         let next = try TestSignal()
@@ -83,7 +84,7 @@ import Testing
         #expect(try await link.atServer.readData().count == 32 << 20)
     }
 
-    /// A delegate for CocoaAsyncSocket spells the end as that library does.
+    /// A delegate written for CocoaAsyncSocket uses that library's spelling of the disconnect method.
     @Test func bothSpellingsOfTheEndAreCalled() async throws {
         final class Ported: AsyncSocketDelegate, Sendable {
             let ends = AsyncStream<(any Error)?>.makeStream()

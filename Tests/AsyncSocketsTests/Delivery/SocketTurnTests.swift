@@ -6,7 +6,7 @@ import Testing
 
 @testable import AsyncSockets
 
-/// Counts without any protection but the turn's.
+/// A counter that is protected only by the turn.
 private final class Counter: TurnOwner, @unchecked Sendable {
     enum Message: Sendable {
         case add(thread: Int, number: Int)
@@ -22,11 +22,11 @@ private final class Counter: TurnOwner, @unchecked Sendable {
     var lastOfThread: [Int: Int] = [:]
     var outOfOrder = 0
     var leftovers = 0
-    /// The loop is to give another turn.
+    /// The loop must run another turn.
     var wantsTurn = false
     var asks = 0
     var asksOfFreeTurn = 0
-    /// What the owner calls when no message is left.
+    /// Closures that the owner calls when no messages are left.
     var userCode: [() -> Void] = []
     var isCallingUser = false
 
@@ -66,7 +66,7 @@ private final class Counter: TurnOwner, @unchecked Sendable {
 
     func leaveRestToLoop() { leftovers += 1 }
 
-    /// Where the loop would begin at once, on another thread.
+    /// Starts the turn here. The real loop would start it immediately on another thread.
     func askForTurn() {
         asks += 1
         if turn.enterIfFree() {
@@ -78,7 +78,7 @@ private final class Counter: TurnOwner, @unchecked Sendable {
 
     func drainTurn(on executor: TurnExecutor) { turn.drain(self, on: executor) }
 
-    /// Waits until all earlier messages are done.
+    /// Waits until all earlier messages are processed.
     func settle() async {
         await withCheckedContinuation { turn.post(.report($0), to: self) }
     }
@@ -145,7 +145,7 @@ private final class Counter: TurnOwner, @unchecked Sendable {
         #expect(counter.total == 1)
     }
 
-    /// Woken earlier, it would find the turn taken, and leave a message.
+    /// If woken earlier, it would find the turn taken and have to post a message.
     @Test func theLoopIsWokenOnceWhenTheTurnIsFreeAgain() {
         let counter = Counter()
         counter.wantsTurn = true
@@ -158,7 +158,7 @@ private final class Counter: TurnOwner, @unchecked Sendable {
         #expect(counter.asks == 2 && counter.asksOfFreeTurn == 2)
     }
 
-    /// The executor does not run the turn without end: what is left waits for the owner's loop.
+    /// The executor does not run the turn forever. The remaining messages wait for the owner's loop.
     @Test func aTurnThatFillsItselfIsLeftToTheLoop() {
         let chain = Chain()
         chain.turn.post(1_000, to: chain)

@@ -7,17 +7,17 @@ import Testing
 
 @testable import AsyncSockets
 
-/// A write that is collected leaves whatever happens next.
+/// Collected writes are always sent, whatever happens next.
 @Suite(.timeLimit(.patient)) struct StrandedWriteTests {
-    /// A socket of tasks, which reads "one" and finds more behind it, and the peer that sent both.
+    /// Returns a socket used by tasks, and the peer that has sent two lines to it.
     private func connect(_ text: String = "one\r\ntwo\r\n") throws -> (AsyncSocket, peer: RawSocket, own: RawSocket) {
         let (peer, own) = try RawSocket.pair(waitLimit: .patient)
         try peer.send(text)
         return (try AsyncSocket(adopting: own.duplicate()), peer, own)
     }
 
-    /// Alone on a loop: a task has at least three operations before the loop takes a look at the clock that
-    /// can end its job.
+    /// The only socket on its loop, so a task performs at least three operations before the loop checks the
+    /// clock that can end its job.
     private func connectAlone() async throws -> (AsyncSocket, peer: RawSocket) {
         let listener = try RawSocket.listening(waitLimit: .patient)
         let socket = AsyncSocket()
@@ -30,14 +30,14 @@ import Testing
         return (socket, peer)
     }
 
-    /// Runs `body` on the loop of `socket`, as its task.
+    /// Runs `body` in a task on the loop of `socket`.
     private func onLoop<Value: Sendable>(
         of socket: AsyncSocket, _ body: @escaping @Sendable () async throws -> Value
     ) async throws -> Value {
         try await Task(executorPreference: socket.executor, operation: body).value
     }
 
-    /// Reads the first line and answers it. The answer is collected: the peer does not have it.
+    /// Reads the first line and writes a reply. The reply is collected, so the peer has not received it.
     private static func answer(_ socket: AsyncSocket, _ peer: RawSocket) async throws {
         #expect(try await socket.readLine() == "one")
         try await socket.write("answer")
@@ -61,7 +61,7 @@ import Testing
             case .sleep: try await isReceived.wait(within: .patient)
             case .otherExecutor:
                 try await withTaskExecutorPreference(globalConcurrentExecutor) {
-                    // Not on the loop: this blocks until the answer has come.
+                    // Not on the loop, because this blocks until the reply is received.
                     let text = try peer.receive(atLeast: 6)
                     #expect(text == "answer")
                 }
@@ -80,7 +80,7 @@ import Testing
         _ = await task.result
     }
 
-    /// On a thread of its own, since it blocks.
+    /// Uses its own thread, because it blocks.
     private func received(_ count: Int, by peer: RawSocket) async throws -> String {
         try await withTaskExecutorPreference(TestThreads()) { try peer.receive(atLeast: count) }
     }
@@ -100,7 +100,7 @@ import Testing
             case .disconnectAfterWriting: socket.disconnectAfterWriting()
             case .closeWriteStream: socket.closeWriteStream()
             }
-            // The job has not returned to the loop.
+            // The job has not yet returned to the loop.
             #expect(peer.hasInput)
             #expect(try peer.receive(atLeast: 6) == "answer")
         }
@@ -138,7 +138,7 @@ import Testing
         #expect(text.utf8.count == 64 * 1024 && text.hasSuffix("x"))
     }
 
-    /// The last answer takes the others with it.
+    /// The last reply is sent together with the others.
     @Test func theAnswerToTheLastMessageLeavesAtOnce() async throws {
         let (socket, peer) = try await connectAlone()
         try await onLoop(of: socket) {
@@ -164,7 +164,7 @@ import Testing
         #expect(try await received(13, by: peer) == "answerfileend")
     }
 
-    /// Their code takes the job's time, and their bytes must not wait for its end.
+    /// The program's code uses the job's time, and collected bytes must not wait for its end.
     @Test(.unmodifiedKernel) func aWriteOfAnotherThreadTakesWithItWhatWasCollected() async throws {
         let (socket, peer, _) = try connect()
         try await onLoop(of: socket) {
@@ -209,9 +209,9 @@ import Testing
         _ = try await peer.finish()
     }
 
-    // MARK: - A full kernel
+    // MARK: - Full kernel buffers
 
-    /// Fills the kernel's buffer, without the socket's knowledge.
+    /// Fills the kernel's buffer behind the socket's back.
     private static func fill(_ own: RawSocket) {
         let flags = Int32(MSG_DONTWAIT) | Int32(MSG_NOSIGNAL)
         let piece = [UInt8](repeating: 0, count: 4096)
@@ -230,7 +230,7 @@ import Testing
         withExtendedLifetime(peer) {}
     }
 
-    /// Of what its peer does not read, a task can write no more than may be collected.
+    /// If its peer does not read, a task cannot write more than may be collected.
     @Test func behindCollectedBytesTheNextWriteWaits() async throws {
         let (socket, peer, own) = try connect()
         let piece = Data(count: 1024)
@@ -321,7 +321,7 @@ import Testing
         for text in ["one\r\n", "two\r\n"] { #expect(try await recorder.readText() == text) }
     }
 
-    /// The peer has ended its side, and still gets every answer.
+    /// The peer has closed its write side, and still receives every reply.
     @Test(arguments: [Link.Delivery.inline, .delegateQueue, .socketQueue])
     func answersToAPeerThatHasEndedItsSideArrive(delivery: Link.Delivery) async throws {
         let (peer, own) = try RawSocket.pair(waitLimit: .patient)

@@ -8,12 +8,12 @@ import Testing
 
 @testable import AsyncSockets
 
-/// However a connection ends, every task that waits goes on, once, and nothing of it remains.
+/// However a connection ends, every waiting task resumes exactly once, and nothing is leaked.
 @Suite(.timeLimit(.patient)) struct AsyncEndTests {
-    /// The kernels of both sides take less than this.
+    /// More than the kernel buffers of both sides hold.
     private static let more = pattern(16 << 20)
 
-    /// What ends a connection at once, for all that wait.
+    /// Ways to end a connection immediately for all waiting tasks.
     enum Way: CaseIterable, Sendable {
         case reset, disconnect, close, cancelledClose, lateClose, tooLong, writeQueueFull
 
@@ -35,7 +35,7 @@ import Testing
         }
     }
 
-    /// What has to be gone with a socket.
+    /// Resources that must be released with a socket.
     private struct Traces {
         private weak let socket: AsyncSocket?
         private weak let connection: StreamConnection?
@@ -85,7 +85,7 @@ import Testing
         try await eventually("ten bytes are there") { socket?.readProgress?.bytesDone == 10 }
         try await end(try #require(socket), way, mayEnd)
         for task in reads {
-            // What a close does not wait for it refuses.
+            // A close fails the operations for which it does not wait.
             #expect(await task.outcome == .failed(way == .lateClose ? .writeTimeout : way.code))
         }
         for task in writes { #expect(await task.outcome == (way == .close ? .served : .failed(way.code))) }
@@ -108,13 +108,13 @@ import Testing
             closing.cancel()
             #expect(await closing.outcome == .cancelled)
         case .writeQueueFull:
-            // A delegate's write is bounded; those of tasks wait instead.
+            // A delegate's write is limited. Writes of tasks wait instead.
             socket.maximumPendingWriteBytes = 10
             socket.write(Data("one too many"), withTimeout: -1)
         }
     }
 
-    /// The read side alone ends: writes go on.
+    /// Only the read side ends. Writes continue.
     @Test(arguments: [(false, true), (true, true), (true, false)])
     func anEndOfThePeersSideAnswersTheReadsAlone(isSecure: Bool, isOrderly: Bool) async throws {
         let mayEnd = try TestSignal()
@@ -127,7 +127,7 @@ import Testing
         mayEnd.fire()
         #expect(await reads[0].outcome == .failed(isOrderly ? .closedByPeer : .truncated))
         for (number, task) in reads.enumerated().dropFirst() {
-            // What the first one has left is still there for a read that takes anything.
+            // The bytes left by the first read are still available to a read of any bytes.
             #expect(await task.outcome == (isOrderly || number == 3 ? .served : .failed(.truncated)), "\(number)")
         }
         for task in writes { #expect(await task.outcome == .served) }
@@ -137,7 +137,7 @@ import Testing
         _ = try await peer.finish()
     }
 
-    /// A peer that has gone while we write.
+    /// The peer has disconnected while we write.
     @Test(arguments: [false, true])
     func aWriteThatFailsEndsTheConnectionForAll(isSecure: Bool) async throws {
         let (socket, _) = try await connectedSocket([.close], isSecure: isSecure)
@@ -187,7 +187,7 @@ import Testing
             try await socket.connect(to: "127.0.0.1", port: peer.port)
             return try await socket.readToEnd(timeout: .milliseconds(20))
         }.outcome
-        // The peer waits for our end, which comes with the last reference.
+        // The peer waits for our side to close, which happens with the last reference.
         #expect(answer == .failed(.readTimeout))
         _ = try await peer.finish()
     }

@@ -6,7 +6,7 @@ import SocketTestSupport
 import SocketTestTraits
 import Testing
 
-/// Ends and limits that no other test checks closely: without these a small mistake in the code would pass.
+/// Edge cases of closing and limits that no other test checks closely enough to notice a small mistake.
 @Suite(.timeLimit(.patient)) struct CloseLookTests {
     @Test func aListenerOfTwoFamiliesReportsOneEnd() async throws {
         let recorder = Recorder()
@@ -15,7 +15,7 @@ import Testing
             try listener.accept(onInterface: "localhost", port: 0)
             listener.disconnect()
             #expect(try await recorder.disconnected() == nil)
-            // A second end would come from the same loop, before the next connection does.
+            // A second disconnect event would be delivered by the same loop before the next connection.
             try listener.accept(onInterface: "localhost", port: 0)
             let client = try RawSocket.connected(to: try #require(listener.localAddress))
             let child = try await recorder.accepted()
@@ -27,8 +27,7 @@ import Testing
         #expect(recorder.unread.isEmpty)
     }
 
-    /// The kernels of both sides take some megabytes. The rest waits for a reader that never comes: the write
-    /// times out.
+    /// The kernel buffers of both sides hold some megabytes. The rest is never read, so the write times out.
     @Test(arguments: [false, true])
     func aSocketThatNeverReadsTakesLittleAhead(secure: Bool) async throws {
         let link = try await Link.make()
@@ -41,7 +40,7 @@ import Testing
         #expect(error?.code == .writeTimeout)
     }
 
-    /// A refused peer must learn why, though it has sent more than the server reads.
+    /// A rejected peer must receive the alert even if it has sent more than the server reads.
     @Test func aRefusedPeerThatSentMuchStillGetsTheAlert() async throws {
         let atListener = Recorder { _, told in
             guard case .accepted(let socket) = told else { return }
@@ -51,7 +50,7 @@ import Testing
         try listener.accept(onInterface: "127.0.0.1", port: 0)
         for _ in 0..<10 {
             let client = try RawSocket.connected(to: try #require(listener.localAddress))
-            // A handshake record with a ClientHello of no length, and much behind it.
+            // A handshake record with an empty ClientHello, followed by many bytes.
             let bytes: [UInt8] = [0x16, 0x03, 0x01, 0x00, 0x04, 0x01, 0x00, 0x00, 0x00] + Array(repeating: 0x16, count: 300_000)
             try client.send(bytes)
             var alert: [UInt8] = []

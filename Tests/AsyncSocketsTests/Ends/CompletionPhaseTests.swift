@@ -7,8 +7,8 @@ import Testing
 
 @testable import AsyncSockets
 
-/// Every operation is answered exactly once, also where the connection ends while it is being made, while it
-/// is secured, or as its own side wants it.
+/// Every operation completes exactly once, even if the connection ends while connecting, during the
+/// handshake, or is closed by its own side.
 @Suite(.timeLimit(.patient)) struct CompletionPhaseTests {
     private func connect(to port: UInt16, _ recorder: Recorder = Recorder()) async throws -> (AsyncSocket, Recorder) {
         let socket = AsyncSocket(inlineDelegate: recorder)
@@ -54,7 +54,7 @@ import Testing
         operations.write(Data("hello"), on: socket)
         operations.startTLS(try TestCertificates.client(), on: socket)
         operations.read(.end, on: socket)
-        // Last: a refusal may come before the next line.
+        // Posted last, because the connection may be refused before the next line.
         connection.post(.connect(destination, timeout: failure == .timeout ? 0.1 : .patient, waiter: waiter))
         if failure == .disconnect { socket.disconnect() }
         if failure == .cancellation { socket.cancel(waiter) }
@@ -82,7 +82,7 @@ import Testing
         #expect(recorder.unread.isEmpty && waiter.outcomes == [.served])
     }
 
-    // MARK: - Securing
+    // MARK: - Handshake
 
     enum HandshakeFailure: CaseIterable, Sendable {
         case notTLS, fin, reset, silence, refusal, noVerdict, earlyBytes, badSettings, disconnect, cancellation
@@ -172,15 +172,15 @@ import Testing
         #expect(try await recorder.disconnected() == nil)
         #expect(recorder.unread.isEmpty)
         try await operations.expect(.served)
-        // The second is refused, and changes nothing.
+        // The second one fails without an effect.
         let second = Operations()
         second.startTLS(try TestCertificates.client(), on: socket)
         try await second.expect(.failed(.closed))
     }
 
-    // MARK: - Our own end
+    // MARK: - Closing our side
 
-    /// The kernels of both sides take less than this, and `maximumPendingWriteBytes` has room for more.
+    /// More than the kernel buffers of both sides hold, and less than `maximumPendingWriteBytes`.
     private static let more = Data(count: 48 << 20)
 
     private func start(isSecure: Bool, _ steps: [ScriptedPeer.Step]) async throws -> (AsyncSocket, Recorder) {

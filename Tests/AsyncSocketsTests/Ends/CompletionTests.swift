@@ -7,9 +7,10 @@ import Testing
 
 @testable import AsyncSockets
 
-/// Every operation is answered exactly once, whichever way the connection ends and however far it had come.
+/// Every operation completes exactly once, however the connection ends and whatever progress the operation
+/// has made.
 @Suite(.timeLimit(.patient)) struct CompletionTests {
-    /// What ends a connection that is established.
+    /// Ways to end an established connection.
     enum Way: CaseIterable, Sendable {
         case fin, closeNotify, reset, disconnect, lastReference
         case readTimeout, writeTimeout, tooLong, writeQueueFull, badParameter
@@ -38,7 +39,7 @@ import Testing
         }
     }
 
-    /// The operations that are queued by then.
+    /// The operations that are queued at that time.
     enum Load: CaseIterable, Sendable {
         case nothing, reads, writes, both, startTLS
 
@@ -46,11 +47,11 @@ import Testing
         var hasWrites: Bool { self == .writes || self == .both || self == .startTLS }
     }
 
-    /// The kernels of both sides take less than this.
-    /// More than the kernel takes, and little enough for others to wait behind it.
+    /// More than the kernel buffers of both sides hold, but small enough that other writes can be queued
+    /// behind it.
     private static let more = Data(count: 32 << 20)
 
-    /// A socket at whose peer `steps` are performed, once it is established.
+    /// Returns an established socket whose peer performs `steps`.
     private func established(
         _ steps: [ScriptedPeer.Step], isSecure: Bool
     ) async throws -> (AsyncSocket, Recorder) {
@@ -67,10 +68,11 @@ import Testing
         return (socket, recorder)
     }
 
-    /// Queues what `load` says: a read partly served, a write partly sent, and others behind them.
+    /// Queues the operations of `load`: a partially served read, a partially sent write, and others behind
+    /// them.
     private func queue(_ load: Load, _ operations: Operations, on socket: AsyncSocket) async throws {
         if load.hasReads {
-            // None of them is content with what has come.
+            // The received bytes complete none of them.
             operations.read(.length(100), on: socket)
             operations.read(.length(50), on: socket)
             operations.read(.delimiter(.lineEnd), on: socket)
@@ -88,7 +90,7 @@ import Testing
         if load.hasWrites { try await eventually("some is sent") { (socket.writeProgress?.bytesDone ?? 0) > 0 } }
     }
 
-    /// What is asked for after the end is answered at once.
+    /// Operations requested after the end complete immediately.
     private func askTooLate(_ operations: Operations, of socket: AsyncSocket) {
         operations.read(.anyBytes, on: socket)
         operations.write(Data("late"), on: socket)
@@ -119,14 +121,15 @@ import Testing
         }
     }
 
-    /// Has the connection end, with operations queued.
+    /// Ends the connection while operations are queued.
     private func end(
         _ optional: inout AsyncSocket?, _ way: Way, _ load: Load, _ operations: Operations, _ mayEnd: TestSignal
     ) async throws {
         let socket = try #require(optional)
         switch way {
-        // The operation that ends the connection goes first: by then no other need have begun. It is the
-        // delegate's: a waiter that is late leaves the connection alone.
+        // The operation that ends the connection is queued first, so that no other operation needs to have
+        // started. It belongs to the delegate, because a task's read that times out does not close the
+        // connection.
         case .readTimeout: socket.readData(toLength: 11, withTimeout: 0.05)
         case .tooLong: operations.read(.delimiter(.lineEnd), on: socket, maxLength: 5)
         case .writeTimeout: socket.write(Self.more, withTimeout: 0.05)
@@ -137,7 +140,7 @@ import Testing
         case .fin, .closeNotify, .reset:
             mayEnd.fire()
             operations.read(.length(1000), on: socket)
-            // What they leave at an orderly end. Unread, it would hold the end up.
+            // Reads what they leave at an orderly end. Unread bytes would delay the end.
             Operations().read(.anyBytes, on: socket)
         case .disconnect: socket.disconnect()
         case .lastReference: break

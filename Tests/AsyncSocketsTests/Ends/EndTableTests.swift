@@ -6,9 +6,10 @@ import Testing
 
 @testable import AsyncSockets
 
-/// Every end of the peer, with unread bytes or none, with a read and a write that wait or none, in both
-/// styles: who waits is told once, bytes that came before are not lost, and a session is kept unless TLS has
-/// failed (RFC 5246, 7.2). END_TABLE in the environment prints the table.
+/// Every way in which a peer can end a connection, with and without unread bytes, a waiting read and a
+/// waiting write, in both styles. Each waiting operation completes once, bytes received before are not lost,
+/// and the session is kept unless TLS has failed (RFC 5246, 7.2). Set END_TABLE in the environment to print
+/// the table.
 @Suite(.timeLimit(.patient)) struct EndTableTests {
     enum End: String, CaseIterable, Sendable {
         case orderly, truncation, reset, badRecord
@@ -22,7 +23,7 @@ import Testing
             }
         }
 
-        /// The peer has ended its side alone.
+        /// The peer has closed only its own side.
         var isOfOneSide: Bool { self == .orderly || self == .truncation }
 
         var code: AsyncSocketError.Code {
@@ -75,7 +76,7 @@ import Testing
         func client() throws -> TLSClientSettings? { try version.map { try TestCertificates.client().only($0) } }
     }
 
-    /// More than the kernels of both sides take.
+    /// More than the kernel buffers of both sides hold.
     private static let more = Data(count: 16 << 20)
 
     private func note(_ style: String, _ row: Row, _ told: String) {
@@ -105,7 +106,7 @@ import Testing
             told.append("write: \(outcome)")
             #expect(outcome == (row.end.isOfOneSide ? .served : .failed(row.end.code)), "\(row)")
         }
-        // A break takes what a waiting read has collected with it.
+        // An abortive end discards what a waiting read has collected.
         if row.hasUnread, row.end.isOfOneSide || !row.reads && !row.writes {
             #expect(try await socket.read(exactly: 6) == Data("123456"), "\(row)")
             told.append("then the bytes")
@@ -151,7 +152,7 @@ import Testing
         var (told, hasRead): ([String], Bool) = ([], row.reads || !row.hasUnread)
         var (hasWritten, isHalfClosed) = (!row.writes, false)
         loop: while true {
-            // Unread bytes hold the end up: this reads them.
+            // Unread bytes delay the end, so read them.
             if !hasRead {
                 hasRead = true
                 socket.readData(toLength: 6, withTimeout: -1, tag: 3)
@@ -215,7 +216,7 @@ import Testing
             mayEnd.fire()
             #expect(await outcome { try await socket.read(exactly: 1) } == .failed(end.code))
             if end.isOfOneSide { try await socket.close() }
-            // OpenSSL marks the session when the connection's memory goes.
+            // OpenSSL marks the session when the connection's memory is released.
             if end == .badRecord { try await eventually("it is marked") { session?.isUsable == false } }
             peer.stop()
         }

@@ -7,9 +7,9 @@ import SocketTestSupport
 import SocketTestTraits
 import Testing
 
-/// How a connection ends when the peer is awkward, hostile or gone.
+/// The end of a connection whose peer is faulty, hostile or gone.
 @Suite(.timeLimit(.patient), .serialized) struct EndingTests {
-    /// A socket of ours that is connected to a scripted peer.
+    /// Returns one of our sockets connected to a scripted peer.
     private func connect(to peer: ScriptedPeer) async throws -> (AsyncSocket, Recorder) {
         let recorder = Recorder()
         let socket = AsyncSocket(inlineDelegate: recorder)
@@ -47,8 +47,8 @@ import Testing
         #expect(try await recorder.disconnected()?.code == .connectionReset)
     }
 
-    /// The loop is blocked while the peer answers and leaves: one event then says that the connection is
-    /// established, that there are bytes, and that no more will come.
+    /// The loop is blocked while the peer replies and closes. A single event then reports that the connection
+    /// is established, that bytes are available, and that no more will follow.
     @Test func aPeerGoneBeforeTheLoopSeesTheConnectionIsServedToItsEnd() async throws {
         let loop = try SocketEventLoop()
         let gate = DispatchSemaphore(value: 0)
@@ -119,8 +119,8 @@ import Testing
         }
     }
 
-    /// The end comes right behind the bytes, without a FIN: no event of the kernel announces it, wherever a
-    /// turn stops.
+    /// The close_notify follows the bytes immediately, without a FIN. No kernel event announces it, wherever
+    /// a turn stops.
     @Test(arguments: TLSVersion.tested)
     func aCloseNotifyRightBehindBytesIsToldWhateverTheirNumber(_ version: TLSVersion) async throws {
         let settings = try TestCertificates.server()
@@ -176,7 +176,7 @@ import Testing
         #expect(try await recorder.readText() == "hello")
     }
 
-    // MARK: - A peer that goes away in the middle of the handshake
+    // MARK: - Disconnects during the handshake
 
     /// The length of the handshake in the direction from the peer to us.
     private func handshakeLength(ofPeer settings: TLSSettings<some TLSRole.Side>, with ours: TLSSettings<some TLSRole.Side>) async throws
@@ -200,7 +200,7 @@ import Testing
         return ours.values.role == .server ? transcript.fromClient.count : transcript.fromServer.count
     }
 
-    /// Alternately a FIN and a reset, behind each byte of what the peer sends.
+    /// Alternately sends a FIN and a reset after each byte of the peer's handshake.
     private func breakOff(
         _ range: Range<Int>, _ body: @escaping @Sendable (ScriptedPeer.HandshakeCut) async throws -> AsyncSocketError?
     ) async throws {
@@ -212,7 +212,7 @@ import Testing
                         let error = try await body(ScriptedPeer.HandshakeCut(after: length, ending))
                         let found = try #require(error, "no error after \(length) bytes")
                         #expect(found.fault == .peer, "after \(length) bytes: \(found)")
-                        // A peer that closes at once may be gone before the upgrade begins.
+                        // A peer that closes immediately may be gone before the upgrade starts.
                         let isEarly = length == 0 && found.code == .closedByPeer
                         #expect(
                             found.tls?.code == .closedDuringHandshake || found.code == .connectionReset || isEarly,
@@ -226,7 +226,7 @@ import Testing
 
     @Test(arguments: TLSVersion.tested)
     func aServerThatGoesAwayAtAnyByteOfTheHandshakeIsATypedError(_ version: TLSVersion) async throws {
-        // RSA signatures have one length, so that every handshake has the same.
+        // RSA signatures have a fixed length, so that every handshake has the same length.
         let identity = try TestCertificates.authority.issue(.server(names: ["localhost"]), keyType: .rsa2048).identity()
         let server = TLSSettings.server(identity: identity).patient
         let client = try TestCertificates.client().only(version)

@@ -5,7 +5,7 @@ import SocketTestSupport
 import SocketTestTraits
 import Testing
 
-/// One side has sent everything, and the other goes on.
+/// One side closes its write stream, and the other continues.
 @Suite(.timeLimit(.patient)) struct HalfCloseTests {
     private func connect(_ steps: [ScriptedPeer.Step], tls version: TLSVersion? = nil) async throws -> (
         AsyncSocket, Recorder, ScriptedPeer
@@ -43,7 +43,7 @@ import Testing
         _ = try await peer.finish()
     }
 
-    /// In the original such a read waited without end, or timed out and ended the connection.
+    /// In the original, such a read waited forever, or timed out and closed the connection.
     @Test(arguments: layers)
     func d18AReadBehindTheEndOfTheReadStreamEndsAtOnceAndAlone(_ version: TLSVersion?) async throws {
         let (socket, recorder, peer) = try await connect([.send("abc")] + finish(version) + [.expect("ok")], tls: version)
@@ -83,7 +83,7 @@ import Testing
         _ = try await peer.finish()
     }
 
-    /// Asked for when the end was delivered already.
+    /// Requested after the end was delivered.
     @Test(arguments: layers)
     func aReadToTheEndBehindTheEndIsCompleteAndEmpty(_ version: TLSVersion?) async throws {
         let (socket, recorder, peer) = try await connect([.send("abc")] + finish(version) + [.expect("ok")], tls: version)

@@ -8,12 +8,12 @@ import Testing
 
 @testable import AsyncSockets
 
-/// Writes that are encrypted and have not left the process when the connection breaks.
+/// Writes that are encrypted but not sent when the connection breaks.
 @Suite(.timeLimit(.patient)) struct LostWriteTests {
     private static let piece = pattern(4096)
 
-    /// A secure connection whose peer reads nothing after the handshake. It is a socket pair: once the kernel
-    /// is full, it stays full until the peer reads.
+    /// Returns a secure connection whose peer reads nothing after the handshake. It uses a socket pair: once
+    /// the kernel is full, it stays full until the peer reads.
     private func connect(_ version: TLSVersion) async throws -> (AsyncSocket, Recorder, peer: ChannelEnd, own: RawSocket) {
         let (peer, other) = try ChannelEnd.pair()
         let recorder = Recorder()
@@ -31,15 +31,16 @@ import Testing
         return (socket, recorder, peer, other)
     }
 
-    /// Writes one piece after the other, until one is not complete and the kernel is full; its number. All of
-    /// it has been encrypted.
+    /// Writes pieces until one is not complete and the kernel is full. Returns its number. All pieces have
+    /// been encrypted.
     private func fill(_ socket: AsyncSocket, _ own: RawSocket, _ write: (Int) -> Void) async -> Int {
         var number = 0
         while true {
             write(number)
             await socket.settle()
             if socket.writeProgress != nil {
-                // What the kernel still takes is taken by bytes that no one reads: then it is full for sure.
+                // Fill the remaining space with bytes that are never read, so that the kernel is certainly
+                // full.
                 while Self.piece.withUnsafeBytes({ send(own.descriptor, $0.baseAddress, $0.count, flags) }) > 0 {}
                 while send(own.descriptor, "x", 1, flags) > 0 {}
                 await socket.settle()
@@ -54,7 +55,7 @@ import Testing
 
     private let flags = Int32(MSG_DONTWAIT) | Int32(MSG_NOSIGNAL)
 
-    /// The kernel has unread bytes of ours, so that this is a reset for a socket pair too.
+    /// The kernel has unread bytes from us, so that this is a reset for a socket pair too.
     private func reset(_ peer: ChannelEnd) throws {
         peer.channel.close(.reset, on: try SocketEventLoop())
     }

@@ -7,15 +7,15 @@ import Testing
 
 @testable import AsyncSockets
 
-/// A peer that ends its side with a FIN and no close_notify, and goes on reading: our side goes on, and who
-/// reads learns that bytes may be missing.
+/// A peer closes its side with a FIN without close_notify, and continues to read. Our side stays open, and
+/// reads report that bytes may be missing.
 @Suite(.timeLimit(.patient)) struct OneSidedEndTests {
-    /// When the answer is written: the peer has ended its side before, or ends it while the write waits.
+    /// When the peer closes its side: before the reply is written, or while the write is waiting.
     enum Moment: CaseIterable, Sendable {
         case afterTheRead, beforeTheRead, whileItWaits
     }
 
-    /// More than the kernels of both sides take.
+    /// More than the kernel buffers of both sides hold.
     private static let answer = Data(count: 16 << 20)
 
     @Test(arguments: TLSVersion.tested, Moment.allCases)
@@ -44,7 +44,7 @@ import Testing
         #expect(try await received.value == Self.answer)
     }
 
-    /// The end is told once: by a read that it ends, or at the end of the connection.
+    /// The truncation is reported once, by a read or at the end of the connection.
     @Test(arguments: TLSVersion.tested, [true, false])
     func aDelegateStillWritesItsAnswer(version: TLSVersion, reads: Bool) async throws {
         let mayEnd = try TestSignal()
@@ -74,7 +74,7 @@ import Testing
         _ = try await peer.finish()
     }
 
-    /// RFC 5246, 7.2.1: a missing close_notify costs no session.
+    /// According to RFC 5246, 7.2.1, a missing close_notify does not invalidate the session.
     @Test(arguments: TLSVersion.tested, [true, false])
     func aSessionIsKept(version: TLSVersion, isClosing: Bool) async throws {
         var settings = try TestCertificates.server()
@@ -102,7 +102,7 @@ import Testing
 
     // MARK: - Requests for a client's certificate
 
-    /// With unread bytes, and without a read that waits.
+    /// With unread bytes, and without a waiting read.
     @Test(arguments: [false, true], [false, true])
     func aRefusedClientIsGoneAtOnce(isStranger: Bool, isDelegates: Bool) async throws {
         var (client, server) = try TestCertificates.mutual(.certificatesOnRequest())
@@ -128,7 +128,7 @@ import Testing
 }
 
 extension AsyncSocket {
-    /// Sends a FIN, and no close_notify.
+    /// Sends a FIN without close_notify.
     fileprivate func sendEnd() {
         perform { _ = $0.map { shutdown($0, Int32(SHUT_WR)) } }
     }

@@ -8,9 +8,9 @@ import Testing
 
 @testable import AsyncSockets
 
-/// Answers of a peer that come where none is expected, or come late.
+/// Unexpected or late messages from a peer.
 @Suite(.timeLimit(.patient)) struct PeerAnswerTests {
-    /// A client that says nothing before it has its tickets.
+    /// A client that sends nothing before it has received its tickets.
     @Test(arguments: TLSVersion.tested, [false, true])
     func ticketsLeaveThoughTheServerSaysNothing(version: TLSVersion, isDelegates: Bool) async throws {
         var server = try TestCertificates.server()
@@ -39,7 +39,7 @@ import Testing
         }
     }
 
-    /// A server that refuses to begin: its alert is its answer, and no injection.
+    /// A server rejects the handshake. Its alert is reported as such, not as an injection.
     @Test(arguments: [false, true]) func anAlertBeforeStartTLSIsToldAsOne(isDelegates: Bool) async throws {
         let peer = try ScriptedPeer.listening([.send(Array("220 go ahead\r\n".utf8) + [21, 3, 3, 0, 2, 2, 40]), .expectEnd])
         let recorder = Recorder()
@@ -74,7 +74,7 @@ import Testing
         }
     }
 
-    /// The kernel's word for a peer that answers no more.
+    /// The kernel's error for a peer that no longer responds.
     @Test func aPeerThatVanishesIsThePeersFault() {
         for number in [ETIMEDOUT, EHOSTUNREACH, ENETUNREACH] {
             for operation in [AsyncSocketError.Operation.read, .write] {

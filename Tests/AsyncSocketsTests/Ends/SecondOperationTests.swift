@@ -6,9 +6,9 @@ import Testing
 
 @testable import AsyncSockets
 
-/// The second operation is unlike the first: nothing of the first is left in it.
+/// The second operation differs from the first, and is not affected by any state of the first.
 @Suite(.timeLimit(.patient)) struct SecondOperationTests {
-    /// Reads of the task of a scope share a waiter.
+    /// Reads in the task of a scope share a waiter.
     @Test(arguments: [false, true]) func eachReadOfAScopeHasItsOwnTime(isSecure: Bool) async throws {
         let mayGoOn = try TestSignal()
         let peer = try ScriptedPeer.listening(
@@ -23,7 +23,7 @@ import Testing
                     #expect(
                         await outcome { try await socket.read(exactly: 4, timeout: .seconds(seconds)) } == .failed(.readTimeout))
                 }
-                // Without a limit, it is still there long after the limits of those before.
+                // Without a timeout, it is still waiting long after the timeouts of the earlier reads.
                 let clock = ContinuousClock()
                 let beginning = clock.now
                 let helper = Task {
@@ -48,7 +48,7 @@ import Testing
             }
             #expect(late == .failed(.readTimeout))
         }
-        // A delegate's read behind a task's that was cancelled.
+        // A delegate's read after a task's cancelled read.
         let recorder = Recorder()
         socket.setInlineDelegate(recorder)
         let cancelled = Task.immediate { try await socket.read() }
@@ -59,7 +59,7 @@ import Testing
         peer.stop()
     }
 
-    /// Reads behind it come and go, and its own time goes on.
+    /// Reads behind it are added and cancelled, and its own timer continues.
     @Test func aCancelledReadLeavesTheClockOfTheOneBeforeIt() async throws {
         let (socket, peer) = try await connectedSocket([.wait(for: try TestSignal())])
         let recorder = Recorder()
@@ -92,14 +92,14 @@ import Testing
         return frames
     }
 
-    /// The part that was searched for the end of a long frame says nothing about the next one.
+    /// The part of a long frame that was already searched does not apply to the next frame.
     @Test func aShortFrameFollowsALongPartialOne() async throws {
         let long = String(repeating: "x", count: 300_000)
         #expect(try await frames([long, "\r\na\r\nb\r\n"]) == [long, "a", "b"])
         #expect(try await frames([long, long, "\r", "\n", "a\r\n", long + "\r\n"]) == [long + long, "a", long])
     }
 
-    /// A delimiter in two segments, at every place.
+    /// A delimiter that is split into two segments at every position.
     @Test func aDelimiterMayComeInTwoPieces() async throws {
         let text = "one\r\ntwo\r\r\nthree\r\n"
         for place in 1..<text.utf8.count {
@@ -114,7 +114,7 @@ import Testing
             var received: [Data] = []
             let complete = text.utf8.prefix(place).split(separator: 10, omittingEmptySubsequences: false).count - 1
             for _ in 0..<complete { received.append(try #require(await socket.readFrame(framing))) }
-            // The read has looked at the first piece before the second one comes.
+            // The read has searched the first piece before the second one arrives.
             let last = Task.immediate {
                 var rest: [Data] = []
                 while let frame = try await socket.readFrame(framing) { rest.append(frame) }
@@ -128,9 +128,9 @@ import Testing
         }
     }
 
-    // MARK: - Answers without someone who answers
+    // MARK: - Missing decisions
 
-    /// A delegate that is gone by the time of the question has not said yes.
+    /// A delegate that is released before the trust callback has not accepted the peer.
     @Test(arguments: [true, false]) func withoutADelegateNoOneIsTrusted(isServer: Bool) async throws {
         var (client, server) = try TestCertificates.mutual()
         if isServer { server.trustEvaluation = .delegate } else { client.trustEvaluation = .delegate }
@@ -145,17 +145,17 @@ import Testing
         let outcome = await outcome {
             try await withDeadline(.patient) {
                 try await accepted.startTLS(settings: TLSClientSettings(isServer ? client.values : server.values))
-                // In TLS 1.3 a client is done before the server has judged it.
+                // In TLS 1.3, a client completes its handshake before the server has evaluated it.
                 _ = try await accepted.read(exactly: 1)
             }
         }
-        // Otherwise it would not end.
+        // Otherwise the following wait would not end.
         try #require(outcome == .failed(.tls))
         try await eventually("it has ended") { !asking.isConnected }
         #expect(!asking.isSecure)
     }
 
-    /// One place for handshakes and headers, and clients that waste it.
+    /// One permit for handshakes and headers, and clients that fail to use it.
     @Test(arguments: [false, true]) func aFailedHandshakeGivesItsPlaceBack(hasHeader: Bool) async throws {
         let listener = try SocketListener(
             port: 0, interface: "127.0.0.1", tls: TestCertificates.server(),

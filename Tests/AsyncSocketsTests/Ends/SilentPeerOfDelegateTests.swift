@@ -7,15 +7,14 @@ import Testing
 
 @testable import AsyncSockets
 
-/// What `SilentPeerTests` asks of tasks, of a delegate: an operation behind another one, and a peer that
-/// sends nothing and reads nothing. The connection ends in the time of the operation whose clock runs, and
-/// the error names that operation.
+/// The delegate version of `SilentPeerTests`: an operation behind another one, and a peer that neither sends
+/// nor reads. The connection closes when the running operation times out, and the error names that operation.
 @Suite(.timeLimit(.patient)) struct SilentPeerOfDelegateTests {
     enum Operation: CaseIterable, Sendable {
         case nothing, connect, read, buffered, length, delimiter, toEnd, write, file, beginTLS, request
         case disconnect, afterReading, afterWriting, afterBoth, closeWriteStream
 
-        /// Those that wait for the peer.
+        /// The operations that wait for the peer.
         static let waiting = allCases.prefix { $0 != .disconnect }
 
         /// The queues that it takes a place in, or waits for.
@@ -50,7 +49,7 @@ import Testing
         }
     }
 
-    /// A delegate that notes what the operations come to, and which of them were late.
+    /// A delegate that records the results of operations and which of them timed out.
     private final class Notes: AsyncSocketDelegate, Sendable {
         struct State {
             var isConnected = false
@@ -62,7 +61,7 @@ import Testing
         private let state = Locked(State())
         var now: State { state.withLock { $0 } }
 
-        /// For another connection of the same socket.
+        /// Resets the state for another connection of the same socket.
         func forget() { state.withLock { $0 = State() } }
 
         func socket(_ socket: AsyncSocket, didConnectToHost host: String, port: UInt16) {
@@ -87,7 +86,7 @@ import Testing
         }
     }
 
-    /// More than the kernels of both sides take.
+    /// More than the kernel buffers of both sides hold.
     private static let much = Data(count: 16 << 20)
 
     private final class Place {
@@ -96,7 +95,7 @@ import Testing
         let queue = DispatchQueue(label: "delegate")
         let file: String
         var peer: ScriptedPeer?
-        /// Of a server's settings, for a request.
+        /// The timeout in a server's settings, for a certificate request.
         var requestLimit = TimeInterval.patient
 
         init(file: String, hasQueue: Bool) {
@@ -105,8 +104,8 @@ import Testing
         }
     }
 
-    /// Connects. With TLS the socket is the server, which may ask for a certificate within `limit` seconds.
-    /// False when the handshake took longer.
+    /// Connects. With TLS, the socket is the server, which can request a certificate within `limit` seconds.
+    /// Returns false if the handshake took longer.
     private func connect(_ place: Place, isSecure: Bool, limit: Double) async throws -> Bool {
         var (client, server) = try TestCertificates.mutual(.certificatesOnRequest())
         client.allowsPostHandshakeAuthentication = true
@@ -148,14 +147,14 @@ import Testing
         }
     }
 
-    /// What becomes of the second operation.
+    /// The expected result of the second operation.
     enum Fate: Equatable, Sendable {
-        /// The call throws, or the delegate gets the reason, and nothing changes.
+        /// The call throws, or the delegate receives the reason, without an effect.
         case refused(String)
-        /// The connection ends in good order, at once.
+        /// The connection closes cleanly and immediately.
         case ended
-        /// The time of one of the operations is over: of the first one, the second one, or another one, which
-        /// would be seen last. The second has no clock while it waits behind the first.
+        /// One of the operations times out: the first, the second, or another one, which would be noticed
+        /// last. The second has no timer while it waits behind the first.
         case late(Int)
     }
 
@@ -175,7 +174,7 @@ import Testing
         return (first == .nothing || first == .request ? [] : [.late(1)]) + (first.queues.count < 2 ? [.late(3)] : [])
     }
 
-    /// Performs one operation behind another one, and looks at the end.
+    /// Performs one operation behind another one, and checks the end of the connection.
     private func check(_ first: Operation, _ second: Operation, _ fate: Fate, isSecure: Bool, _ place: Place) async throws {
         let other: Operation = first.queues == [.read] ? .write : .read
         let limits = [fate == .late(1) ? 0.1 : first == .connect || first == .beginTLS ? .patient : -1, 0.01, 0.12]
@@ -231,7 +230,7 @@ import Testing
         #expect(count >= 15)
     }
 
-    /// The connection goes on after a late read, and the next read has a time of its own.
+    /// The connection stays open after a read times out, and the next read has its own timeout.
     @Test(arguments: [false, true]) func eachReadBehindALateOneHasItsTime(isSecure: Bool) async throws {
         let (socket, peer) = try await connectedSocket([.wait(for: try TestSignal())], isSecure: isSecure)
         let recorder = Recorder()

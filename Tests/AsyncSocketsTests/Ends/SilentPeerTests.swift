@@ -7,14 +7,14 @@ import Testing
 
 @testable import AsyncSockets
 
-/// A peer that sends nothing and reads nothing, an operation that waits, and another one behind it: that one
-/// ends in its time, and its error says why.
+/// A peer that neither sends nor reads, a waiting operation, and another one behind it. The second one times
+/// out as expected, and its error names the reason.
 @Suite(.timeLimit(.patient)) struct SilentPeerTests {
-    /// The operation that waits already, without a limit.
+    /// The operation that is already waiting, without a timeout.
     enum First: CaseIterable, Sendable {
         case nothing, read, line, delegatesRead, write, file, delegatesWrite, startTLS, request
 
-        /// On a secure connection, or on a plain one.
+        /// Whether the operation is possible on a secure or a plaintext connection.
         func isPossible(isSecure: Bool) -> Bool {
             switch self {
             case .startTLS: !isSecure
@@ -42,11 +42,11 @@ import Testing
 
         var isWrite: Bool { self == .write || self == .file || self == .frameOut }
 
-        /// It has a parameter for its time, or settings that have one.
+        /// Whether it has a timeout of its own, as a parameter or in its settings.
         var hasOwnLimit: Bool { self != .chunks && self != .lines && self != .frames }
     }
 
-    /// More than the kernels of both sides take.
+    /// More than the kernel buffers of both sides hold.
     private static let much = Data(count: 16 << 20)
     private static let format = LengthPrefixed<UInt32>(maxLength: 64 << 20)
 
@@ -57,7 +57,7 @@ import Testing
         let delegate = Recorder()
     }
 
-    /// A socket and its peer. With TLS the socket is the server, which may ask for a certificate.
+    /// Returns a socket and its peer. With TLS, the socket is the server, which can request a certificate.
     private func connected(isSecure: Bool, handshakeTimeout: TimeInterval, in folder: TemporaryFolder) async throws -> Place {
         let silence = ScriptedPeer.Step.wait(for: try TestSignal())
         guard isSecure else {
@@ -72,7 +72,7 @@ import Testing
         return Place(socket: socket, peer: peer, file: folder.path("file"))
     }
 
-    /// Begins the first operation; the tasks that wait.
+    /// Starts the first operation. Returns the waiting tasks.
     private func begin(
         _ first: First, _ place: Place, readTimeout: TimeInterval, handshakeTimeout: TimeInterval
     ) async throws -> [Task<Void, any Error>] {
@@ -126,7 +126,8 @@ import Testing
         }
     }
 
-    /// The result of the second operation. One that does not end is an issue, and ends with its connection.
+    /// Returns the result of the second operation. If it does not end, records an issue and closes the
+    /// connection.
     private func outcome(
         _ second: Second, _ place: Place, _ limit: Limit, deadline: Duration
     ) async throws -> (Outcome, String) {
@@ -152,10 +153,10 @@ import Testing
         }
     }
 
-    /// How the second operation is limited: by its own parameter or settings, or by what is around it.
+    /// How the second operation is limited: by its own parameter or settings, or by an enclosing deadline.
     enum Limit: CaseIterable, Sendable { case own, deadline }
 
-    /// The right result, and some words of the reason.
+    /// Returns the expected result and a part of the error message.
     private func expectation(_ first: First, _ second: Second, _ limit: Limit, isSecure: Bool) -> (Outcome, String) {
         func late(_ code: AsyncSocketError.Code, _ word: String = "did not complete within 0.") -> (Outcome, String) {
             limit == .own ? (.failed(code), word) : (.failed(.deadlineExceeded), "deadline")
@@ -164,7 +165,7 @@ import Testing
         case _ where second.isRead: return late(.readTimeout)
         case _ where second.isWrite: return late(.writeTimeout)
         case .connect: return (.failed(.badConfiguration), "disconnect it first")
-        // Only what was written can keep it waiting.
+        // It waits only for queued writes.
         case .close: return first.isWrite ? late(.writeTimeout) : (.served, "")
         case .request where !isSecure: return (.failed(.badConfiguration), "not secure")
         case .request where first == .request: return (.failed(.tls), "the previous request is still pending")
@@ -172,14 +173,14 @@ import Testing
             return (.failed(.badConfiguration), "already been called on this connection")
         case .startTLS where first.isTasksRead: return (.failed(.badConfiguration), "has a pending read")
         case .startTLS where first.isWrite: return late(.handshakeTimeout, "the writes queued before startTLS were not sent")
-        // A delegate's read has a time of its own, and ends the connection.
+        // A delegate's read has its own timeout, which closes the connection.
         case .startTLS where first == .delegatesRead && limit == .own: return (.failed(.readTimeout), "within 0.05 seconds")
         case .request where limit == .own: return late(.handshakeTimeout, "within 4")
         default: return late(.handshakeTimeout, "within 0.05 seconds")
         }
     }
 
-    /// The handshake has to be complete within it too.
+    /// The handshake must also complete within this time.
     private static let requestLimit = 4.0
 
     @Test(arguments: First.allCases, [false, true])
@@ -192,18 +193,18 @@ import Testing
                 let place = try await connected(
                     isSecure: isSecure, handshakeTimeout: limit == .own && second == .request ? Self.requestLimit : .patient,
                     in: folder)
-                // A close waits for a handshake.
+                // A close waits for the handshake.
                 let tasks = try await begin(
                     first, place, readTimeout: limit == .own && second == .startTLS ? 0.05 : -1,
                     handshakeTimeout: second == .close ? 5 : .patient)
                 let (expected, word) = expectation(first, second, limit, isSecure: isSecure)
-                // An answer that comes at once comes before any deadline, on a busy machine too.
+                // An immediate result must precede any deadline, even on a busy machine.
                 let deadline = expected == .failed(.deadlineExceeded) ? Duration.milliseconds(30) : .patient
                 let (outcome, message) = try await outcome(second, place, limit, deadline: deadline)
                 #expect(
                     outcome == expected && (word.isEmpty || message.contains(word)), "\(second), \(limit): \(outcome), \(message)"
                 )
-                // The operation before it has an answer too.
+                // The first operation has completed too.
                 for task in tasks { #expect(await task.outcome != .served) }
                 place.peer.stop()
             }

@@ -2,7 +2,8 @@ import Testing
 
 @testable import AsyncSockets
 
-/// The rules of `StreamEnding` about failures: broken files, failed writes and hangups, and how it parts.
+/// The rules of `StreamEnding` for failures: broken files, failed writes and hangups, and how the connection
+/// is closed.
 @Suite struct StreamEndingFailureTests {
     private typealias Transcript = EndingTranscript
 
@@ -97,12 +98,12 @@ import Testing
         it.hasWrites = true
         #expect(it.decide() == [])
         #expect(it.wakeTime == 15)
-        // It was cancelled, and no one waits any more.
+        // The write was cancelled, so nothing is waiting.
         it.hasWrites = false
         #expect(it.wait(until: 15) == [])
     }
 
-    /// A deadline that no one needs any more would wake the loop for nothing, again and again.
+    /// An obsolete deadline would wake the loop repeatedly.
     @Test func aWriteThatIsCancelledTakesTheGracePeriodWithIt() {
         var it = Transcript(hasUnreadBytes: true, hasWrites: true, gracePeriod: 5)
         #expect(it.hear(.sendFailed) == [])
@@ -110,7 +111,7 @@ import Testing
         it.hasWrites = false
         #expect(it.decide() == [])
         #expect(it.wakeTime == nil)
-        // The next one has a grace period of its own.
+        // The next write has its own grace period.
         it.time = 10
         it.hasWrites = true
         #expect(it.decide() == [])
@@ -141,7 +142,7 @@ import Testing
             it = Transcript(hasUnreadBytes: true, hasWrites: true)
             #expect(it.hear(events[0], events[1]) == [])
             #expect(it.wait(until: 1) == [.close(end.code)])
-            // The writes before the handshake can never leave.
+            // The writes before the handshake can never be sent.
             it = Transcript(reads: [.atStartTLS], hasWrites: true)
             #expect(it.hear(events[0], events[1]) == [.close(end.code)])
         }

@@ -2,11 +2,11 @@ import Testing
 
 @testable import AsyncSockets
 
-/// The rules of `StreamEnding` as transcripts: what is heard, and what is done about it.
+/// The rules of `StreamEnding` as transcripts of events and the resulting steps.
 @Suite struct StreamEndingTests {
     private typealias Transcript = EndingTranscript
 
-    /// How the peer's side ends, and the code that says so.
+    /// How the peer's side ends, and the corresponding error code.
     enum PeerEnd: CaseIterable, Sendable {
         case fin, reset, truncation
 
@@ -79,7 +79,7 @@ import Testing
         }
     }
 
-    /// The bytes before the end are the engine's, and the engine says what the end means.
+    /// The bytes before the end belong to the engine, which determines the meaning of the end.
     @Test(arguments: PeerEnd.allCases)
     func anEndBeforeTheHandshakeWaitsForTheWritesBeforeIt(_ end: PeerEnd) {
         for allowsHalfClose in [false, true] {
@@ -133,7 +133,7 @@ import Testing
 
     // MARK: - Rule 3
 
-    /// A read has the truncation; our side is finished afterwards.
+    /// A read reports the truncation. Our side is finished afterwards.
     @Test(arguments: [true, false]) func aTruncationIsNotToldAgainAtTheEnd(hasRead: Bool) {
         var it = Transcript(reads: hasRead ? [.waiting] : [], allowsHalfClose: true)
         #expect(it.hear(.truncated) == [.closeReadSide] + (hasRead ? [.abandonRead(.truncated)] : []))
@@ -163,7 +163,7 @@ import Testing
         #expect(it.hear(.finishedWriting) == [.close(.closedByPeer)])
     }
 
-    /// A caller that knows only that the read side is closed learns of it at the end.
+    /// If the caller was told only that the read side is closed, the truncation is reported at the end.
     @Test(arguments: [false, true]) func aTruncationIsToldOnce(reads: Bool) {
         var it = Transcript(allowsHalfClose: true)
         #expect(it.hear(.truncated) == [.closeReadSide])

@@ -6,9 +6,9 @@ import Testing
 
 @testable import AsyncSockets
 
-/// An operation with another one waiting before it, and a peer that is silent: it ends, and says why.
+/// An operation behind a waiting one, with a silent peer. It ends and reports the reason.
 @Suite(.timeLimit(.patient)) struct WaitingBehindTests {
-    /// The read would wait for bytes, and TLS for the read.
+    /// Otherwise the read would wait for bytes, and TLS for the read.
     @Test func startTLSBehindATasksReadEndsAtOnce() async throws {
         let pair = try await SocketPair()
         let read = Task.immediate { try await pair.client.read() }
@@ -18,12 +18,12 @@ import Testing
         }
         #expect(error?.code == .badConfiguration && error?.message.contains("has a pending read") == true)
         #expect(await read.outcome == .failed(.badConfiguration))
-        // Nothing has followed in plaintext, and nothing can.
+        // Nothing was sent in plaintext, and nothing can be.
         #expect(!pair.client.isConnected)
         #expect(try await pair.server.read() == nil)
     }
 
-    /// A delegate's reads are what `startTLS` waits for. The kernel would take the write, which waits too.
+    /// `startTLS` waits for a delegate's reads. The write also waits, although the kernel would accept it.
     @Test func startTLSBehindADelegatesReadWaitsForIt() async throws {
         let link = try await Link.make()
         link.client.readData(to: .lineEnd, withTimeout: .patient, tag: 1)
@@ -41,7 +41,7 @@ import Testing
         #expect(try await link.atServer.readText() == "secret\r\n")
     }
 
-    /// Writes that do not leave: the peer reads nothing.
+    /// Writes that are not sent because the peer does not read.
     @Test func startTLSBehindAWriteThatDoesNotLeaveEnds() async throws {
         let (socket, peer) = try await connectedSocket([.wait(for: try TestSignal())])
         let write = Task.immediate { try await socket.write([UInt8](repeating: 0, count: 64 << 20)) }
@@ -57,7 +57,7 @@ import Testing
 
     // MARK: - Close
 
-    /// Who waits in the write, if anyone does.
+    /// The kind of write that is waiting, if any.
     enum Writer: CaseIterable, Sendable {
         case task, taskBelowTheMark, delegate
     }
@@ -75,7 +75,7 @@ import Testing
         }
         try await eventually("it waits") { socket.pendingWriteByteCount > 0 }
         #expect(await outcome { try await socket.close(timeout: .milliseconds(20)) } == .failed(.writeTimeout))
-        // A later call gets the same answer.
+        // A later call has the same result.
         #expect(await outcome { try await socket.close() } == .failed(.writeTimeout))
         peer.stop()
     }

@@ -8,7 +8,7 @@ import Testing
 @testable import AsyncSockets
 
 /// A TLS server that closes the connection without an alert after the client's last flight, as slapd with
-/// GnuTLS does if a client sends no certificate. With TLS 1.3 the client is secure by then.
+/// GnuTLS does if a client sends no certificate. With TLS 1.3, the client's handshake is complete by then.
 @Suite(.timeLimit(.patient)) struct CutAfterFlightTests {
     private static let rounds = 100
 

@@ -8,12 +8,13 @@ import Testing
 
 @testable import AsyncSockets
 
-/// The message of each error names what it is about: the address, the path, the limit, how many bytes.
+/// The message of each error contains the relevant details: the address, the path, the limit, or the number
+/// of bytes.
 @Suite(.timeLimit(.patient)) struct ErrorMessageTests {
-    /// A way to an error, and what its description has to contain.
+    /// A way to provoke an error, and what its description must contain.
     struct Way: Sendable, CustomTestStringConvertible {
         let code: AsyncSocketError.Code
-        /// The objects, and the error.
+        /// Returns the expected words and the error.
         let provoke: @Sendable () async throws -> ([String], AsyncSocketError)
 
         init(
@@ -42,7 +43,7 @@ import Testing
         }
     }
 
-    /// A code that is added to the source without a way to it fails here.
+    /// Fails if an error code is added without a way to provoke it.
     @Test func theTableHasEveryCode() throws {
         let source = URL(filePath: #filePath).deletingLastPathComponent()
             .appending(path: "../../../Sources/AsyncSockets/AsyncSocketError.swift")
@@ -56,7 +57,7 @@ import Testing
         try #require(await #expect(throws: AsyncSocketError.self) { try await body() })
     }
 
-    // MARK: - The caller's
+    // MARK: - Errors of the caller
 
     private static let callers = [
         Way(.badConfiguration) {
@@ -112,7 +113,7 @@ import Testing
         },
     ]
 
-    /// What a proxy does instead of connecting: the error names it.
+    /// Connects through a proxy that performs `step`. Returns the expected words and the error.
     private static func proxied(
         _ step: ScriptedPeer.Step, _ object: String, timeout: Duration = .patient
     ) async throws -> ([String], AsyncSocketError) {
@@ -124,7 +125,7 @@ import Testing
         return (["127.0.0.1:\(peer.port)", object], failure)
     }
 
-    // MARK: - Time
+    // MARK: - Timeouts
 
     private static let times = [
         Way(.readTimeout) {
@@ -197,7 +198,7 @@ import Testing
             pair.client.write(pattern(1001), withTimeout: -1)
             return (["1000 bytes", "maximumPendingWriteBytes"], try await error { _ = try await pair.client.read() })
         },
-        // It takes 30 seconds of signatures.
+        // Provoking it would take 30 seconds of signatures.
         Way(.tooManyHandshakes) { (["30", "private key"], AsyncSocketError.tooManyHandshakes) },
         Way(.earlyPlaintext) {
             let (socket, peer) = try await connectedSocket([.send("hello")])
@@ -239,13 +240,13 @@ import Testing
                 _ = try await peer.finish()
                 return (["reset by peer"], try await error { _ = try await socket.read() })
             },
-            // The kernel gives up after minutes.
+            // The kernel would give up only after minutes.
             Way(.connectionTimedOut) {
                 (["timed out"], AsyncSocketError(SystemError("recv", errno: ETIMEDOUT), operation: .read))
             },
         ]
 
-    // MARK: - Below
+    // MARK: - Transport
 
     private static let transport = [
         Way(.tls) {

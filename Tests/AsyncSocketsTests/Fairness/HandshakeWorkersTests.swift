@@ -8,12 +8,12 @@ import Testing
 
 @testable import AsyncSockets
 
-/// Steps of handshakes with several keys, of which one is slow.
+/// Handshake steps with several keys, one of which is slow.
 @Suite(.timeLimit(.patient)) struct HandshakeWorkersTests {
     private let slow = WorkKey.signing(1)
     private let fast = WorkKey.signing(2)
 
-    /// Steps that wait, until the test has seen what it wants.
+    /// Blocks steps until the test has checked the state.
     private final class Gate: Sendable {
         private let semaphore = DispatchSemaphore(value: 0)
         let begun = Locked(0)
@@ -42,7 +42,7 @@ import Testing
         try await eventually("all have run") { gate.begun.withLock { $0 } == 20 }
     }
 
-    /// With one worker the order is seen.
+    /// One worker, so that the order can be observed.
     @Test func keysTakeTurns() async throws {
         let workers = HandshakeWorkers(count: 1)
         let gate = Gate()
@@ -58,7 +58,8 @@ import Testing
     @Test func aStepThatWouldWaitTooLongIsRefused() async throws {
         let workers = HandshakeWorkers(count: 2, limit: 1)
         let gate = Gate()
-        // The first one takes a fifth of a second; the second one keeps the key known.
+        // The first step takes a fifth of a second. The second one is still running, so the cost of the key
+        // stays known.
         for step in 0..<2 {
             let accepted = workers.perform(slow) {
                 let end = ContinuousClock.now + .milliseconds(200)
@@ -77,7 +78,7 @@ import Testing
         try await eventually("there is room again") { workers.perform(slow) {} }
     }
 
-    /// Nothing is known of the key yet, and its first step does not end.
+    /// The cost of the key is unknown, and its first step does not finish.
     @Test func aKeyThatHangsRefusesSteps() async throws {
         let workers = HandshakeWorkers(count: 2, limit: 0.05)
         let gate = Gate()
@@ -94,14 +95,15 @@ import Testing
         try await eventually("all have run") { gate.begun.withLock { $0 } == accepted.withLock { $0 } + 1 }
     }
 
-    /// They neither run nor wait.
+    /// Steps of ended handshakes neither run nor count as waiting.
     @Test func stepsOfEndedHandshakesDoNotCount() async throws {
         let workers = HandshakeWorkers(count: 2, limit: 1)
         let gate = Gate()
         let (isOver, token) = (Locked(false), Token())
         #expect(workers.perform(slow) { gate.wait() })
         try await eventually("it is busy") { gate.begun.withLock { $0 } == 1 }
-        // The first step takes longer and longer, so that in the end they would wait for too long.
+        // The longer the first step runs, the longer further steps would have to wait, until they are
+        // rejected.
         try await eventually("no more are accepted") {
             !workers.perform(slow, isCancelled: { isOver.withLock { $0 } }, { token.use() })
         }
@@ -118,7 +120,7 @@ import Testing
         func use() { count.withLock { $0 += 1 } }
     }
 
-    /// Whatever they cost: it is the processor's time, and each handshake has its own limit.
+    /// Whatever the cost, because it is only processor time, and each handshake has its own timeout.
     @Test func verifyingTakesAnyWorker() async throws {
         let workers = HandshakeWorkers(count: 2, limit: 0)
         let gate = Gate()

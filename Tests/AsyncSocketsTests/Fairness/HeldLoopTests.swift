@@ -7,12 +7,12 @@ import Testing
 
 @testable import AsyncSockets
 
-/// A shutdown while code on a loop takes long. `BusyProbe` has connections whose bytes come faster than they
-/// are handled.
+/// A shutdown while code on a loop takes long. `BusyProbe` covers connections whose data arrives faster than
+/// it is handled.
 @Suite(.timeLimit(.patient)) struct HeldLoopTests {
-    /// The clock of a shutdown is not on the loop, and neither is the end of the tasks that can end.
+    /// The timer of a shutdown does not run on the loop, and neither does the cancellation of tasks.
     ///
-    /// Other tests use the loop that is held, so that nothing here may wait for threads that they share.
+    /// Other tests may use the blocked loop, so nothing here may wait for threads shared with them.
     @Test(.ownThreads) func aShutdownCutsWhileALoopIsHeld() async throws {
         let listener = try SocketListener(port: 0, interface: "127.0.0.1")
         let release = DispatchSemaphore(value: 0)
@@ -34,7 +34,7 @@ import Testing
         try await client.connect(to: "127.0.0.1", port: listener.localPort)
         try await client.write("hello\n")
         try await reading.wait(within: .patient)
-        // Whatever else runs on the loop that accepts waits for this.
+        // Blocks everything else on the accepting loop.
         let holder = Task(executorPreference: loop) { release.wait(atMost: .seconds(60)) }
         listener.beginShutdown(within: .milliseconds(10))
         try await cancelled.wait(within: .patient)

@@ -8,9 +8,9 @@ import Testing
 
 @testable import AsyncSockets
 
-/// A loop that does not come round says so in the log, and on whose behalf.
+/// A blocked event loop is logged, with the cause.
 @Suite(.timeLimit(.patient)) struct LoopWatchTests {
-    /// Holds its loop until `release` is signalled.
+    /// Blocks its loop until `release` is signalled.
     private final class Handler: EventHandler {
         let release = DispatchSemaphore(value: 0)
         let name: String
@@ -44,7 +44,7 @@ import Testing
         loop.deregister(registration)
     }
 
-    /// Also when the connection belongs to another loop than its task.
+    /// Even if the connection belongs to a different loop than its task.
     @Test func aTaskThatHoldsItsLoopIsNamedByItsConnection() async throws {
         LogRecorder.install()
         let pair = try await SocketPair()
@@ -78,7 +78,7 @@ import Testing
         loop.deregister(registrations.1)
     }
 
-    /// While it is held on, another loop is held, for long enough to be reported.
+    /// While it is still blocked, another loop is blocked for long enough to be reported.
     @Test func aLoopThatIsHeldOnIsReportedOnce() async throws {
         LogRecorder.install()
         let handlers = ["held on", "held later", "held last"].map { Handler($0) }
@@ -97,7 +97,7 @@ import Testing
         for (loop, registration) in loops { loop.deregister(registration) }
     }
 
-    /// Until it comes round. If all are held up, they take turns.
+    /// Until it is running again. If all loops are blocked, they are used in turn.
     @Test func aLoopThatIsHeldUpGetsNoNewConnection() async throws {
         LogRecorder.install()
         let handlers = ["passed over", "passed over later"].map { Handler($0) }

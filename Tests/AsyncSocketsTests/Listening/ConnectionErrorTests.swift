@@ -6,16 +6,16 @@ import Testing
 
 @testable import AsyncSockets
 
-/// Which errors of a listener's connections its user learns of.
+/// Errors of connections that a listener reports.
 @Suite(.timeLimit(.patient)) struct ConnectionErrorTests {
     private struct Failure: Error {}
 
-    /// How the body of a connection ends. The last two come when the listener cuts it.
+    /// How the body of a connection ends. The last two happen when the listener cuts the connection.
     enum Ending: CaseIterable, Sendable {
         case cancelsItself, asksWhenCancelled, fails, isCut, failsWhenCut
     }
 
-    /// A connection that gives itself up has an error like any other; one that the listener ends has none.
+    /// An error is reported if a connection ends by itself, but not if the listener cuts it.
     @Test(arguments: Ending.allCases) func theErrorsOfAConnectionAreItsOwn(_ ending: Ending) async throws {
         let listener = try SocketListener(port: 0, interface: "127.0.0.1")
         let errors = Findings<String>()
@@ -46,7 +46,7 @@ import Testing
             let isCut = ending == .isCut || ending == .failsWhenCut
             if isCut { await listener.shutdown(within: .zero) }
             _ = try? client.receiveAll()
-            // Before the listener ends the others.
+            // Wait for it before the listener cuts the others.
             if !isCut { try await eventually("it is reported") { !errors.all.isEmpty } }
         }
         let expected: [Ending: [String]] = [

@@ -29,7 +29,7 @@ import Testing
         #expect(Self.names(try await Self.client(of: listener)) == ["localhost"])
         try listener.replaceTLS(TestCertificates.server(for: ["localhost", "next.test"]))
         #expect(Self.names(try await Self.client(of: listener)) == ["localhost", "next.test"])
-        // The peer that was there has its old settings.
+        // The existing peer keeps its old settings.
         #expect(try await first.ask("hello") == "hello")
         await listener.shutdown(within: .zero)
         try await serving.value

@@ -15,7 +15,7 @@ import Testing
         LogRecorder.lines("test", test).filter { $0.level > .info }
     }
 
-    /// Plaintext comes where a ClientHello is expected; then the body fails.
+    /// A connection sends plaintext instead of a ClientHello. Another fails in the body.
     private func failTwice(_ test: String, onError: (@Sendable (any Error, AsyncSocket) -> Void)? = nil) async throws {
         let listener = try SocketListener(
             port: 0, interface: "127.0.0.1", tls: TestCertificates.server(),
@@ -51,7 +51,7 @@ import Testing
         #expect(errors.all == ["AsyncSocketError", "Broken"])
     }
 
-    /// One line a second of each kind, with the count of those that were left out.
+    /// One line per second and kind, with the number of omitted ones.
     @Test func aFloodOfFailuresIsCounted() throws {
         let log = FailureLog()
         let logger = LogRecorder.logger(of: "flood")
@@ -65,7 +65,7 @@ import Testing
                 at: now)
         }
         let omitted = loud("flood").map { $0.metadata["omitted"].map { "\($0)" } ?? "none" }
-        // The other kind comes once, between them.
+        // The other kind occurs once in between.
         #expect(omitted == ["none", "2", "none", "1", "none"])
         #expect(LogRecorder.lines("test", "flood").count == 14)
     }

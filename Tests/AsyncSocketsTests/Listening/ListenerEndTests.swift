@@ -9,7 +9,7 @@ import Testing
 
 @testable import AsyncSockets
 
-/// The end of a listener that has several addresses.
+/// The end of a listener with several addresses.
 @Suite(.timeLimit(.patient)) struct ListenerEndTests {
     private func setup(_ loop: SocketEventLoop, _ ended: @escaping @Sendable (Listener) -> Void) -> Listener.Setup {
         Listener.Setup(
@@ -17,7 +17,7 @@ import Testing
             accepted: { _, _, _ in }, ended: ended)
     }
 
-    /// It keeps itself until its end, and no longer.
+    /// A listener retains itself until its end.
     @Test(arguments: 1...4) func aListenerEndsOnceAndIsGone(count: Int) async throws {
         let loop = try SocketEventLoop()
         let ends = Locked(0)
@@ -32,12 +32,12 @@ import Testing
             #expect(!listener.isOpen)
         }
         try await eventually("it has ended and is gone") { ends.withLock { $0 } > 0 && kept == nil }
-        // Everything that the loop had to do before is done.
+        // Wait until the loop has processed everything before.
         await withCheckedContinuation { continuation in loop.run { continuation.resume() } }
         #expect(ends.withLock { $0 } == 1)
     }
 
-    /// A delegate learns of the end of the last address, and not of the others.
+    /// The delegate is notified only when the last address ends.
     @Test(arguments: Link.Delivery.allCases) func theDelegateLearnsOfTheEndOnce(_ delivery: Link.Delivery) async throws {
         let recorder = Recorder()
         let listener = AsyncSocket(recorder, calledOn: delivery.delegateQueue, socketQueue: delivery.socketQueue)
@@ -45,7 +45,7 @@ import Testing
             try listener.accept(onPort: 0)
             let port = listener.localPort
             let client = try RawSocket.connected(to: .loopback(port: port))
-            // The sockets of a listener have its delegate.
+            // A listener's sockets inherit its delegate.
             try await recorder.accepted().changeDelegate(to: Recorder())
             listener.disconnect()
             #expect(try await recorder.disconnected() == nil)
@@ -97,7 +97,7 @@ import Testing
         try await end.value
     }
 
-    /// The port of a UDP socket.
+    /// Returns the port of a UDP socket.
     private static func localPort(of descriptor: Int32) -> UInt16? {
         var (address, length) = (sockaddr_in(), socklen_t(MemoryLayout<sockaddr_in>.size))
         let isNamed = withUnsafeMutableBytes(of: &address) { bytes in
@@ -120,7 +120,7 @@ import Testing
         let error = try await recorder.disconnected()
         #expect(error?.code == .system && error?.errno == EINVAL)
         #expect(listener.isDisconnected)
-        // The socket may be used again.
+        // The socket can be reused.
         try listener.accept(onInterface: "127.0.0.1", port: 0)
         listener.disconnect()
         #expect(try await recorder.disconnected() == nil)

@@ -6,7 +6,7 @@ import Testing
 
 @testable import AsyncSockets
 
-/// The limits of a listener, and connections that wait at one of them.
+/// A listener's limits, and connections that wait because of them.
 @Suite(.timeLimit(.patient)) struct ListenerLimitTests {
     private func listener(isSecure: Bool, maximumConnections: Int = .max) throws -> SocketListener {
         try SocketListener(
@@ -25,7 +25,7 @@ import Testing
         #expect(try await client.readLine() == "hello")
     }
 
-    /// A higher limit lets the next one in, and a lower one closes nothing.
+    /// A higher limit admits the next connection, and a lower one does not close any.
     @Test func aLimitOfConnectionsMayChange() async throws {
         let listener = try listener(isSecure: false, maximumConnections: 1)
         try await serving(listener, { try await $0.echo() }) { _ in
@@ -44,7 +44,7 @@ import Testing
         }
     }
 
-    /// Nothing is taken that would only wait for a place, until one is free.
+    /// No connection is accepted while there is no free handshake permit.
     @Test func theSequenceTakesNothingWithoutAFreeHandshake() async throws {
         let listener = try listener(isSecure: true)
         listener.maximumHandshakes = 1
@@ -56,7 +56,7 @@ import Testing
         let (address, slots) = (try #require(listener.localAddress), listener.preparation.slots)
         var silent: [RawSocket?] = [try .connected(to: address)]
         try await eventually("it shakes hands") { slots.takenCount == 1 }
-        // Taken if the accepting task has looked for a place before the first one had it.
+        // Accepted if the accepting task has checked for a permit before the first connection took it.
         silent.append(try .connected(to: address))
         try await eventually("the accepting task waits behind all others") {
             slots.waitingCount == listener.reception.servedCount
@@ -64,7 +64,7 @@ import Testing
         let count = listener.reception.servedCount
         for _ in 0..<5 { silent.append(try .connected(to: address)) }
         try await eventually("they are accepted") { listener.reception.quota.openCount == 7 }
-        // The accepting task runs on this loop, and has had its chance to take them.
+        // The accepting task runs on this loop, and has had the chance to accept them.
         for _ in 0..<3 { await Task(executorPreference: listener.reception.loop) {}.value }
         #expect(listener.reception.servedCount == count)
         for index in 0..<2 { silent[index] = nil }
@@ -73,7 +73,7 @@ import Testing
         #expect(try await asking.value == nil)
     }
 
-    /// Nothing more is accepted then, so those that are there need not wait for each other.
+    /// No further connections are accepted, so the waiting ones do not need to wait for permits.
     @Test func aShutdownLetsInThoseThatWaitForAPlace() async throws {
         let listener = try listener(isSecure: true)
         listener.maximumHandshakes = 1

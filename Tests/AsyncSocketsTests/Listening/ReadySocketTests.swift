@@ -6,11 +6,11 @@ import Testing
 
 @testable import AsyncSockets
 
-/// The queue between a listener and the tasks that ask it for sockets.
+/// The queue between a listener and the tasks that request sockets from it.
 @Suite(.timeLimit(.patient), .ownThreads) struct ReadySocketTests {
     private let queue = SocketQueue()
 
-    /// A task waits for room; whether it has found some.
+    /// Starts a task that waits for room. Returns whether it has found room.
     private func ask() -> Locked<Bool> {
         let hasRoom = Locked(false)
         Task.immediate { [queue] in
@@ -29,8 +29,8 @@ import Testing
         queue.noteExpected(expected)
     }
 
-    /// Sixteen in all, however many of them are ready. A socket that is taken makes room, and so does one
-    /// that was expected and has failed.
+    /// Sixteen in total, however many of them are ready. A socket that is taken makes room, and so does an
+    /// expected one that fails.
     @Test(arguments: 0...16) func sixteenAreAcceptedAhead(ready: Int) async throws {
         fill(ready: ready, expected: max(15 - ready, 0))
         if ready < 16 {
@@ -43,7 +43,7 @@ import Testing
         try await expectRoom(hasRoom)
     }
 
-    /// The expected socket is ready: it counts once.
+    /// The expected socket becomes ready, and counts once.
     @Test func whatWasExpectedAndIsReadyCountsOnce() async throws {
         fill(ready: 15, expected: 1)
         queue.put(AsyncSocket())
@@ -63,7 +63,7 @@ import Testing
         try await expectRoom(ask())
     }
 
-    /// Some that are taken leave the order of the others.
+    /// Removing some does not change the order of the others.
     @Test func theSocketsComeInTheOrderInWhichTheyWereReady() async throws {
         let sockets = (0..<6).map { _ in AsyncSocket() }
         for socket in sockets[..<3] { queue.put(socket) }
@@ -72,7 +72,7 @@ import Testing
         for socket in sockets[1...] { #expect(try await queue.next() === socket) }
     }
 
-    /// Those that are ready come before the end.
+    /// Ready sockets are returned before the end.
     @Test func theEndComesBehindTheLastSocket() async throws {
         fill(ready: 2, expected: 0)
         queue.end()
@@ -82,7 +82,7 @@ import Testing
 
     // MARK: - Cancellation
 
-    /// The socket goes to a task that still waits.
+    /// The socket goes to another waiting task.
     @Test func aCancelledTaskGetsNoSocket() async throws {
         let tasks = (0..<3).map { _ in Task.immediate { [queue] in try await queue.next() } }
         for task in [tasks[0], tasks[2]] {
@@ -96,12 +96,12 @@ import Testing
         #expect(!queue.isAwaited)
     }
 
-    /// How far a task has come, for another thread that waits for it.
+    /// The progress of a task, for another thread to wait for.
     private final class Progress: Sendable {
         let mayAsk = Atomic(false), hasEnded = Atomic(false)
     }
 
-    /// At every point between the call and the wait.
+    /// Cancelled at every point between the call and the wait.
     @Test func aTaskThatIsCancelledWhileItAsksDoesNotWait() async throws {
         for round in 0..<2000 {
             let (queue, progress) = (SocketQueue(), Progress())
@@ -116,7 +116,7 @@ import Testing
             progress.mayAsk.store(true, ordering: .releasing)
             for _ in 0..<round % 100 { _ = queue.isAwaited }
             task.cancel()
-            // From here on it never waits.
+            // From now on, the task does not wait.
             var wasAwaited = false
             while !progress.hasEnded.load(ordering: .acquiring), !wasAwaited { wasAwaited = queue.isAwaited }
             #expect(!wasAwaited)

@@ -7,9 +7,9 @@ import Testing
 
 @testable import AsyncSockets
 
-/// Accepted connections on their way to the tasks that serve them.
+/// Accepted connections that are not yet assigned to a task.
 @Suite(.timeLimit(.patient)) struct ReceptionTests {
-    /// The kernel has accepted it, and accepting is over: no task will take it.
+    /// The connection is accepted after accepting has ended, so no task will take it.
     @Test(arguments: [false, true]) func whatArrivesAfterTheEndIsClosed(isBegun: Bool) async throws {
         let listener = try SocketListener(port: 0, interface: "127.0.0.1")
         let target = try #require(listener.localAddress)
@@ -30,7 +30,8 @@ import Testing
         try await running?.value
     }
 
-    /// Several that arrive while no task asks are taken together, in their order, and each counts as served.
+    /// Several connections that arrive while no task is waiting are taken together, in order, and each counts
+    /// as served.
     @Test func whatHasArrivedIsTakenOnce() async throws {
         let listener = try SocketListener(port: 0, interface: "127.0.0.1")
         let reception = listener.reception

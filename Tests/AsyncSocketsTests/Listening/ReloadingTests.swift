@@ -7,18 +7,18 @@ import Testing
 
 @testable import AsyncSockets
 
-/// When a listener reads its settings again.
+/// When a listener reloads its settings.
 @Suite(.timeLimit(.patient)) struct ReloadingTests {
     private struct Unusable: Error {}
 
-    /// The settings, usable or not, and how often they were asked for.
+    /// Returns valid or invalid settings, and counts the calls.
     private final class Source: Sendable {
         private let state: Locked<(isUsable: Bool, count: Int, usableCount: Int)>
 
         init(isUsable: Bool) { state = Locked((isUsable, 0, 0)) }
 
         var count: Int { state.withLock { $0.count } }
-        /// How often they were usable.
+        /// The number of calls that returned valid settings.
         var usableCount: Int { state.withLock { $0.usableCount } }
 
         func makeUsable(_ isUsable: Bool) { state.withLock { $0.isUsable = isUsable } }
@@ -34,8 +34,8 @@ import Testing
         }
     }
 
-    /// Settings that fail are tried again without a change of the files, which is told once; those that are
-    /// there are read again after a change, and not before.
+    /// Invalid settings are retried without a change of the files, and reported once. Valid settings are
+    /// reloaded only after a change.
     @Test func settingsAreReadAfterAChangeAndUntilTheyAreUsable() async throws {
         let folder = try TemporaryFolder()
         try Data("1".utf8).write(to: folder.url("file"), options: .atomic)
@@ -53,7 +53,7 @@ import Testing
         source.makeUsable(true)
         try await eventually("they are there") { source.usableCount == 1 }
         let count = source.count
-        // Nothing has changed, so nothing is read, for many intervals.
+        // Nothing has changed, so nothing is loaded for many intervals.
         try await passes(.milliseconds(50))
         #expect(source.count == count)
         for round in 2...3 {
@@ -68,7 +68,7 @@ import Testing
         listener.close()
     }
 
-    /// The settings may have been made of the old file.
+    /// The settings may have been created from the old file.
     @Test func aFileThatChangesWhileItIsReadIsReadAgain() async throws {
         let folder = try TemporaryFolder()
         defer { withExtendedLifetime(folder) {} }
@@ -84,7 +84,7 @@ import Testing
             }
         }
         try await eventually("it is read again") { source.count >= 2 }
-        // And no more, for many intervals.
+        // And not again for many intervals.
         try await passes(.milliseconds(50))
         #expect(source.count == 2)
         watching.cancel()

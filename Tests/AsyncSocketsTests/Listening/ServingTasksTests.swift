@@ -6,9 +6,9 @@ import Testing
 
 @testable import AsyncSockets
 
-/// The tasks of a listener's connections, which are not in a task group.
+/// Tasks of a listener's connections that do not run in a task group.
 @Suite(.timeLimit(.patient)) struct ServingTasksTests {
-    /// A task that runs until it is cancelled.
+    /// Starts tasks that run until they are cancelled.
     private func startWaiting(_ tasks: ServingTasks, count: Int = 1, ended: Locked<Int> = Locked(0)) {
         for _ in 0..<count {
             tasks.start(on: nil) {

@@ -8,7 +8,7 @@ import Testing
 
 @testable import AsyncSockets
 
-/// A listener that serves until a signal. These signals do nothing to a process that does not wait for them.
+/// Listeners that serve until a signal. The default action of these signals is to be ignored.
 @Suite(.serialized, .timeLimit(.patient)) struct SignalTests {
     private func listener() throws -> SocketListener {
         try SocketListener(port: 0, interface: "127.0.0.1")
@@ -28,7 +28,7 @@ import Testing
         return unsafeBitCast(action.__sigaction_handler.sa_handler, to: UnsafeRawPointer?.self)
     }
 
-    /// The second time works as the first did.
+    /// Also works a second time.
     @Test(arguments: [1, 2]) func aSignalEndsItInOrder(_ time: Int) async throws {
         let listener = try listener()
         let before = action(of: SIGURG)
@@ -37,7 +37,7 @@ import Testing
         #expect(action(of: SIGURG) != before)
         kill(getpid(), SIGURG)
         try await eventually("it accepts no more") { !listener.isListening }
-        // What is open goes on, and ends it.
+        // The open connection continues, and its end completes the call.
         try await client.write("more\n")
         #expect(try await client.readLine() == "more")
         try await client.close()
@@ -59,7 +59,7 @@ import Testing
         #expect(rest == .served || "\(rest)".contains("closedByPeer"))
     }
 
-    /// As with streams, the first signal stops accepting, and the second cuts the peers off.
+    /// As with streams, the first signal stops accepting, and the second closes the peers.
     @Test func signalsEndADatagramListener() async throws {
         let listener = try DatagramListener(address: .loopback())
         let before = action(of: SIGURG)
@@ -83,7 +83,7 @@ import Testing
         #expect(action(of: SIGURG) == before)
     }
 
-    /// The body waits for no peer: without the call it would never end.
+    /// The body does not wait for its peer, so it would never return without the call.
     @Test func onShutdownTellsBodiesThatWaitForSomethingElse() async throws {
         let listener = try listener()
         let (words, word) = AsyncStream<String>.makeStream()
@@ -128,7 +128,7 @@ import Testing
         #expect(calls.withLock { $0 } == 101)
     }
 
-    /// The listener may have ended before the signal's thread is done with it.
+    /// The listener may have ended before the signal's thread has finished.
     @Test func onShutdownIsCalledWhenNoConnectionIsOpenToo() async throws {
         let (before, calls, rounds) = (action(of: SIGURG), Locked(0), 300)
         for _ in 0..<rounds {

@@ -7,20 +7,20 @@ import Testing
 
 @testable import AsyncSockets
 
-/// Operations that race with their own cancellation, a hundred thousand in all.
+/// Races between operations and their cancellation, a hundred thousand in total.
 @Suite(.timeLimit(.patient), .ownThreads) struct AsyncCancellationRaceTests {
-    /// Numbers of four bytes, each one more than the last.
+    /// Returns consecutive four-byte numbers.
     private static func numbers(_ range: Range<Int>) -> Data {
         var data = Data(capacity: range.count * 4)
         for number in range { withUnsafeBytes(of: UInt32(number).bigEndian) { data.append(contentsOf: $0) } }
         return data
     }
 
-    /// For the tasks of a test, and for their cancellation.
+    /// Used by a test's tasks and for their cancellation.
     private let threads = TestThreads()
     private let canceller = TestThreads()
 
-    /// Has another thread cancel `task` at a moment that differs from time to time.
+    /// Cancels `task` on another thread after a varying delay.
     private func cancel(_ task: Task<some Sendable, any Error>, after spins: Int) {
         Task(executorPreference: canceller) {
             for _ in 0..<spins { _ = Atomic<Int>(0) }
@@ -38,7 +38,7 @@ import Testing
         }
     }
 
-    /// A reader that is cancelled leaves to the next one exactly the bytes that it did not get.
+    /// A cancelled reader leaves exactly those bytes to the next one that it did not return.
     @Test(arguments: [false, true])
     func readsThatAreCancelledAtAnyMomentLoseNoByte(isSecure: Bool) async throws {
         let pair = try await SocketPair(isSecure: isSecure)
@@ -80,7 +80,7 @@ import Testing
         client.disconnect()
     }
 
-    /// Each message arrives as a whole or not at all: not at all only if its task was cancelled.
+    /// Each message arrives completely or not at all, and is missing only if its task was cancelled.
     @Test(arguments: [false, true])
     func writesThatAreCancelledAtAnyMomentStayWhole(isSecure: Bool) async throws {
         let pair = try await SocketPair(isSecure: isSecure)
@@ -126,7 +126,7 @@ import Testing
         #expect(cancelled > 0)
     }
 
-    /// The operations wait, and their answer comes together with their cancellation.
+    /// The operations wait, and complete at the same time as they are cancelled.
     @Test(arguments: [false, true])
     func anAnswerAndACancellationResumeTheTaskOnce(isSecure: Bool) async throws {
         let pair = try await SocketPair(isSecure: isSecure)
@@ -159,9 +159,9 @@ import Testing
         #expect(cancelled > 0 && cancelled < rounds)
     }
 
-    /// Whether it was cancelled or not, a socket is connected or it is free.
+    /// Cancelled or not, a socket is either connected or reusable.
     @Test func connectsThatAreCancelledAtAnyMomentLeaveNothing() async throws {
-        // The kernel accepts them all.
+        // The kernel accepts all of them.
         let listener = try RawSocket.listening(backlog: 2000)
         let port = try listener.localPort
         var generator = SeededGenerator(seed: 5)
@@ -185,7 +185,7 @@ import Testing
         #expect(cancelled > 0)
     }
 
-    /// Secure, or closed: there is nothing between them.
+    /// Each connection is either secure or closed.
     @Test func handshakesThatAreCancelledAtAnyMomentLeaveNoPlaintext() async throws {
         var generator = SeededGenerator(seed: 6)
         let settings = try TestCertificates.server()

@@ -6,16 +6,17 @@ import Testing
 
 @testable import AsyncSockets
 
-/// A task that is cancelled loses nothing that others could use.
+/// Cancelling a task does not lose data that others could use.
 @Suite(.timeLimit(.patient)) struct AsyncCancellationTests {
-    /// The kernels of both sides take less than this.
+    /// More than the kernel buffers of both sides hold.
     private static let more = pattern(16 << 20)
 
     /// The kinds of reads.
     enum Kind: CaseIterable, Sendable {
         case anyBytes, exactly, until, line, toEnd
 
-        /// A read that eight bytes do not complete; one for any bytes needs none.
+        /// Performs a read that does not complete with eight bytes, except `anyBytes`, which completes with
+        /// any data.
         func read(_ socket: AsyncSocket, timeout: Duration? = nil) async throws {
             switch self {
             case .anyBytes: _ = try await socket.read(timeout: timeout)
@@ -81,7 +82,7 @@ import Testing
         #expect(socket.isConnected)
     }
 
-    /// The rest of a read of megabytes goes back in front of what came behind it.
+    /// The data of a partial read of megabytes is put back before the data received after it.
     @Test(arguments: [false, true])
     func muchThatWasCollectedIsForTheNextToo(isSecure: Bool) async throws {
         let pair = try await SocketPair(isSecure: isSecure)
@@ -177,7 +178,8 @@ import Testing
         try await closing.value
     }
 
-    /// The kernel of a socket pair is full until the peer reads. It has the beginning of the first write.
+    /// A socket pair's kernel buffer stays full until the peer reads. It contains the start of the first
+    /// write.
     @Test(.unmodifiedKernel) func aCancelledWriteThatTheKernelHasBegunGoesOn() async throws {
         let (peer, other) = try RawSocket.pair()
         let socket = try AsyncSocket(adopting: other.duplicate())
@@ -190,7 +192,7 @@ import Testing
         let closing = Task.immediate { try await socket.close() }
         var received = Data()
         while case let piece = try peer.receive(), !piece.isEmpty { received += piece }
-        // Megabytes that differ would take minutes to describe.
+        // The description of a difference in megabytes of data would take minutes.
         let isWhole = received == Self.more + Data("kept")
         #expect(isWhole)
         #expect(await kept.outcome == .served)

@@ -6,7 +6,7 @@ import Testing
 
 @testable import AsyncSockets
 
-/// Frames, and bytes that are borrowed.
+/// Frames and borrowed bytes.
 @Suite(.timeLimit(.patient)) struct AsyncFrameTests {
     static let payloads = [Data(), Data("a"), Data("hello"), Data(repeating: 7, count: 70_000), Data([0, 255, 10])]
 
@@ -14,7 +14,7 @@ import Testing
     func framesComeHoweverTheyArrive(_ pieces: Int?, isSecure: Bool) async throws {
         let framing = LengthPrefixed<UInt32>(maxLength: 70_000)
         var bytes = Data()
-        // One byte at a time, the long one would take a second.
+        // The long payload would take a second one byte at a time.
         let payloads = Self.payloads.filter { pieces == nil || $0.count < 1000 }
         for payload in payloads { try framing.encode(payload, into: &bytes) }
         let pair = try await SocketPair(isSecure: isSecure)
@@ -57,7 +57,7 @@ import Testing
         #expect(error?.code == .closedByPeer)
     }
 
-    /// The connection has ended in order, and a part of a frame went with it.
+    /// The connection was closed cleanly in the middle of a frame.
     @Test func aFrameThatIsDroppedAtTheEndIsAnError() async throws {
         let listener = try RawSocket.listening()
         let socket = AsyncSocket()
@@ -69,7 +69,7 @@ import Testing
         try await socket.hasBuffered(6)
         peer = nil
         try await socket.turn("the end is known") { $0.data.ending.readEnd != nil }
-        // The peer has left: a write fails, and the connection ends by the end that came first.
+        // The peer has closed. A write fails, and the connection ends with the earlier end of the stream.
         while await outcome(of: { try await socket.write("x") }) == .served {}
         #expect(socket.isDisconnected)
         for _ in 0..<2 {
@@ -94,7 +94,7 @@ import Testing
         try await other.client.write(Data(repeating: 65, count: 12))
         let long = await #expect(throws: AsyncSocketError.self) { try await other.server.readFrame(delimited) }
         #expect(long?.code == .readMaxedOut)
-        // It was the end of both connections.
+        // Both connections are closed.
         #expect(pair.server.isDisconnected && other.server.isDisconnected)
     }
 
@@ -107,7 +107,7 @@ import Testing
         #expect(try await pair.server.readFrame(framing) == pattern(100_000))
     }
 
-    /// What was searched for one frame is not taken for searched in the next.
+    /// The searched part of one frame does not apply to the next one.
     @Test func aDelimiterInSeveralPiecesIsFound() async throws {
         let pair = try await SocketPair()
         let framing = Delimited(by: Data("abc"))
@@ -120,7 +120,7 @@ import Testing
         #expect(try await pair.server.readFrame(framing) == nil)
     }
 
-    /// The delimiter is there already.
+    /// The delimiter is already in the buffer.
     @Test func aDelimitedFrameThatComesAtOnceMayBeTooLong() {
         let framing = Delimited(by: Data("\n"), maxLength: 3)
         for (text, isTooLong) in [("abc\n", false), ("abcd\n", true)] {
@@ -180,7 +180,7 @@ import Testing
         try await pair.client.write("abc")
         let error = await #expect(throws: AsyncSocketError.self) { try await pair.server.readFrame(Greedy()) }
         #expect(error?.fault == .caller)
-        // Nothing was taken.
+        // Nothing was consumed.
         #expect(try await pair.server.read() == Data("abc"))
     }
 
@@ -203,7 +203,7 @@ import Testing
 
     @Test func borrowedBytesAreReadAlsoWhenTheBodyThrows() async throws {
         let pair = try await SocketPair()
-        // Single bytes: a call may bring less than there is.
+        // Single bytes, because a call may return less than is available.
         try await pair.client.write("1")
         await #expect(throws: Unexpected.self) {
             try await pair.server.withNextBytes { _ in throw Unexpected(description: "no") }
@@ -213,7 +213,7 @@ import Testing
         #expect(bytes == Array("2".utf8))
     }
 
-    /// An error of the body is the program's, also one that would say of the connection that it has ended.
+    /// An error thrown by the body is rethrown, even if it looks like the end of the connection.
     @Test func anErrorOfTheBodyIsNotTheEndOfTheConnection() async throws {
         let pair = try await SocketPair()
         try await pair.client.write("1")

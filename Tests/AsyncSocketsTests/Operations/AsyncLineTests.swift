@@ -78,7 +78,7 @@ import Testing
         #expect(await outcome { for try await _ in socket.lines {} } == .failed(.readMaxedOut))
     }
 
-    /// Each of them looks for its own line from the start.
+    /// Each of them searches for its own line from the start.
     @Test(arguments: [false, true])
     func severalReadersShareTheLines(isSecure: Bool) async throws {
         let count = 300
@@ -214,7 +214,7 @@ import Testing
         #expect(try await others.next() == "three")
     }
 
-    /// As the reads do that they are made of.
+    /// Like the underlying reads.
     @Test(arguments: [0, -1]) func aSequenceOfNothingIsRefused(_ length: Int) async throws {
         let pair = try await SocketPair()
         try await pair.client.write("one\n")

@@ -6,7 +6,7 @@ import Testing
 
 @testable import AsyncSockets
 
-/// Each read of a task by itself.
+/// The reads for tasks.
 @Suite(.timeLimit(.patient)) struct AsyncReadTests {
     private static let more = pattern(16 << 20)
 
@@ -56,7 +56,7 @@ import Testing
         #expect(text == Data("0123456789abcdefghij"))
     }
 
-    // MARK: - So many bytes
+    // MARK: - Exact counts
 
     @Test(arguments: [false, true])
     func exactlySoManyBytesCome(isSecure: Bool) async throws {
@@ -165,11 +165,11 @@ import Testing
         #expect(!socket.isConnected)
     }
 
-    /// Without a close_notify someone else may have cut off the rest.
+    /// Without a close_notify, an attacker may have cut off the rest.
     @Test func anEndThatCouldBeAnAttackIsNoEnd() async throws {
         let (socket, _) = try await connectedSocket([.send("abc"), .finish], isSecure: true)
         #expect(await outcome { try await socket.readToEnd() } == .failed(.truncated))
-        // Not lost: who knows what it means may have it.
+        // The data is not lost, so callers that can handle the truncation can read it.
         #expect(try await socket.read() == Data("abc"))
         #expect(await outcome { try await socket.read() } == .failed(.truncated))
     }

@@ -6,9 +6,9 @@ import Testing
 
 @testable import AsyncSockets
 
-/// Each write of a task by itself.
+/// The writes for tasks.
 @Suite(.timeLimit(.patient)) struct AsyncWriteTests {
-    /// The kernels of both sides take less than this.
+    /// More than the kernel buffers of both sides hold.
     private static let more = pattern(16 << 20)
 
     @Test(arguments: [false, true], [0, 1, 65_537, 16 << 20])
@@ -34,7 +34,7 @@ import Testing
     func aTextInPiecesOfOtherTextArrives(isSecure: Bool) async throws {
         let (socket, peer) = try await connectedSocket([.expect("bc日"), .expectEnd], isSecure: isSecure)
         let text = "abc日本"
-        // A substring is no native string, nor is its copy in UTF-16 order.
+        // A string copied from a substring.
         try await socket.write(String(text.dropFirst().dropLast()))
         try await socket.close()
         _ = try await peer.finish()
@@ -42,7 +42,7 @@ import Testing
 
     // MARK: - Order
 
-    /// Each message names its writer and its number; between them nothing may come.
+    /// Each message contains its writer and its number. Messages must not be interleaved.
     @Test(arguments: [false, true])
     func severalWritersKeepWholeMessagesAndTheirOrder(isSecure: Bool) async throws {
         let pair = try await SocketPair(isSecure: isSecure)
@@ -94,7 +94,7 @@ import Testing
         let pair = try await SocketPair(isSecure: isSecure)
         let client = pair.client
         #expect(await outcome { try await client.write(Self.more, timeout: .milliseconds(50)) } == .failed(.writeTimeout))
-        // It has begun, so it goes on. Those behind it have not: they are late and gone.
+        // It has started and continues. Those behind it have not started, so they time out and are removed.
         #expect(await outcome { try await client.write("never", timeout: .milliseconds(1)) } == .failed(.writeTimeout))
         #expect(await outcome { try await client.write("never", timeout: .zero) } == .failed(.writeTimeout))
         #expect(await outcome { try await client.write("never", timeout: .seconds(-1)) } == .failed(.writeTimeout))
@@ -124,7 +124,7 @@ import Testing
     func aTaskMayFillTheQueueUpToTheHighWaterMark(isSecure: Bool) async throws {
         let pair = try await SocketPair(isSecure: isSecure)
         let client = pair.client
-        // No more than the kernels take waits for the peer to read, and this much is room for a lot more.
+        // The peer does not read yet, and the high-water mark is larger than all messages together.
         client.writeHighWaterMark = 32 << 20
         let messages = (0..<200).map { Data(repeating: UInt8($0), count: 100_000) }
         for message in messages { try await client.write(message) }
@@ -143,7 +143,7 @@ import Testing
         #expect(try await pair.server.read(exactly: Self.more.count + 6) == Self.more + Data("onetwo"))
     }
 
-    /// The write has returned, so only the end of the scope can tell.
+    /// The write has already returned, so only the end of the scope can report the error.
     @Test(arguments: [false, true])
     func bytesThatAreLostBelowTheMarkAreAnErrorOfTheScope(isReset: Bool) async throws {
         let listener = try RawSocket.listening()

@@ -8,9 +8,9 @@ import Testing
 
 @testable import AsyncSockets
 
-/// What becomes of an operation that is cancelled, and of those around it.
+/// Cancelled operations, and their effect on other operations.
 @Suite(.timeLimit(.patient)) struct CancellationTests {
-    /// The kernels of both sides take less than this.
+    /// More than the kernel buffers of both sides hold.
     private static let more = pattern(16 << 20)
 
     private func start(isSecure: Bool, _ steps: [ScriptedPeer.Step]) async throws -> (AsyncSocket, Recorder, ScriptedPeer) {
@@ -65,7 +65,7 @@ import Testing
         #expect(try await rest.value() == Data("rest"))
     }
 
-    /// A waiter gets no bytes with its error, so none may be lost with it.
+    /// A waiter receives only the error, so its bytes must not be lost.
     @Test(arguments: [false, true])
     func whatALateReadHadCollectedIsForTheNext(isSecure: Bool) async throws {
         let (socket, _, _) = try await start(isSecure: isSecure, [.send("0123456789"), .wait(for: try TestSignal())])
@@ -111,7 +111,7 @@ import Testing
 
     // MARK: - Writes
 
-    /// Two sockets of ours, of which the server reads nothing yet.
+    /// Returns two of our sockets. The server does not read yet.
     private func link(isSecure: Bool) async throws -> Link {
         let link = try await Link.make()
         if isSecure { try await link.secure(client: TestCertificates.client(), server: TestCertificates.server()) }
@@ -143,7 +143,7 @@ import Testing
         try await eventually("some is sent") { (link.client.writeProgress?.bytesDone ?? 0) > 0 }
         link.client.cancel(first)
         #expect(try await first.outcome() == .cancelled)
-        // Its answer was given: it cannot be cancelled again.
+        // It has already completed, so it cannot be cancelled again.
         link.client.cancel(first)
         link.client.disconnectAfterWriting()
         link.server.readDataToEnd(withTimeout: .patient, maxLength: .max)
@@ -171,7 +171,7 @@ import Testing
         peer.stop()
     }
 
-    /// Hears of the high-water mark and the low-water mark.
+    /// Records the high-water and low-water callbacks.
     private final class WaterMarks: AsyncSocketDelegate, Sendable {
         private let state = Locked<[Int]>([])
         let end: TestSignal
@@ -219,7 +219,7 @@ import Testing
         try await operations.areAnswered()
     }
 
-    /// The read before the marker is the one that goes: nothing else holds up the handshake.
+    /// The read before the marker is cancelled. Nothing else delays the handshake.
     @Test func theHandshakeBeginsWhenTheReadBeforeItIsCancelled() async throws {
         let settings = try TestCertificates.server()
         let (socket, _, _) = try await start(isSecure: false, [.startTLS(settings), .send("hello")])

@@ -8,9 +8,10 @@ import SocketTestSupport
 import SocketTestTraits
 import Testing
 
-/// Ends of connections that coincide with something else.
+/// Connections that end at the same time as something else happens.
 @Suite(.timeLimit(.patient)) struct CoincidenceTests {
-    /// The peer says goodbye and closes; a reset answers what we write then. The goodbye came before.
+    /// The peer sends a goodbye and closes. Our next write causes a reset, but the goodbye was received
+    /// before.
     @Test(arguments: [false, true])
     func bytesBeforeAFINStayReadableThoughAWriteMeetsAReset(halfDuplex: Bool) async throws {
         let listener = try RawSocket.listening()
@@ -22,8 +23,8 @@ import Testing
         do {
             let peer = try listener.accepted()
             try peer.send("421 bye\r\n")
-        }  // It is closed here.
-        // Until the kernel has no more to say than that: a write is refused once the peer's reset is there.
+        }  // The peer's socket is closed here.
+        // Wait until a write fails, which means that the peer's reset has arrived.
         socket.write(Data("Q"), withTimeout: .patient, tag: 1)
         #expect(try await recorder.wrote() == 1)
         let isReset = Locked(false)
@@ -41,8 +42,8 @@ import Testing
         #expect(try await recorder.disconnected() != nil)
     }
 
-    /// The FIN comes in one event with the proxy's reply and more bytes than one recv takes. No other event
-    /// announces it.
+    /// The FIN is reported in one event together with the proxy's reply and more bytes than one recv returns.
+    /// There is no further event for it.
     @Test func aFINThatIsAnnouncedWhileAProxyIsAskedIsNotForgotten() async throws {
         let loop = try SocketEventLoop()
         let gate = DispatchSemaphore(value: 0)
@@ -118,7 +119,7 @@ import Testing
         try socket.connect(toHost: "some.example", onPort: try listener.localPort, withTimeout: .patient)
         socket.write(Data(count: 20_000_000), withTimeout: -1, tag: 1)
         socket.readData(toLength: 10, withTimeout: -1, tag: 7)
-        // The loop may be delivering the high-water mark meanwhile; then it takes up the read afterwards.
+        // The loop may be delivering the high-water mark meanwhile. It then processes the read afterwards.
         try await eventually("both are known") {
             socket.pendingWriteByteCount == 20_000_000 && socket.readProgress?.tag == 7
         }
@@ -131,7 +132,7 @@ import Testing
         #expect(socket.readProgress == nil && socket.writeProgress == nil)
     }
 
-    /// The end of a file that has shrunk must not look like the end of the message.
+    /// The premature end of a file that has shrunk must not look like the end of the message.
     @Test func thePeerOfAFileThatShrinksSeesNoEndInGoodOrder() async throws {
         let link = try await Link.make(atClient: Recorder(recordsProgress: true))
         let file = FileManager.default.temporaryDirectory.appendingPathComponent(UUID().uuidString)
@@ -144,8 +145,8 @@ import Testing
         #expect(try await link.atServer.disconnected()?.code == .connectionReset)
     }
 
-    /// A sendfile that sends some pages and then meets the end answers with a count, and raises SIGPIPE all
-    /// the same.
+    /// If sendfile sends some pages and then finds the connection closed, it returns a count but still raises
+    /// SIGPIPE.
     @Test func aFileThatMeetsTheEndHalfwayDoesNotEndTheProcess() async throws {
         let file = FileManager.default.temporaryDirectory.appendingPathComponent(UUID().uuidString)
         try Data(count: 1 << 20).write(to: file)
@@ -161,7 +162,7 @@ import Testing
             _ = try await recorder.connectedTo()
             let peer = Locked<RawSocket?>(try listener.accepted())
             let closing = Task.detached { peer.withLock { $0 = nil } }
-            // Not at a page's beginning, so that a call takes two rounds.
+            // Not aligned to a page, so that a call needs two rounds.
             for tag in 0..<8 { try socket.write(contentsOfFile: file.path, offset: 100, withTimeout: .patient, tag: tag) }
             await closing.value
             #expect(try await recorder.disconnected() != nil)

@@ -4,9 +4,9 @@ import SocketTestSupport
 import SocketTestTraits
 import Testing
 
-/// Several MiB go in both directions at once, through every kind of read, and what arrives is compared with
-/// what was written: no byte is lost, doubled or out of place. `Scripts/test-faults` runs this with system
-/// calls that misbehave.
+/// Transfers several MiB in both directions at the same time with every kind of read, and compares the
+/// received data with the written data. No byte may be lost, duplicated or misplaced. `Scripts/test-faults`
+/// runs this with system calls that misbehave.
 @Suite(.timeLimit(.patient)) struct EveryByteTests {
     private enum Channel: CaseIterable, Sendable {
         case plain
@@ -14,19 +14,19 @@ import Testing
         case tls13
     }
 
-    /// Random, and longer than any body with the place where it begins.
+    /// Random data, longer than any body plus its start offset.
     private static let noise: [Data] = (UInt64(0)..<2).map { seed in
         var generator = SeededGenerator(seed: seed)
         let words = (0..<10_000).map { _ in generator.next() }
         return words.withUnsafeBytes { Data($0) }
     }
 
-    /// The message of round `number`: a line, and a body whose length the line says.
+    /// The message of round `number`: a line with the length of the body, and the body.
     private struct Message {
         let line: Data
         let body: Data
 
-        /// Each body begins at a place of its own in the noise.
+        /// Each body starts at a different offset in the noise.
         init(_ number: Int, seed: Int) {
             let length = number % 7 == 0 ? 70_000 + number : number * 37 % 4_000 + 1
             body = Data(EveryByteTests.noise[seed].dropFirst(number * 41).prefix(length))
@@ -48,7 +48,7 @@ import Testing
         return all
     }
 
-    /// Reads as many messages, a line to its delimiter and a body to its length.
+    /// Reads the same number of messages: each line up to its delimiter, each body by its length.
     private func readAll(from socket: AsyncSocket, _ recorder: Recorder) async throws -> Data {
         var all = Data()
         for number in 0..<Self.rounds {
@@ -78,7 +78,7 @@ import Testing
         #expect(try await atClient == fromServer)
         #expect(fromClient.count > 2 << 20)
         #expect(fromClient != fromServer)
-        // Only the end follows it.
+        // Nothing but the end follows.
         link.client.disconnectAfterWriting()
         link.server.readData(withTimeout: .patient, tag: 1)
         #expect(try await link.atServer.disconnected()?.code == .closedByPeer)

@@ -9,7 +9,7 @@ import SocketTestSupport
 import SocketTestTraits
 import Testing
 
-/// A program that reads late: it gets the bytes that came before the end, and then the true cause of the end.
+/// A program that reads late receives all data from before the end, and then the true cause of the end.
 @Suite(.timeLimit(.patient)) struct LateReaderTests {
     enum Ending: CaseIterable, Sendable {
         case finish, close, closeNotify, reset
@@ -32,7 +32,7 @@ import Testing
         }
     }
 
-    /// Our side, and how it is secured.
+    /// Whether our side is a client or a server, and its TLS version.
     enum Side: CaseIterable, Sendable {
         case plain, client12, client13, server12, server13
 
@@ -47,10 +47,10 @@ import Testing
         var isServer: Bool { self == .server12 || self == .server13 }
     }
 
-    /// `POLLRDHUP`, which glibc declares under _GNU_SOURCE only.
+    /// `POLLRDHUP`, which glibc declares only under _GNU_SOURCE.
     private static let hangup: Int16 = 0x2000
 
-    /// Waits until the kernel knows of the end, and then until the loop has handled all earlier events.
+    /// Waits until the kernel has received the end, and then until the loop has handled all earlier events.
     private func waitForEnd(of socket: AsyncSocket, on loop: SocketEventLoop) async throws {
         let hasEnded = Locked(false)
         try await eventually("the end has arrived") {
@@ -64,7 +64,7 @@ import Testing
         for _ in 0..<3 { try await passEvents(of: loop) }
     }
 
-    /// Makes a connection on the loop: by then the loop has handled the events before it.
+    /// Establishes a connection on the loop. By then the loop has handled all earlier events.
     private func passEvents(of loop: SocketEventLoop) async throws {
         let other = try ScriptedPeer.listening([.wait(for: TestSignal())])
         let recorder = Recorder()
@@ -75,7 +75,7 @@ import Testing
         other.stop()
     }
 
-    /// A connection whose peer performs `steps` once both sides know that it is there.
+    /// Returns a connection whose peer performs `steps` once it is established on both sides.
     private func established(
         _ side: Side, _ steps: [ScriptedPeer.Step], on loop: SocketEventLoop
     ) async throws -> (AsyncSocket, Recorder, keep: [AsyncSocket]) {
@@ -123,7 +123,7 @@ import Testing
         withExtendedLifetime(keep) {}
     }
 
-    /// As much as the socket reads ahead, and more, which stays in the kernel.
+    /// More than the socket reads ahead, so that the rest stays in the kernel.
     @Test(arguments: Side.allCases)
     func moreThanIsReadAheadCanBeReadLate(_ side: Side) async throws {
         let loop = try SocketEventLoop()
@@ -143,7 +143,7 @@ import Testing
         let sent = [UInt8](pattern(100_000))
         let mayReset = try TestSignal()
         let (socket, recorder, _) = try await established(.plain, [.send(sent), .wait(for: mayReset), .reset], on: loop)
-        // What is still on its way when a reset is sent never arrives.
+        // Data in transit when a reset is sent never arrives.
         let inKernel = Locked(0)
         try await eventually("all of it has arrived") {
             socket.perform { descriptor in
@@ -171,7 +171,7 @@ import Testing
         let (socket, recorder, keep) = try await established(
             side, [.send(sent), .wait(for: mayEnd)] + ending.steps, on: try SocketEventLoop())
         socket.readDataToEnd(withTimeout: .patient, tag: 4)
-        // A reset would destroy what is still on its way.
+        // A reset would discard data in transit.
         try await eventually("all of it has arrived") { socket.readProgress?.bytesDone == sent.count }
         mayEnd.fire()
         let code = ending.code(secure: side.version != nil)

@@ -7,11 +7,9 @@ import SocketTestSupport
 import SocketTestTraits
 import Testing
 
-/// Numbers that a caller may give, at the ends of their ranges: a typed error or a sensible meaning, and
-/// never a trap.
+/// Extreme values of numeric parameters. Each is a typed error or has a sensible meaning, and none traps.
 @Suite(.timeLimit(.patient)) struct NumberTests {
-    /// A file of the greatest possible size, which takes no room. Only a file system in memory has such
-    /// files.
+    /// A sparse file of the maximum size. Only memory file systems support such files.
     private final class EndlessFile {
         let url = URL(fileURLWithPath: "/dev/shm/async-sockets-\(UUID().uuidString)")
 
@@ -45,7 +43,7 @@ import Testing
         try link.client.write(contentsOfFile: file.url.path, withTimeout: .infinity, tag: 0)
         link.server.readData(toLength: 1 << 20, withTimeout: .patient, tag: 0)
         #expect(try await link.atServer.readData().count == 1 << 20)
-        // The kernels of both sides take some megabytes, and the rest waits.
+        // The kernel buffers of both sides hold some megabytes, and the rest is queued.
         #expect(link.client.pendingWriteByteCount > 1 << 62)
         link.client.disconnect()
         #expect(try await link.atClient.disconnected() == nil)
@@ -114,7 +112,7 @@ import Testing
         #expect(link.client.isConnected)
     }
 
-    // MARK: - Times
+    // MARK: - Delays
 
     @Test(arguments: [.infinity, 1e300, .greatestFiniteMagnitude, .nan, -.infinity, -1, 1e18, 9.3e9])
     func aTimeoutWithoutEndIsNone(seconds: Double) async throws {
@@ -145,12 +143,12 @@ import Testing
         #expect(try await recorder.readText() == "b")
     }
 
-    /// What a delegate may answer when the socket asks whether a read goes on.
+    /// Extensions that a delegate can return when a read times out.
     @Test(arguments: [.infinity, 1e300, .greatestFiniteMagnitude, 9.3e9])
     func anExtensionWithoutEndLetsTheReadGoOn(seconds: Double) async throws {
         let link = try await Link.make(atClient: Recorder(readExtension: seconds))
         link.client.readData(toLength: 1, withTimeout: 0, tag: 0)
-        // The socket asks at once, and the connection goes on.
+        // The socket asks the delegate immediately, and the connection stays open.
         link.client.readData(toLength: 1, withTimeout: .patient, tag: 1)
         link.server.write(Data("ab"), withTimeout: .patient, tag: 0)
         #expect(try await link.atClient.readText() == "a")

@@ -62,7 +62,7 @@ import Testing
     }
 
     @Test func aRefusedConnectionNamesTheAddressAndTheErrno() async throws {
-        // An address that no other test uses, so that no one takes the port meanwhile.
+        // An address that no other test uses, so that the port stays free.
         let atListener = Recorder()
         let listener = AsyncSocket(inlineDelegate: atListener)
         try listener.accept(onInterface: "127.0.0.78", port: 0)
@@ -88,7 +88,7 @@ import Testing
         #expect(error.message.contains("no-such-host.invalid"))
     }
 
-    /// The listener's backlog is filled first, so that the kernel answers no further SYN.
+    /// The listener's backlog is filled first, so that the kernel does not respond to further SYNs.
     @Test func anUnansweredConnectionTimesOut() async throws {
         let full = try FullBacklog()
         let recorder = Recorder()
@@ -184,7 +184,7 @@ import Testing
 
     // MARK: - Reading
 
-    /// A record of TLS comes whole or not at all; a segment may come in pieces.
+    /// A TLS record is delivered as a whole. A segment may arrive in pieces.
     @Test(arguments: [false, true])
     func readsAreServedInOrderFromOneSegment(isRecord: Bool) async throws {
         let link = try await Link.make()

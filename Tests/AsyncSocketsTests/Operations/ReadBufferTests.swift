@@ -5,7 +5,7 @@ import SocketTestSupport
 import SocketTestTraits
 import Testing
 
-/// Reads into the caller's own memory, and their progress.
+/// Reads into the caller's own buffer, and their progress.
 @Suite(.timeLimit(.patient)) struct ReadBufferTests {
     @Test func readsOfAllKindsLandAtTheirOffsets() async throws {
         let link = try await Link.make()
@@ -16,7 +16,7 @@ import Testing
         link.client.readData(to: .lineEnd, withTimeout: .patient, buffer: buffer, bufferOffset: 3, tag: 1)
         #expect(try await link.atClient.readText() == "def\r\n")
         link.client.readData(withTimeout: .patient, buffer: buffer, bufferOffset: 1, maxLength: 2, tag: 2)
-        // As much of "re" as is there.
+        // Returns the available part of "re".
         let some = try await link.atClient.readText()
         #expect(some == "re" || some == "r")
         #expect(buffer.data == Data("a" + some + "bcdef\r\n".dropFirst(some.count)))
@@ -55,7 +55,7 @@ import Testing
         #expect(try await link.atClient.disconnected()?.code == .badParameter)
     }
 
-    /// A change of the data changes a copy, as with every other `Data`.
+    /// Mutating the data changes only a copy, as for any other `Data`.
     @Test(arguments: [0, 3])
     func changingWhatAReadBroughtLeavesTheBufferAlone(offset: Int) async throws {
         let link = try await Link.make()
@@ -87,7 +87,7 @@ import Testing
         #expect(data == Data([0]) + Data(text).dropFirst() + Data(repeating: 1, count: 1000))
     }
 
-    /// Each read goes to another offset, and its data stays what it was.
+    /// Each read uses another offset, and its data does not change afterwards.
     @Test func whatManyReadsBroughtIsTheirsWhereverItLies() async throws {
         let link = try await Link.make()
         let buffer = ReadBuffer(capacity: 4096)
@@ -104,8 +104,8 @@ import Testing
         #expect(pieces.reduce(Data(), +) == expected)
     }
 
-    /// A reader that only looks pays for no copy: the data stays where the read put it, and the next read
-    /// uses the same memory.
+    /// Inspecting the data does not copy it. The data stays where the read put it, and the next read uses the
+    /// same memory.
     @Test func whoOnlyLooksGetsNoCopy() async throws {
         let link = try await Link.make()
         let buffer = ReadBuffer(capacity: 1 << 16)
@@ -121,7 +121,8 @@ import Testing
         #expect(places.count == 1)
     }
 
-    /// The offset was the end of the buffer when the read was queued; the bytes before it do not come back.
+    /// The offset was the end of the buffer when the read was queued. The removed bytes before it do not
+    /// reappear.
     @Test func aGapInAnEmptiedBufferHasZerosAndNoOldBytes() async throws {
         let link = try await Link.make()
         let buffer = ReadBuffer()

@@ -7,7 +7,7 @@ import SocketTestSupport
 import SocketTestTraits
 import Testing
 
-/// The delegate and the settings decide what happens to a read that takes too long.
+/// Reads that time out are handled according to the delegate and the settings.
 @Suite(.timeLimit(.patient)) struct ReadTimeoutTests {
     private func connect(
         to peer: ScriptedPeer, _ recorder: Recorder, queue: DispatchQueue? = nil
@@ -31,7 +31,7 @@ import Testing
         }
         socket.readData(toLength: 1, withTimeout: .patient, tag: 0)
         #expect(try await recorder.readText() == "a")
-        // The rest of what the peer sent came with that byte.
+        // The rest of the peer's data was received with that byte.
         socket.readData(toLength: 5, withTimeout: 0.05, tag: 1)
         let late = try await recorder.notRead()
         #expect((late.data, late.tag) == (Data("bc"), 1))
@@ -74,7 +74,7 @@ import Testing
         guard case .read(Data("def\r\n"), tag: 3) = rest else { throw Unexpected(description: "\(rest)") }
     }
 
-    /// A delegate that answers the question about a read or write only when the test lets it.
+    /// A delegate whose timeout callbacks return only when the test allows it.
     private final class LateAnswer: AsyncSocketDelegate, Sendable {
         let asked = AsyncStream<Void>.makeStream()
         let mayAnswer = DispatchSemaphore(value: 0)
@@ -115,7 +115,8 @@ import Testing
         socket.readData(toLength: 3, withTimeout: 0.01, tag: 1)
         socket.readData(toLength: 3, withTimeout: -1, tag: 2)
         for await _ in delegate.asked.stream { break }
-        // The delegate has not answered yet. The read of the question completes, and the next one is current.
+        // The delegate has not returned yet. The read that timed out completes, and the next one becomes
+        // current.
         first.fire()
         try await eventually("the second read is current") { socket.readProgress?.tag == 2 }
         delegate.mayAnswer.signal()
@@ -133,13 +134,13 @@ import Testing
         try socket.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: .patient)
         try await delegate.recorder.connected()
         let peer = try await atListener.accepted()
-        // Each is more than the kernels of both sides take.
+        // Each is more than the kernel buffers of both sides hold.
         let count = 64 << 20
         socket.maximumPendingWriteBytes = .max
         socket.write(Data(count: count), withTimeout: 0.01, tag: 1)
         socket.write(Data(count: count), withTimeout: -1, tag: 2)
         for await _ in delegate.asked.stream { break }
-        // The delegate has not answered yet. The write of the question completes, and the next one is
+        // The delegate has not returned yet. The write that timed out completes, and the next one becomes
         // current.
         peer.readData(toLength: count, withTimeout: .patient, tag: 1)
         try await eventually("the second write is current") { socket.writeProgress?.tag == 2 }
@@ -161,7 +162,7 @@ import Testing
         _ = try await peer.finish()
     }
 
-    /// Grants ten milliseconds twice, and then a minute while the peer goes on.
+    /// Extends the timeout by ten milliseconds twice, and then by a minute, in which the peer continues.
     private final class AskCounter: AsyncSocketDelegate, Sendable {
         let recorder = Recorder()
         private let answers = Locked([0.01, 0.01, 60])

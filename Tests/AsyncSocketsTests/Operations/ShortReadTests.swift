@@ -6,12 +6,12 @@ import SocketTestSupport
 import SocketTestTraits
 import Testing
 
-/// A recv that returns less than its room has emptied the kernel's buffer, except where Linux stops early:
-/// before urgent data (tcp(7)), and behind a message with descriptors (unix(7)). No further event announces
-/// the bytes behind those.
+/// A recv that does not fill its buffer has emptied the kernel's buffer, except where Linux stops early:
+/// before urgent data (tcp(7)) and after a message with descriptors (unix(7)). No further event is reported
+/// for the bytes behind them.
 @Suite(.timeLimit(.patient)) struct ShortReadTests {
-    /// A raw socket at one end, a socket of ours at the other. All that `burst` sends comes while the loop is
-    /// busy, as one event.
+    /// Reads from a raw socket with one of our sockets. All data from `burst` arrives while the loop is busy,
+    /// as one event.
     private func read(
         from peer: RawSocket, _ socket: AsyncSocket, _ burst: @escaping @Sendable (CInt) -> Void
     ) async throws -> String {

@@ -5,21 +5,21 @@ import SocketTestSupport
 import SocketTestTraits
 import Testing
 
-/// How much may wait to be written, and what the delegate gets to know.
+/// Limits on queued writes, and the corresponding delegate callbacks.
 @Suite(.timeLimit(.patient)) struct WriteLimitTests {
     @Test(arguments: [false, true])
     func d13AWriteQueueThatExceedsItsLimitEndsTheConnection(secure: Bool) async throws {
         let link = try await Link.make()
         if secure { try await link.secure(client: TestCertificates.client(), server: TestCertificates.server()) }
         link.client.maximumPendingWriteBytes = 1 << 20
-        // The peer reads nothing: the kernel takes some, and the rest waits.
+        // The peer does not read. The kernel accepts some data, and the rest is queued.
         for tag in 0..<64 { link.client.write(Data(count: 1 << 20), withTimeout: .patient, tag: tag) }
         let error = try #require(try await link.atClient.disconnected())
         #expect(error.code == .writeQueueFull)
         #expect(error.fault == .caller)
     }
 
-    /// The kernels of both sides take less than this.
+    /// More than the kernel buffers of both sides hold.
     private static let more = 64 << 20
 
     @Test func aWriteAboveTheLimitIsTakenWhenNothingElseWaits() async throws {
@@ -53,7 +53,7 @@ import Testing
         #expect(try await link.atServer.readData().count == Self.more + 1)
     }
 
-    /// A server that answers everything, and a peer that never reads.
+    /// A server that echoes everything to a peer that never reads.
     @Test func withoutASettingAPeerThatDoesNotReadIsBounded() async throws {
         let link = try await Link.make()
         for tag in 0..<1_000 { link.client.write(Data(count: 1 << 20), tag: tag) }
@@ -99,7 +99,7 @@ import Testing
         #expect(link.client.isConnected)
     }
 
-    /// They wait for the end of the callback, and yet they count only if the kernel does not take them.
+    /// They wait for the end of the callback, but count only if the kernel does not accept them.
     @Test(.unmodifiedKernel)
     func whatACallbackWritesLeavesBeforeItIsTooMuch() async throws {
         let listener = try RawSocket.listening()
@@ -119,8 +119,8 @@ import Testing
         let link = try await Link.make()
         link.client.writeHighWaterMark = 1 << 20
         link.client.maximumPendingWriteBytes = .max
-        // The first is more than the kernels of both sides take: while no one reads, more than a MiB of it
-        // waits.
+        // The first is more than the kernel buffers of both sides hold. While nothing is read, more than a
+        // MiB of it is queued.
         let writes = [64 << 20] + Array(repeating: 1 << 18, count: 8)
         for count in writes { link.client.write(Data(count: count), withTimeout: .patient, tag: 0) }
         let written = writes.reduce(0, +)
@@ -163,7 +163,7 @@ import Testing
             try link.client.write(contentsOfFile: file.path, offset: 1000, length: 70_000, withTimeout: .patient, tag: 4)
             link.client.write(Data(" after"), withTimeout: .patient, tag: 5)
         }
-        // The file is deleted by now; it was opened when it was queued.
+        // The file is deleted by now, but was opened when the write was queued.
         let expected = Data("before ") + Self.contents + Data(" between ") + Self.contents[1000..<71_000] + Data(" after")
         link.server.readData(toLength: expected.count, withTimeout: .patient, tag: 0)
         #expect(try await link.atServer.readData() == expected)
@@ -198,7 +198,7 @@ import Testing
         let link = try await Link.make()
         if secure { try await link.secure(client: TestCertificates.client(), server: TestCertificates.server()) }
         try await withFile(Data(count: 64 << 20)) { file in
-            // The kernel is full long before the end of the file.
+            // The kernel's buffer is full long before the end of the file.
             try link.client.write(contentsOfFile: file.path, withTimeout: .patient, tag: 0)
             try FileHandle(forWritingTo: file).truncate(atOffset: 1000)
             link.server.readData(toLength: 64 << 20, withTimeout: .patient, tag: 0)
@@ -208,7 +208,7 @@ import Testing
         }
     }
 
-    /// The peer has closed its side, and its bytes are unread: that does not hide what happened to the file.
+    /// The peer has closed its side, and its data is unread. The file's error is reported anyway.
     @Test(arguments: [false, true])
     func aShrunkFileIsToldThoughThePeerHasClosedItsSide(secure: Bool) async throws {
         let settings = try TestCertificates.server()

@@ -8,7 +8,7 @@ import SocketTestSupport
 import SocketTestTraits
 import Testing
 
-/// Parts of the interface that no other suite tests: see `Documentation/GCDAsyncSocketReference.md`.
+/// Parts of the API that no other suite tests. See `Documentation/GCDAsyncSocketReference.md`.
 @Suite(.timeLimit(.patient)) struct BeyondTheOriginalTests {
     @Test func aReadToTheEndBringsEverything() async throws {
         let peer = try ScriptedPeer.listening([.send("one\r\n"), .send("two"), .finish, .expectEnd])
@@ -55,7 +55,7 @@ import Testing
         withExtendedLifetime(sockets) {}
     }
 
-    /// Keeps its messages.
+    /// A log handler that stores its messages.
     private struct Notes: LogHandler {
         let messages: Locked<[String]>
         var metadata: Logger.Metadata = [:]

@@ -7,10 +7,10 @@ import SocketTestSupport
 import SocketTestTraits
 import Testing
 
-/// Defects of the original that no other suite tests. `Documentation/GCDAsyncSocketReference.md` says where
-/// the rest of D1 to D20 is tested.
+/// Defects of the original that no other suite tests. `Documentation/GCDAsyncSocketReference.md` lists the
+/// tests of the rest of D1 to D20.
 @Suite(.timeLimit(.patient)) struct DefectTests {
-    /// A record of application data in plaintext.
+    /// An unencrypted application data record.
     private static let garbage: [UInt8] = [23, 3, 3, 0, 40] + Array(0..<40)
 
     /// The original reported whatever `errno` happened to hold.
@@ -35,7 +35,8 @@ import Testing
         peer.stop()
     }
 
-    /// Unread bytes keep a connection whose engine has failed, until a write finds that out.
+    /// Unread bytes keep a connection open after its TLS engine has failed, until a write detects the
+    /// failure.
     @Test(arguments: TLSVersion.tested)
     func d1AWriteThatMeetsATLSFailureIsToldWhatItWas(_ version: TLSVersion) async throws {
         let over = try TestSignal()
@@ -59,7 +60,7 @@ import Testing
         peer.stop()
     }
 
-    /// The error names the garbage, and not what it led to.
+    /// The error describes the bad record, not its consequences.
     private func expectBadRecord(_ error: AsyncSocketError) {
         #expect(error.code == .tls, "\(error) \(String(describing: error.tls))")
         #expect(error.fault == .peer)
@@ -67,7 +68,7 @@ import Testing
         #expect(error.errno == nil)
     }
 
-    /// The original used more of its stack for each of them.
+    /// The original used more stack for each of them.
     @Test(arguments: Link.Delivery.allCases)
     func d12ManyReadsAreServedFromWhatIsThere(_ delivery: Link.Delivery) async throws {
         let count = 30_000
@@ -84,9 +85,10 @@ import Testing
         }
     }
 
-    /// The original allocated as much as the peer announced.
+    /// The original allocated the length that the peer announced.
     @Test func d13AnAnnouncedLengthUsesNoMemory() async throws {
-        // Other tests take memory at the same time; a length that used some would do so each time.
+        // Other tests allocate memory at the same time, so use the minimum. An allocation for the length
+        // would occur each time.
         var leastGrowth = Int.max
         for _ in 0..<5 where leastGrowth >= 1 << 30 {
             leastGrowth = min(leastGrowth, try await growthWithAnAnnouncedLength())
@@ -104,7 +106,7 @@ import Testing
         return try addressSpace() - before
     }
 
-    /// The bytes of the process's address space, used or not.
+    /// Returns the size of the process's address space in bytes.
     private func addressSpace() throws -> Int {
         let text = try String(contentsOfFile: "/proc/self/statm", encoding: .utf8)
         let pages = try #require(text.split(separator: " ").first.flatMap { Int($0) })
@@ -144,7 +146,7 @@ import Testing
         #expect(try await link.atClient.disconnected() == nil)
     }
 
-    /// The kernel's buffer is full when the connection ends: the rest of the record, and the close_notify,
+    /// The kernel's buffer is full when the connection closes. The rest of the record and the close_notify
     /// are sent as soon as the peer reads.
     @Test(arguments: TLSVersion.tested)
     func aCloseNotifyIsNotCutByAFullSendBuffer(_ version: TLSVersion) async throws {

@@ -6,8 +6,7 @@ import SocketTestSupport
 import SocketTestTraits
 import Testing
 
-/// Parts of the original's interface that no other suite tests: see
-/// `Documentation/GCDAsyncSocketReference.md`.
+/// Parts of the original's API that no other suite tests. See `Documentation/GCDAsyncSocketReference.md`.
 @Suite(.timeLimit(.patient)) struct OriginalInterfaceTests {
     @Test func theDelimitersOfTheOriginalAreThere() async throws {
         let link = try await Link.make()
@@ -55,7 +54,7 @@ import Testing
         }
     }
 
-    /// Says on which of its queues it is called.
+    /// Records on which of its queues it is called.
     private final class QueueNoter: AsyncSocketDelegate, Sendable {
         static let key = DispatchSpecificKey<String>()
         let queues = (DispatchQueue(label: "first"), DispatchQueue(label: "second"))
@@ -90,7 +89,7 @@ import Testing
         withExtendedLifetime(atListener) {}
     }
 
-    /// Grants a write a little more time, and then a minute.
+    /// Extends a write's timeout by a short time, and then by a minute.
     private final class Patient: AsyncSocketDelegate, Sendable {
         let asked = AsyncStream<(elapsed: TimeInterval, bytesDone: Int)>.makeStream()
         let ends = AsyncStream<AsyncSocketError?>.makeStream()
@@ -120,7 +119,7 @@ import Testing
         var asked = patient.asked.stream.makeAsyncIterator()
         let first = try #require(await asked.next())
         let second = try #require(await asked.next())
-        // Exactly the timeout, and the extension.
+        // Exactly the timeout plus the extension.
         #expect(first.elapsed == 0.05 && second.elapsed == 0.05 + 0.05)
         #expect(second.bytesDone > 0 && second.bytesDone < 64 << 20)
         link.server.readData(toLength: 64 << 20, withTimeout: .patient, tag: 0)

@@ -3,9 +3,9 @@ import SocketTestSupport
 import SocketTestTraits
 import Testing
 
-/// Runs `EngineProbe`, which has a process to itself.
+/// Runs `EngineProbe` in a separate process.
 @Suite(.timeLimit(.patient)) struct ProbeTests {
-    /// - Parameter namespace: Shell commands that set up a network and mounts for the probe alone.
+    /// - Parameter namespace: Shell commands that set up a private network and mounts for the probe.
     private func run(_ probe: String, _ detail: String? = nil, namespace: String? = nil) async throws -> (
         status: Int32, output: String
     ) {
@@ -37,8 +37,8 @@ import Testing
     }
 
     @Test func aLinkLocalAddressGetsTheScopeOfItsInterface() async throws {
-        // The kernel adds the route later: on a busy machine, many seconds. Without `nodad` the address is
-        // tentative for a moment, and bind(2) fails with EADDRNOTAVAIL.
+        // The kernel adds the route with a delay of many seconds on a busy machine. Without `nodad`, the
+        // address is tentative for a moment, and bind(2) fails with EADDRNOTAVAIL.
         let (status, output) = try await run(
             "scopes",
             namespace: """
@@ -98,7 +98,8 @@ import Testing
         #expect(status == 0 && output == usual && Int(output.dropLast()) != nil, "\(output)")
     }
 
-    /// Uses version 1 or 2, whichever lets this process create a group. `ProcessorQuotaTests` covers both.
+    /// Uses cgroups version 1 or 2, depending on which allows this process to create a group.
+    /// `ProcessorQuotaTests` covers both.
     @Test(arguments: [("50000", "50000 100000", "1\n"), ("-1", "max 100000", nil)])
     func theQuotaOfAControlGroupCounts(older: String, unified: String, expected: String?) async throws {
         let (_, usual) = try await ProbeProcess.run(["processors"])
@@ -165,27 +166,27 @@ import Testing
         #expect(status == 0, "\(output)")
     }
 
-    /// A release build makes 100,000 connections during 1,000 reloads: `EngineProbe reloads`.
+    /// `EngineProbe reloads` in a release build opens 100,000 connections during 1,000 reloads.
     @Test func noConnectionFailsDuringReloadsOfAllSettings() async throws {
         let (status, output) = try await run("reloads", "1000")
         #expect(status == 0, "\(output)")
     }
 
     @Test func aThousandSocketsThatShareADelegateQueueNeedFewThreads() async throws {
-        // Dispatch adds a worker when others wait for a processor, as beside builds: the least of three
-        // counts.
+        // Dispatch adds a worker when others wait for a processor, for example during builds, so use the
+        // minimum of three counts.
         var (status, output) = try await run("threads")
         for _ in 0..<2 where status != 0 { (status, output) = try await run("threads") }
         #expect(status == 0, "\(output)")
     }
 
-    /// Also those that would have come to that loop.
+    /// Including those that would have been assigned to that loop.
     @Test func newConnectionsGoOnBesideALoopThatIsHeldUp() async throws {
         let (status, output) = try await run("held")
         #expect(status == 0, "\(output)")
     }
 
-    /// Each way to read and to write that may be served at once. One after the other, since each keeps all
+    /// Each kind of read and write that can complete immediately. Serialized, because each keeps all
     /// processors busy.
     @Test(
         .serialized,

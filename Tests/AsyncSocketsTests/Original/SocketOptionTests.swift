@@ -10,7 +10,7 @@ import Testing
 
 /// The test reads every option back from the kernel with its own `getsockopt`.
 @Suite(.timeLimit(.patient)) struct SocketOptionTests {
-    /// The kernel's value, as its first number; -errno when it has none.
+    /// Returns the first number of the kernel's value, or -errno on failure.
     private func kernelValue(_ level: CInt, _ option: CInt, of socket: AsyncSocket) async -> CInt {
         await withCheckedContinuation { continuation in
             socket.perform { descriptor in
@@ -36,7 +36,7 @@ import Testing
 
     private static let tcp = CInt(IPPROTO_TCP)
 
-    /// One option, a value for it, and what the kernel makes of that.
+    /// An option, a value for it, and the resulting value in the kernel.
     struct Case: Sendable, CustomTestStringConvertible {
         let testDescription: String
         let set: @Sendable (AsyncSocket) throws -> Void
@@ -76,7 +76,7 @@ import Testing
         Case(.notSentLowWater, 16_384, tcp, TCP_NOTSENT_LOWAT, 16_384),
     ]
 
-    /// The kernel changes it by itself in a handshake, so setting it makes sense on a connection only.
+    /// The kernel changes it during the TCP handshake, so setting it is useful only on a connection.
     private static let forConnectionsAlone: [Case] = [Case(.quickAck, false, tcp, TCP_QUICKACK, 0)]
 
     private static let forListeners: [Case] = [
@@ -120,7 +120,7 @@ import Testing
         #expect(await kernelValue(each.level, each.option, of: listener) == each.expected)
         try each.set(listener)
         #expect(await kernelValue(each.level, each.option, of: listener) == each.expected)
-        // A connection does not have this option: a child is accepted all the same.
+        // Connections do not support this option, but are still accepted.
         let client = try RawSocket.connected(to: try #require(listener.localAddress))
         let child = try await recorder.accepted()
         #expect(child.isConnected)
@@ -151,7 +151,7 @@ import Testing
         withExtendedLifetime(link) {}
     }
 
-    /// These need privileges: a process without them gets the kernel's error.
+    /// These need privileges. Without them the kernel's error is thrown.
     @Test func privilegedOptionsReachTheKernelOrSayWhyNot() async throws {
         let link = try await Link.make()
         do {
@@ -168,7 +168,7 @@ import Testing
         withExtendedLifetime(link) {}
     }
 
-    // MARK: - What is refused
+    // MARK: - Invalid options
 
     @Test func whatMakesNoSenseIsTheCallersError() async throws {
         let link = try await Link.make()
@@ -238,11 +238,11 @@ import Testing
         withExtendedLifetime(recorders) {}
     }
 
-    // MARK: - When options count
+    // MARK: - When options take effect
 
     @Test func smallWritesGoOutAtOnceUnlessTheUserSaysOtherwise() async throws {
         let link = try await Link.make()
-        // An accepted connection begins when the delegate has its socket.
+        // An accepted connection starts when the delegate has received its socket.
         link.client.write(Data("a"), tag: 1)
         link.server.readData(tag: 1)
         #expect(try await link.atServer.readText() == "a")
@@ -250,7 +250,7 @@ import Testing
         withExtendedLifetime(link) {}
     }
 
-    /// The option comes somewhere between the call of `connect` and the connection: it is never lost.
+    /// The option is set at some point between the call of `connect` and the connection, and is never lost.
     @Test func anOptionThatIsSetWhileConnectingCounts() async throws {
         let atListener = Recorder()
         let listener = AsyncSocket(inlineDelegate: atListener)
@@ -281,7 +281,7 @@ import Testing
         withExtendedLifetime((listener, recorder)) {}
     }
 
-    /// A Unix-domain listener passes none of its options on.
+    /// The kernel does not pass on the options of a Unix-domain listener.
     @Test func aUnixChildGetsTheListenersOptions() async throws {
         let folder = try TemporaryFolder()
         let recorder = Recorder()
@@ -294,7 +294,7 @@ import Testing
         withExtendedLifetime((client, listener, recorder)) {}
     }
 
-    /// Two threads set and ask while the connection comes and goes.
+    /// Two threads set and read options while the connection opens and closes.
     @Test func optionsMayBeSetFromAnyThreadWhileTheConnectionEnds() async throws {
         let link = try await Link.make()
         let client = link.client
@@ -335,14 +335,15 @@ import Testing
         let error = #expect(throws: AsyncSocketError.self) { try listeners[2].accept(onInterface: "127.0.0.1", port: port) }
         #expect(error?.errno == EADDRINUSE)
         let address = try #require(listeners[0].localAddress)
-        // The kernel chooses by a hash of the ports: among so many clients each listener gets one.
+        // The kernel selects a listener by a hash of the ports. With this many clients, each listener gets
+        // one.
         let clients = try (0..<64).map { _ in try RawSocket.connected(to: address) }
         _ = try await recorders[0].accepted()
         _ = try await recorders[1].accepted()
         withExtendedLifetime((clients, listeners)) {}
     }
 
-    // MARK: - What goes with a socket
+    // MARK: - User data
 
     @Test func userDataGoesWithItsSocketAndNoOther() async throws {
         let recorder = Recorder()
@@ -370,7 +371,7 @@ import Testing
         withExtendedLifetime(link) {}
     }
 
-    /// The port that the kernel has for the descriptor.
+    /// Returns the descriptor's port according to the kernel.
     private func localPort(of socket: AsyncSocket) async -> UInt16? {
         await withCheckedContinuation { continuation in
             socket.perform { descriptor in

@@ -8,7 +8,7 @@ import Testing
 
 @testable import AsyncSockets
 
-/// An object of the user's that a socket gives up runs its end with no lock held: it may use the socket.
+/// When a socket releases a user's object, its deinit runs without a lock held, so it may use the socket.
 @Suite(.timeLimit(.patient)) struct LastReferenceTests {
     private final class Observer: SocketObserver {
         private let socket: AsyncSocket
@@ -28,12 +28,12 @@ import Testing
         let socket = AsyncSocket()
         let hasEnded = Locked(false)
         socket.observer = Observer(socket, hasEnded)
-        // A thread of its own: one that waits for its own lock never comes back.
+        // A separate thread, because it would never return if it waited for its own lock.
         DispatchQueue(label: "replaces the observer").async { socket.observer = nil }
         try await eventually("the observer has ended, and has found itself replaced") { hasEnded.withLock { $0 } }
     }
 
-    /// Gives up the last reference to its socket in the first callback, if it has one.
+    /// Releases the last reference to its socket in the first callback.
     private final class Forgetful: AsyncSocketDelegate, Sendable {
         private let socket: Locked<AsyncSocket?>
         private let calls = Locked(0)
@@ -46,7 +46,7 @@ import Testing
 
         private func forget() {
             calls.withLock { $0 += 1 }
-            // Not released under the lock.
+            // Release it outside of the lock.
             _ = socket.withLock { $0.take() }
         }
 
@@ -72,7 +72,7 @@ import Testing
         }
     }
 
-    /// Some of the sockets are on the loop of their listener, which serves them before it does anything else.
+    /// Some of the sockets are on their listener's loop, which serves them before anything else.
     @Test(.ownThreads, arguments: [true, false])
     func aSocketThatIsGivenUpCallsNoMore(inACallback: Bool) async throws {
         let acceptor = Acceptor(keepsSockets: inACallback)
@@ -83,7 +83,7 @@ import Testing
             let peer = try RawSocket.connected(to: .loopback(port: listener.localPort), waitLimit: .patient)
             try peer.send("abcdefghi")
             acceptor.bytesAreThere.signal()
-            // Its connection closes with it, and the rest of the bytes is lost.
+            // Its connection closes with it, and the remaining bytes are lost.
             _ = try? peer.receiveAll()
             let accepted = acceptor.accepted.withLock { $0 }
             #expect(accepted.map(\.callCount) == Array(repeating: inACallback ? 1 : 0, count: count))

@@ -5,7 +5,7 @@ import SocketTestSupport
 import SocketTestTraits
 import Testing
 
-/// Attacks on what SECURITY.md promises, in both styles. Scripts/promises.list has all such tests.
+/// Attacks on the promises in SECURITY.md, in both styles. Scripts/promises.list lists all such tests.
 @Suite(.timeLimit(.patient), .ownThreads) struct PromiseTests {
     private let listener: RawSocket
 
@@ -37,7 +37,7 @@ import Testing
         #expect(isOver)
     }
 
-    /// A handshake that fails leaves nothing that could be used in plaintext.
+    /// After a failed handshake, nothing can be sent or received in plaintext.
     @Test(arguments: Style.allCases) func afterAFailedUpgradeNothingIsSent(style: Style) async throws {
         let (attacker, client) = try StyledSocket.attacked(style)
         async let refusal = StyledSocket.refusal { try await client.startTLS(TestCertificates.client()) }
@@ -51,7 +51,7 @@ import Testing
 
     // MARK: - Trust
 
-    /// What a peer's certificate may lack.
+    /// Defects of a peer's certificate.
     enum Fault: CaseIterable, Sendable {
         case unknownRoot, wrongName, expired, notYetValid, zeroInName
 
@@ -100,7 +100,7 @@ import Testing
 
     // MARK: - Sessions
 
-    /// Who resumes nothing: a server that is not told to, a client that does not want to.
+    /// The side that does not enable resumption.
     enum Unresumed: CaseIterable, Sendable {
         case server, client, none
     }
@@ -170,7 +170,7 @@ import Testing
         }
         let refusal = try await StyledSocket.refusal { _ = try await server.readLine() }
         #expect(refusal?.code == .readMaxedOut)
-        // The rest is not taken.
+        // The rest is not received.
         await #expect(throws: (any Error).self) { try await sending.value }
     }
 }

@@ -8,8 +8,8 @@ enum Style: CaseIterable, Sendable {
     case task, delegate
 }
 
-/// A connected socket that is used in one style, with the same words for both: each call returns what came,
-/// or throws why nothing did.
+/// A connected socket with the same methods for both styles. Each call returns the result or throws the
+/// error.
 struct StyledSocket: Sendable {
     let socket: AsyncSocket
     private let recorder: Recorder?
@@ -26,13 +26,13 @@ struct StyledSocket: Sendable {
         }
     }
 
-    /// Two of them, connected with each other over TCP.
+    /// Returns two sockets connected over TCP.
     static func pair(_ style: Style, through listener: RawSocket) async throws -> (StyledSocket, StyledSocket) {
         let client = try await StyledSocket(style, connectingTo: listener.localPort)
         return (client, try StyledSocket(style, adopting: listener.accepted()))
     }
 
-    /// One of them, and the other end for a test that attacks. Nothing else keeps either end open.
+    /// Returns a socket and the raw other end for an attack. Nothing else keeps either end open.
     static func attacked(_ style: Style) throws -> (attacker: RawSocket, victim: StyledSocket) {
         let (attacker, victim) = try RawSocket.pair()
         return (attacker, try StyledSocket(style, adopting: victim))
@@ -73,7 +73,7 @@ struct StyledSocket: Sendable {
         _ = try await next(recorder)
     }
 
-    /// Whether nothing more can be read or written, and nothing was told that was not asked for.
+    /// Whether reads and writes fail, and no unexpected event was delivered.
     var isOver: Bool {
         get async {
             guard let recorder else {
@@ -94,7 +94,7 @@ struct StyledSocket: Sendable {
         throw error ?? Ended()
     }
 
-    /// Why a call failed; nil if it did not.
+    /// Returns the error of a call, or nil if it succeeds.
     static func refusal(_ call: () async throws -> Void) async throws -> AsyncSocketError? {
         do {
             try await call()

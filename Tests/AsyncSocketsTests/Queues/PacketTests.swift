@@ -134,7 +134,7 @@ import Testing
         #expect(nextBytes(queue, limit: 3) == "abc")
     }
 
-    /// The parts as they lie in memory.
+    /// Returns the parts as they are in memory.
     private func nextParts(_ queue: WriteHalf, limit: Int) -> [Data]? {
         var parts: [Data] = []
         let hasParts = queue.withNextParts(limit: limit) { given in
@@ -176,7 +176,7 @@ import Testing
         #expect(nextParts(queue, limit: 1 << 20)?.map(\.count) == Array(repeating: 4096, count: 64))
     }
 
-    /// Writes of any sizes, of which the kernel takes any number of bytes each time.
+    /// Writes of random sizes, with a kernel that accepts a random number of bytes each time.
     @Test func partsBringEachByteOnceAndInOrder() {
         var generator = SystemRandomNumberGenerator()
         let queue = WriteHalf()
@@ -259,8 +259,8 @@ import Testing
         #expect(queue.packets.isEmpty == true)
     }
 
-    /// The original compared the whole buffer again for each piece. Quadratic, these would be four million
-    /// megabytes to search.
+    /// The original searched the whole buffer again for each piece. With this input, it would have to search
+    /// four million megabytes.
     @Test(.timeLimit(.patient)) func d13ALongLineInSmallPiecesIsSearchedOnce() {
         let buffer = PreBuffer()
         var packet = line()

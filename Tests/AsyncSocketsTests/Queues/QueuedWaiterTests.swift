@@ -5,7 +5,7 @@ import Testing
 
 @testable import AsyncSockets
 
-/// Waiters in the queues of reads and writes: their deadlines, and what is left when one of them goes.
+/// Waiters in the read and write queues: deadlines and removal.
 @Suite struct QueuedWaiterTests {
     private final class Waiter<Value: Sendable>: OperationWaiter {
         let deadline: Deadline?
@@ -16,7 +16,7 @@ import Testing
         func complete(_ result: Result<Value, any Error>) {}
     }
 
-    /// In whichever order they come, and again when the first of them has gone.
+    /// In any order, and also after the first of them is removed.
     @Test(arguments: [[60.0, 3600], [3600, 60], [3600, 60, 7200], [-1, 60, -1, 3600]])
     func theEarliestDeadlineCounts(_ times: [Double]) throws {
         let (reads, writes) = (ReadHalf(), WriteHalf())
@@ -55,7 +55,7 @@ import Testing
         }
     }
 
-    /// A write that finds the queue empty goes straight to the kernel: past the marker it would be plaintext.
+    /// A write on an empty queue is sent directly. If it bypassed the marker, it would be sent in plaintext.
     @Test func aMarkerAloneWaitsToo() {
         let (reads, writes) = (ReadHalf(), WriteHalf())
         var found: [Bool] = []

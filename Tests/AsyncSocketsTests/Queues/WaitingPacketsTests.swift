@@ -4,7 +4,7 @@ import Testing
 
 @testable import AsyncSockets
 
-/// Transcripts of `WaitingPackets`: what waits, the marker of `startTLS` in it, and both clocks.
+/// Transcripts of `WaitingPackets`: waiting operations, the marker of `startTLS`, and both timers.
 @Suite struct WaitingPacketsTests {
     private struct Packet: WaitingPacket {
         let name: Int
@@ -65,9 +65,9 @@ import Testing
         #expect(names == [1, 2] && packets.isEmpty)
     }
 
-    // MARK: - Against a model
+    // MARK: - Comparison with a model
 
-    /// Any order of appending, serving, cancelling and upgrading leaves what a list would hold.
+    /// Appends, serves, cancels and upgrades in random order, and compares the result with a list.
     @Test(arguments: 0..<50) func theQueueIsThatOfAList(seed: Int) {
         var numbers = SeededGenerator(seed: UInt64(seed))
         var packets = WaitingPackets<Packet>()
@@ -108,7 +108,7 @@ import Testing
         }
     }
 
-    // MARK: - The clocks
+    // MARK: - Timers
 
     @Test func theClockIsTheOldestPacketsAndStartsAnewWithTheNext() {
         var packets = WaitingPackets<Packet>()
@@ -135,13 +135,13 @@ import Testing
             return
         }
         #expect(late.progress.tag == 7 && packets.takeLate(at: now, progress) == nil)
-        // It goes on, and later it ends with all the time that it had.
+        // It continues, and later ends with its total time.
         #expect(packets.extend(late.number, by: 50) == nil && packets.hasDeadline)
         packets.removeFront()
         #expect(packets.extend(late.number, by: 0) == nil && !packets.hasDeadline)
     }
 
-    /// Wherever it is in the queue, also behind the marker.
+    /// At any position in the queue, even behind the marker.
     @Test func eachWaiterHasItsOwnTime() throws {
         let early = try #require(Deadline(after: 10))
         let later = try #require(Deadline(after: 20))

@@ -4,12 +4,12 @@ import SocketTestSupport
 @testable import AsyncSockets
 
 extension AsyncSocket {
-    /// Waits until the socket holds `count` bytes that no read has taken.
+    /// Waits until the socket has buffered `count` unread bytes.
     func hasBuffered(_ count: Int) async throws {
         try await turn("\(count) bytes are buffered") { $0.data.reads.preBuffer.count == count }
     }
 
-    /// Waits until `condition` is true of the connection, whose state belongs to the turn.
+    /// Waits until `condition` is true, checking it inside the connection's turn.
     func turn(_ what: String, _ condition: (StreamConnection) -> Bool) async throws {
         try await eventually(what) {
             guard let connection, connection.turn.enterIfFree() else { return false }

@@ -9,30 +9,30 @@ import Testing
 
 @testable import AsyncSockets
 
-/// One end of a connection as a channel without a turn and without a loop: what it reads and writes.
+/// One end of a connection as a channel without a turn or an event loop, with its input and output.
 final class ChannelEnd {
     let channel: ByteChannel
     let reads = PreBuffer()
     let writes = WriteHalf()
     private let descriptor: SocketDescriptor
 
-    /// `POLLRDHUP`, which glibc declares under _GNU_SOURCE only.
+    /// `POLLRDHUP`, which glibc declares only under _GNU_SOURCE.
     static let readHangup: Int16 = 0x2000
 
-    /// Takes the socket over, which is closed with the channel.
+    /// Takes ownership of the socket, which is closed with the channel.
     init(_ socket: consuming RawSocket, of family: SocketAddress.Family) {
         descriptor = SocketDescriptor(takingOver: socket.duplicate())
         channel = ByteChannel(descriptor, of: family)
     }
 
-    /// A channel, and the raw socket at the other end of its TCP connection.
+    /// Returns a channel and the raw socket at the other end of its TCP connection.
     static func tcp() throws -> (ChannelEnd, RawSocket) {
         let listener = try RawSocket.listening()
         let socket = try RawSocket.connected(to: listener.localAddress)
         return (ChannelEnd(socket, of: .ipv4), try listener.accepted())
     }
 
-    /// A channel whose peer has sent `text`, which is in the kernel, and reset the connection behind it.
+    /// Returns a channel whose peer has sent `text`, which is in the kernel, and then reset the connection.
     static func reset(behind text: String, _ beforeBytes: (ChannelEnd) throws -> Void = { _ in }) throws -> ChannelEnd {
         let (end, peer) = try tcp()
         try beforeBytes(end)
@@ -44,13 +44,13 @@ final class ChannelEnd {
         return end
     }
 
-    /// A channel, and the raw socket at the other end of a socket pair.
+    /// Returns a channel and the raw socket at the other end of a socket pair.
     static func pair() throws -> (ChannelEnd, RawSocket) {
         let (mine, other) = try RawSocket.pair()
         return (ChannelEnd(mine, of: .unix), other)
     }
 
-    /// Waits until the kernel says one of these of the descriptor; the channel is not told.
+    /// Waits until the kernel reports one of the events for the descriptor. The channel is not notified.
     func wait(for events: Int16) throws {
         var question = pollfd(fd: descriptor.rawValue, events: events, revents: 0)
         // A signal may interrupt it.
@@ -59,13 +59,13 @@ final class ChannelEnd {
         }
     }
 
-    // MARK: - Verbs
+    // MARK: - Operations
 
     func fill(limit: Int = ReadHalf.readAheadLimit) -> ByteChannel.FillAnswer {
         channel.fill(reads, limit: limit)
     }
 
-    /// What has been received, taken out.
+    /// Removes and returns the received text.
     func takeText() -> String {
         String(decoding: takeBytes(), as: UTF8.self)
     }
@@ -83,7 +83,7 @@ final class ChannelEnd {
         channel.submit(writes)
     }
 
-    /// Submits until there is nothing left, or the kernel is full.
+    /// Submits until nothing is left or the kernel is full.
     func submitAll() -> ByteChannel.SubmitAnswer {
         while true {
             let answer = submit()
@@ -91,7 +91,7 @@ final class ChannelEnd {
         }
     }
 
-    /// What the channel tells of an end.
+    /// The ending that the channel has reported.
     var told: StreamEnding {
         var ending = StreamEnding()
         channel.report(to: &ending)

@@ -7,13 +7,13 @@ import SocketTestSupport
 
 @testable import AsyncSockets
 
-/// Two channels and a wire between them, all on one thread: nothing moves unless the test has it carried.
+/// Two channels and a wire between them, all on one thread. Data moves only when the test carries it.
 final class ChannelWire {
     let client: ChannelEnd
     let server: ChannelEnd
     private var up: Direction
     private var down: Direction
-    /// The most bytes that are carried at a time.
+    /// The maximum number of bytes to carry at a time.
     private let chunk: Int
 
     private struct Direction {
@@ -29,7 +29,7 @@ final class ChannelWire {
         (up, down) = (Direction(source: atClient), Direction(source: atServer))
     }
 
-    /// Channels that have shaken hands.
+    /// Returns channels that have completed the handshake.
     static func secure(_ version: TLSVersion, chunk: Int = .max) throws -> ChannelWire {
         let wire = try ChannelWire(chunk: chunk)
         try wire.beginTLS(version)
@@ -45,7 +45,7 @@ final class ChannelWire {
         try server.beginTLS(TestCertificates.server().only(version))
     }
 
-    /// Goes on with the handshake until nothing moves any more.
+    /// Continues the handshake until no more data moves.
     func shakeHands() throws -> (client: ByteChannel.HandshakeAnswer, server: ByteChannel.HandshakeAnswer) {
         while true {
             let answers = (client: client.channel.handshake(), server: server.channel.handshake())
@@ -57,7 +57,7 @@ final class ChannelWire {
         }
     }
 
-    /// Delivers the next piece of each direction; false when there was none.
+    /// Carries the next piece in each direction. Returns false if there was none.
     func carry() throws -> Bool {
         let hasMovedUp = try Self.carry(&up, chunk, to: down.source, server)
         let hasMovedDown = try Self.carry(&down, chunk, to: up.source, client)
@@ -84,8 +84,8 @@ final class ChannelWire {
         return true
     }
 
-    /// Delivers what the server has sent in so many pieces; a recv brings one of them, though the kernel has
-    /// all.
+    /// Carries the server's data in `count` pieces. Each recv returns only one of them, although all are in
+    /// the kernel.
     func carryDown(inPieces count: Int) throws {
         let bytes = try down.source.receive()
         let size = (bytes.count + count - 1) / count
@@ -95,7 +95,7 @@ final class ChannelWire {
         client.channel.note(.readable)
     }
 
-    /// Cuts what the server sends: a FIN for the client, behind what has been carried.
+    /// Cuts the server's direction: sends a FIN to the client after the carried data.
     func cutDown() {
         down.hasEnded = true
         down.waiting = []
@@ -103,7 +103,7 @@ final class ChannelWire {
         client.channel.note([.readable, .readHangup])
     }
 
-    /// Carries and receives until nothing moves any more; what `end` has received.
+    /// Carries and receives until no more data moves. Returns what `end` has received.
     func receive(at end: ChannelEnd) throws -> [UInt8] {
         var received: [UInt8] = []
         repeat { received += end.fillAll() } while try carry()
@@ -117,14 +117,14 @@ extension ChannelEnd {
         channel.beginTLS(engine, feeding: reads)
     }
 
-    /// Receives until there is nothing for now.
+    /// Receives all available data.
     func fillAll() -> [UInt8] {
         while true {
             if case .nothing = fill() { return takeBytes() }
         }
     }
 
-    /// Receives until the end; what came before it.
+    /// Receives until the end. Returns the data before it.
     func receiveAll() throws -> [UInt8] {
         var received: [UInt8] = []
         while !channel.hasNews {

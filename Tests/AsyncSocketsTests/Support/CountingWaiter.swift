@@ -6,7 +6,7 @@ import Testing
 
 @testable import AsyncSockets
 
-/// What an operation came to.
+/// The result of an operation.
 enum Outcome: Equatable, Sendable {
     case served
     case cancelled
@@ -23,7 +23,7 @@ enum Outcome: Equatable, Sendable {
     }
 }
 
-/// One who waits for an operation, and counts the answers: there must be one.
+/// A waiter that counts its completions. There must be exactly one.
 final class CountingWaiter<Value: Sendable>: OperationWaiter, Sendable {
     private let answers = Locked<[Result<Value, any Error>]>([])
     let deadline: Deadline?
@@ -47,7 +47,7 @@ final class CountingWaiter<Value: Sendable>: OperationWaiter, Sendable {
         }
     }
 
-    /// Waits for the answer.
+    /// Waits for the completion.
     func outcome() async throws -> Outcome {
         try await eventually("the waiter is answered") { !outcomes.isEmpty }
         return try #require(outcomes.first)
@@ -59,7 +59,7 @@ final class CountingWaiter<Value: Sendable>: OperationWaiter, Sendable {
     }
 }
 
-/// The operations of a test, each with a waiter of its own.
+/// The operations of a test, each with its own waiter.
 final class Operations {
     private var outcomes: [(name: String, list: @Sendable () -> [Outcome])] = []
 
@@ -97,12 +97,12 @@ final class Operations {
 
     var count: Int { outcomes.count }
 
-    /// Waits until all are answered.
+    /// Waits until all operations have completed.
     func areAnswered() async throws {
         try await eventually("every operation is answered") { outcomes.allSatisfy { !$0.list().isEmpty } }
     }
 
-    /// Each has been answered, once, and so.
+    /// Checks that each operation has completed once with this result.
     func expect(_ outcome: Outcome, _ comment: String = "") async throws {
         try await areAnswered()
         for (name, list) in outcomes { #expect(list() == [outcome], "\(name) \(comment)") }
@@ -116,7 +116,7 @@ extension CountingWaiter<HandshakeNews> {
     }
 }
 
-/// The operations of tasks, with a waiter that the test looks at.
+/// Task operations with a waiter that the test inspects.
 extension AsyncSocket {
     func read(_ goal: ReadPacket.Goal, maxLength: Int = AsyncSocket.defaultMaxLength, for waiter: any OperationWaiter<Data>) {
         guard let connection else { return waiter.complete(.failure(Self.notInUse(.read))) }
@@ -140,7 +140,7 @@ extension AsyncSocket {
         connection?.post(.cancel(waiter))
     }
 
-    /// Waits until everything that was asked for before has been seen to, also when the connection is over.
+    /// Waits until all earlier requests are processed, even after the end of the connection.
     func settle() async {
         await withCheckedContinuation { continuation in
             perform { _ in continuation.resume() }

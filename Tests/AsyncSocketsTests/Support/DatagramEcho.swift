@@ -3,7 +3,7 @@ import Foundation
 @testable import AsyncSockets
 
 extension DatagramListener {
-    /// Runs the listener in a task, and sends each datagram back to its peer.
+    /// Runs the listener in a task and echoes each datagram.
     func echoing() -> Task<Void, any Error> {
         Task {
             try await run { socket in
@@ -14,7 +14,7 @@ extension DatagramListener {
 }
 
 extension AsyncUDPSocket {
-    /// The reply to a datagram.
+    /// Sends a datagram and returns the reply.
     func ask(_ text: String) async throws -> String {
         try await send(Data(text.utf8))
         return String(decoding: try await receive().data, as: UTF8.self)

@@ -2,7 +2,8 @@ import SocketCore
 
 @testable import AsyncSockets
 
-/// The ending of a connection that is played: facts go in, what is done comes out. Time is an input.
+/// Simulates the ending of a connection: takes facts as input and returns the steps performed. Time is also
+/// an input.
 struct EndingTranscript {
     enum Step: Equatable {
         case completeReadToEnd
@@ -13,18 +14,18 @@ struct EndingTranscript {
     }
 
     private(set) var ending = StreamEnding()
-    /// The reads that wait, oldest first.
+    /// The waiting reads, oldest first.
     var reads: [StreamEnding.Situation.Reads] = []
-    /// Bytes that no read has taken.
+    /// Whether there are unread bytes.
     var hasUnreadBytes = false
-    /// The reads are those of tasks, and each leaves bytes.
+    /// Whether the reads belong to tasks and each leaves some bytes.
     var readsLeaveBytes = false
-    /// The kernel may have bytes.
+    /// Whether the kernel may have data.
     var mayReceive = false
     var hasWrites = false
     var allowsHalfClose = false
     var gracePeriod = 1.0
-    /// Seconds since the beginning.
+    /// Seconds since the start.
     var time = 0.0
     private let start = Deadline.now
 
@@ -36,24 +37,24 @@ struct EndingTranscript {
         (self.hasWrites, self.allowsHalfClose, self.gracePeriod) = (hasWrites, allowsHalfClose, gracePeriod)
     }
 
-    /// Notes events, and says what is done about them.
+    /// Reports events and returns the resulting steps.
     mutating func hear(_ events: StreamEnding.Event...) -> [Step] {
         for event in events { ending.note(event) }
         return decide()
     }
 
-    /// The caller reads what lies unread.
+    /// The caller reads all unread bytes.
     mutating func readEverything() -> [Step] {
         hasUnreadBytes = false
         return hear(.readAsked)
     }
 
-    /// The caller reads some of what lies unread.
+    /// The caller reads some of the unread bytes.
     mutating func readSome() -> [Step] {
         hear(.readAsked)
     }
 
-    /// The caller asks for a read, and nothing is there for it.
+    /// The caller requests a read for which there is no data.
     mutating func ask(for read: StreamEnding.Situation.Reads) -> [Step] {
         reads.append(read)
         return hear(.readAsked)
@@ -64,7 +65,7 @@ struct EndingTranscript {
         return decide()
     }
 
-    /// Performs what is decided until nothing is, as the connection does it.
+    /// Performs steps until there are no more, as the connection does.
     mutating func decide() -> [Step] {
         var steps: [Step] = []
         while steps.count < 10, let action = ending.decide(situation) {
@@ -84,7 +85,7 @@ struct EndingTranscript {
         return steps
     }
 
-    /// When the ending wants to be asked again, in seconds since the beginning.
+    /// When the ending must be evaluated again, in seconds since the start.
     var wakeTime: Double? {
         ending.wakeTime.map { ($0.seconds(since: start) * 1000).rounded() / 1000 }
     }
@@ -107,7 +108,7 @@ extension StreamEnding.Event {
 }
 
 extension AsyncSocketError {
-    /// An error of which only the code counts.
+    /// Returns an error of which only the code matters.
     static func played(_ code: Code, tls: TLSError? = nil) -> AsyncSocketError {
         AsyncSocketError(code, fault: .peer, operation: .read, message: "played", tls: tls)
     }

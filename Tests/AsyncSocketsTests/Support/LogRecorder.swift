@@ -3,8 +3,8 @@ import Logging
 import SocketBuffers
 import SocketCore
 
-/// Records what the sockets log. It replaces their logger for the whole process: the metadata says which test
-/// a line belongs to.
+/// Records the sockets' log output. It replaces their logger for the whole process, so the metadata
+/// identifies the test that a line belongs to.
 enum LogRecorder {
     struct Line: Sendable {
         let level: Logger.Level
@@ -22,19 +22,19 @@ enum LogRecorder {
         _ = isInstalled
     }
 
-    /// A logger whose lines have the metadata `test`: for sockets that get it.
+    /// Returns a logger whose lines have the metadata `test`.
     static func logger(of test: String) -> Logger {
         var logger = Logger(label: "test") { _ in Handler() }
         logger[metadataKey: "test"] = "\(test)"
         return logger
     }
 
-    /// The lines about one listener.
+    /// Returns the lines about one listener.
     static func lines(about listener: SocketAddress) -> [Line] {
         lines("listener", "\(listener)")
     }
 
-    /// The lines whose metadata have this value.
+    /// Returns the lines with this metadata value.
     static func lines(_ key: String, _ value: String) -> [Line] {
         lines.withLock { $0.filter { $0.metadata[key] == "\(value)" } }
     }

@@ -1,7 +1,7 @@
 import AsyncSockets
 import SocketBuffers
 
-/// Something that an observer was told.
+/// A call to an observer.
 enum Observed: Sendable {
     case began(ObservedConnection)
     case ended(ObservedConnection, AsyncSocketError?, ConnectionTotals)
@@ -11,7 +11,7 @@ enum Observed: Sendable {
     case paused(AcceptPause)
     case lost(SocketAddress, AcceptLoss)
 
-    /// The connection that it is about.
+    /// The connection concerned.
     var connection: ObservedConnection? {
         switch self {
         case .began(let connection), .ended(let connection, _, _), .secured(let connection, _, _, _),
@@ -26,8 +26,8 @@ enum Observed: Sendable {
     }
 }
 
-/// An observer that records what it is told, for one test to wait for: except shortages, which
-/// `Scripts/test-faults` makes at any time.
+/// An observer that records its calls, so that a test can wait for them. Shortages are not recorded, because
+/// `Scripts/test-faults` causes them at any time.
 final class ObservationRecorder: SocketObserver {
     private let incoming: AsyncStream<Observed>
     private let continuation: AsyncStream<Observed>.Continuation
@@ -44,13 +44,13 @@ final class ObservationRecorder: SocketObserver {
         continuation.yield(observed)
     }
 
-    /// The next thing. The test's time limit ends a wait in vain.
+    /// Returns the next call. If there is none, the test's time limit ends the wait.
     func next() async -> Observed? {
         for await observed in incoming { return observed }
         return nil
     }
 
-    /// What is told until `count` connections have ended.
+    /// Returns the calls until `count` connections have ended.
     func untilEnds(_ count: Int) async -> [Observed] {
         var all: [Observed] = []
         while all.count(where: \.isEnd) < count, let observed = await next() { all.append(observed) }
@@ -80,12 +80,12 @@ final class ObservationRecorder: SocketObserver {
 }
 
 extension [Observed] {
-    /// What was told of the connection with that role.
+    /// Returns the calls about the connection with that role.
     func about(_ role: ConnectionRole) -> [Observed] {
         filter { $0.connection?.role == role }
     }
 
-    /// The end of the connection with that role.
+    /// Returns the end of the connection with that role.
     func end(_ role: ConnectionRole) -> (error: AsyncSocketError?, totals: ConnectionTotals)? {
         for case .ended(let connection, let error, let totals) in self where connection.role == role { return (error, totals) }
         return nil

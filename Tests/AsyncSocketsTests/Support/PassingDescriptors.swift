@@ -1,7 +1,7 @@
 import Glibc
 import Testing
 
-/// Sends bytes with a descriptor, which is standard input (`SCM_RIGHTS`). A recv stops behind them.
+/// Sends bytes with a descriptor (`SCM_RIGHTS`), here standard input. A recv stops after them.
 func sendWithDescriptor(_ bytes: [UInt8], to peer: CInt) {
     struct Passing {
         var header = cmsghdr()

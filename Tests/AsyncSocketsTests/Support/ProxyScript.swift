@@ -2,7 +2,7 @@ import AsyncSockets
 import AsyncSocketsTesting
 import SocketTestSupport
 
-/// The script of a correct proxy of each kind. The client always asks for the host `peer.example:4242`.
+/// Scripts of correct proxies of each kind. The client always requests the host `peer.example:4242`.
 enum ProxyScript: CaseIterable, Sendable {
     case socks5
     case http
@@ -17,7 +17,7 @@ enum ProxyScript: CaseIterable, Sendable {
         }
     }
 
-    /// The beginning of what we say.
+    /// Expects our first bytes.
     var firstBytes: ScriptedPeer.Step {
         switch self {
         case .socks5: .expect([5])
@@ -25,7 +25,7 @@ enum ProxyScript: CaseIterable, Sendable {
         }
     }
 
-    /// Everything up to the request, which gets no answer.
+    /// Everything up to and including the request, without a reply to it.
     var untilRequest: [ScriptedPeer.Step] {
         switch self {
         case .socks5:
@@ -36,7 +36,7 @@ enum ProxyScript: CaseIterable, Sendable {
         }
     }
 
-    /// The answer that establishes the tunnel.
+    /// The reply that establishes the tunnel.
     var success: [UInt8] {
         switch self {
         case .socks5: [5, 0, 0, 1, 192, 0, 2, 1, 0x10, 0x92]
@@ -44,7 +44,7 @@ enum ProxyScript: CaseIterable, Sendable {
         }
     }
 
-    /// An established tunnel, with `bytes` in the same segment as the answer.
+    /// An established tunnel, with `bytes` in the same segment as the reply.
     func tunnel(andAtOnce bytes: String = "", inPiecesOf pieces: Int? = nil) -> [ScriptedPeer.Step] {
         untilRequest + [.send(success + Array(bytes.utf8), inPiecesOf: pieces)]
     }

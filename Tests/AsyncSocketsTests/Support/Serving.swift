@@ -3,14 +3,14 @@ import SocketTestSupport
 
 @testable import AsyncSockets
 
-/// Runs a listener while `test` runs, and shuts it down in order; connections that are left are cut.
+/// Runs a listener during `test`, and then shuts it down. Remaining connections are cut.
 func serving<Result: Sendable>(
     _ listener: SocketListener, executor: ConnectionExecutor? = .eventLoop,
     onError: (@Sendable (any Error, AsyncSocket) -> Void)? = nil,
     _ body: @escaping @Sendable (AsyncSocket) async throws -> Void,
     _ test: (Task<Void, any Error>) async throws -> Result
 ) async throws -> Result {
-    // On a loop, if the connections are: tests whose calls block hold the threads of Swift.
+    // Runs on a loop if the connections do, because tests with blocking calls occupy Swift's threads.
     let running = Task(executorPreference: executor.map { $0.taskExecutor(for: listener.reception.loop) }) {
         try await listener.run(executor: executor, onError: onError, body)
     }
@@ -26,7 +26,7 @@ func serving<Result: Sendable>(
 }
 
 extension AsyncSocket {
-    /// Writes what it reads, until the end.
+    /// Echoes everything until the end of the stream.
     func echo() async throws {
         for try await bytes in chunks { try await write(bytes) }
     }
@@ -37,7 +37,7 @@ extension TLSSettings where Side == TLSRole.Client {
     static func ofTests() throws -> TLSClientSettings { try TestCertificates.client() }
 }
 
-/// What several tasks have found, in the order in which they did.
+/// Collects results from several tasks in order.
 final class Findings<Value: Sendable>: Sendable {
     private let found = Locked<[Value]>([])
 
@@ -48,7 +48,7 @@ final class Findings<Value: Sendable>: Sendable {
     var all: [Value] { found.withLock { $0 } }
 }
 
-/// Tasks that wait until all of them are there.
+/// A barrier at which tasks wait until all of them have arrived.
 final class Gate: Sendable {
     private let state: Locked<(missing: Int, waiting: [CheckedContinuation<Void, Never>])>
 

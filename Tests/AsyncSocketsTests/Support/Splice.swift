@@ -3,8 +3,8 @@ import AsyncSocketsTesting
 import FoundationEssentials
 import SocketTestSupport
 
-/// A proxy with a client at its far end. It puts the client's first bytes into one segment with its own
-/// reply.
+/// A proxy with a client at the far end of its tunnel. It sends the client's first bytes in the same segment
+/// as its own reply.
 struct Splice {
     /// The socket at the far end of the tunnel.
     let client: AsyncSocket
@@ -27,7 +27,7 @@ struct Splice {
             atListener: atListener, link: link)
     }
 
-    /// Serves the connection that asks for a tunnel, and then copies everything in both directions.
+    /// Serves the connection that requests a tunnel, and then copies everything in both directions.
     func join(_ kind: ProxyScript) async throws {
         let near = try await atListener.accepted()
         let atNear = Recorder()

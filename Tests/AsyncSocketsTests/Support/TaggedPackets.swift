@@ -3,7 +3,7 @@ import SocketCore
 
 @testable import AsyncSockets
 
-// Packets that answer to a delegate, by a tag.
+// Packets for a delegate, identified by a tag.
 
 extension ReadPacket {
     static func make(_ goal: Goal, maxLength: Int = .max, timeout: Double, tag: Int) -> ReadPacket {

@@ -5,7 +5,7 @@ import Testing
 
 @testable import AsyncSockets
 
-/// A socket of tasks that is connected to a scripted peer, by TLS if the test says so.
+/// Returns a socket for tasks connected to a scripted peer, optionally with TLS.
 func connectedSocket(_ steps: [ScriptedPeer.Step], isSecure: Bool = false) async throws -> (AsyncSocket, ScriptedPeer) {
     let start: [ScriptedPeer.Step] = isSecure ? [.startTLS(try TestCertificates.server())] : []
     let peer = try ScriptedPeer.listening(start + steps, timeout: .patient)
@@ -14,7 +14,7 @@ func connectedSocket(_ steps: [ScriptedPeer.Step], isSecure: Bool = false) async
     return (socket, peer)
 }
 
-/// Calls `body`; the peer of its socket goes when the time of a test is over, so that a wait in vain ends.
+/// Calls `body`. The peer disconnects when the test's time is over, so that `body` cannot wait forever.
 nonisolated(nonsending) func untilStopped<Value>(
     _ peer: ScriptedPeer, _ body: nonisolated(nonsending) () async throws -> Value
 ) async throws -> Value {
@@ -27,18 +27,18 @@ nonisolated(nonsending) func untilStopped<Value>(
 }
 
 extension [ScriptedPeer.Step] {
-    /// The peer says that no more will come.
+    /// The peer closes its write side.
     static func orderlyEnd(isSecure: Bool) -> Self {
         isSecure ? [.sendCloseNotify, .finish] : [.finish]
     }
 }
 
-/// Two sockets of tasks that are connected with each other.
+/// Two connected sockets for tasks.
 struct SocketPair {
     let client = AsyncSocket()
     let server: AsyncSocket
 
-    /// Connected by TLS of one version.
+    /// Connects with one version of TLS.
     init(tls version: TLSVersion) async throws {
         try await self.init(securedBy: TestCertificates.client().only(version))
     }
@@ -58,7 +58,7 @@ struct SocketPair {
     }
 }
 
-/// What an operation of this task came to.
+/// Returns the result of an operation.
 nonisolated(nonsending) func outcome<Value>(
     of operation: nonisolated(nonsending) () async throws -> Value
 ) async -> Outcome {
@@ -71,7 +71,7 @@ nonisolated(nonsending) func outcome<Value>(
 }
 
 extension Task where Failure == any Error {
-    /// What the task came to. It has to end by itself.
+    /// The result of the task, which must end by itself.
     var outcome: Outcome {
         get async {
             switch await result {
@@ -83,7 +83,7 @@ extension Task where Failure == any Error {
 }
 
 extension AsyncSocket {
-    /// Returns when a read waits.
+    /// Returns when a read is waiting.
     func readWaits() async throws {
         try await eventually("a read waits") { readProgress != nil }
     }

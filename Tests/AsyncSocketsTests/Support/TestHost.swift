@@ -4,14 +4,14 @@ import SocketCore
 import SocketTestSupport
 
 extension Resolver {
-    /// A resolver that has the same addresses for every name.
+    /// Returns a resolver that resolves every name to the same addresses.
     static func answering(_ addresses: [SocketAddress]) -> Resolver {
         Resolver(concurrency: 1) { _ in .success(addresses) }
     }
 }
 
 extension AsyncSocket {
-    /// A socket whose resolver has these addresses for every name.
+    /// Returns a socket whose resolver resolves every name to these addresses.
     static func client(
         of addresses: [SocketAddress], delay: Double = 3_600, delegate: Recorder, loop: SocketEventLoop? = nil
     ) -> AsyncSocket {

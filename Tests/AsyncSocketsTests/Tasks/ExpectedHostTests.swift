@@ -7,14 +7,14 @@ import Testing
 
 /// `TLSSettings.client` expects the host that the program connected to.
 @Suite(.timeLimit(.patient)) struct ExpectedHostTests {
-    /// Settings without a name, which trust the authority of the tests.
+    /// Returns settings without a server name that trust the tests' CA.
     private static func client() throws -> TLSClientSettings {
         var settings = TLSSettings.client
         settings.trustRoots = try TestCertificates.authority.roots
         return settings
     }
 
-    /// The error of the whole connection, nil for a good one.
+    /// Returns the error of the whole connection, or nil if it succeeds.
     private static func error(
         _ connect: (AsyncSocket) async throws -> Void
     ) async -> AsyncSocketError? {
@@ -30,7 +30,7 @@ import Testing
         }
     }
 
-    /// A server with a certificate for `name` that repeats a line.
+    /// Runs a server with a certificate for `name` that echoes a line.
     private static func withServer(
         for name: String, path: String? = nil, _ test: (SocketListener) async throws -> Void
     ) async throws {
@@ -60,7 +60,7 @@ import Testing
         }
     }
 
-    /// The same for a delegate, also when it connects again to another host.
+    /// The same for a delegate, even if it then connects to another host.
     @Test func aDelegatesConnectionExpectsItsOwnHost() async throws {
         try await Self.withServer(for: "localhost") { listener in
             let recorder = Recorder()
@@ -88,7 +88,7 @@ import Testing
         }
     }
 
-    /// Behind a proxy the host counts, and not the proxy.
+    /// Behind a proxy, the certificate must be for the host, not for the proxy.
     @Test(arguments: ProxyScript.allCases) func theHostBehindAProxyIsExpected(_ kind: ProxyScript) async throws {
         for (name, isGood) in [(ProxyScript.host, true), ("127.0.0.1", false)] {
             let server = try TestCertificates.server(for: [name])
@@ -104,7 +104,7 @@ import Testing
         }
     }
 
-    /// Nothing is connected, and nothing is sent in plaintext, when there is no name to expect.
+    /// Without a name to expect, no connection is made and nothing is sent in plaintext.
     @Test func aPathNeedsAName() async throws {
         let folder = try TemporaryFolder()
         let path = folder.path("s")
@@ -126,7 +126,7 @@ import Testing
         }
     }
 
-    /// `trust` is asked, and its refusal ends the connection before a byte of ours is sent.
+    /// `trust` is called. If it rejects the server, the connection closes before any data is sent.
     @Test func trustDecidesAboutTheServer() async throws {
         try await Self.withServer(for: "localhost") { listener in
             let tls = try Self.client()

@@ -62,7 +62,7 @@ import Testing
         }
     }
 
-    /// A prefix of the other order, as in many binary protocols.
+    /// A prefix in the other byte order, as in many binary protocols.
     @Test func aLengthMayComeInLittleEndian() throws {
         let framing = LengthPrefixed<UInt32>(order: .littleEndian)
         var bytes = Data()

@@ -7,9 +7,10 @@ import Testing
 
 @testable import AsyncSockets
 
-/// Where the end of a frame is looked for: each byte once, and the delimiter wherever the network cuts it.
+/// The search for the end of a frame: each byte is searched once, and delimiters are found wherever they are
+/// split.
 @Suite(.ownThreads) struct FrameSearchTests {
-    /// Notes how much each look takes for searched.
+    /// Records how many bytes each call reports as searched.
     private struct Noting: ResumableFraming {
         let format: Delimited
         let looks = Findings<Int>()
@@ -26,7 +27,7 @@ import Testing
         func encode(_ frame: Data, into bytes: inout Data) throws(AsyncSocketError) { try format.encode(frame, into: &bytes) }
     }
 
-    /// The frames that a reader finds when the bytes come in these pieces.
+    /// Returns the frames that a reader finds in these pieces.
     private func frames<Format: Framing>(_ pieces: [Data], _ format: Format) -> [String] where Format.Frame == Data {
         let (buffer, reader) = (PreBuffer(), FrameReader(format))
         var packet = ReadPacket.make(reader.goal, timeout: -1, tag: 0)
@@ -41,7 +42,7 @@ import Testing
         return frames
     }
 
-    /// Delimiters of all lengths, and texts in which they almost come too.
+    /// Delimiters of all lengths, with texts that contain parts of them.
     @Test(arguments: ["-", "--", "-=-", "-=-=", "-=-=-"]) func aDelimiterMayBeCutAnywhere(_ delimiter: String) {
         let text = Data("one\(delimiter)\(delimiter)two-=\(delimiter)=-=-three\(delimiter)-=-four\(delimiter)five")
         let expected = Array(String(decoding: text, as: UTF8.self).components(separatedBy: delimiter).dropLast())
@@ -56,7 +57,7 @@ import Testing
         }
     }
 
-    /// A peer that sends a long frame in small pieces does not have us search it again with each.
+    /// If a peer sends a long frame in small pieces, it is not searched again for each piece.
     @Test func noByteIsSearchedTwice() {
         let format = Noting(format: Delimited(by: Data("\r\n")))
         let piece = Data(String(repeating: "x", count: 1000))

@@ -6,7 +6,7 @@ import Testing
 
 @testable import AsyncSockets
 
-/// Lines that are written, the two halves of a connection, and ports of any type.
+/// Writing lines, the two halves of a connection, and ports of any integer type.
 @Suite(.timeLimit(.patient)) struct HalvesTests {
     @Test(arguments: [false, true]) func oneTaskReadsAndAnotherWrites(isSecure: Bool) async throws {
         let pair = try await SocketPair(isSecure: isSecure)
@@ -49,7 +49,7 @@ import Testing
         #expect(try await input.readToEnd() == Data("a file".utf8))
     }
 
-    /// With the text of a stranger, each of them would be two commands.
+    /// Untrusted text in each of them could inject a second command.
     @Test(arguments: ["RCPT TO:<a@b>\r\nRSET", "a\n", "\r", "\n", "a\rb"])
     func aLineHasNoEndInIt(_ line: String) async throws {
         let pair = try await SocketPair()

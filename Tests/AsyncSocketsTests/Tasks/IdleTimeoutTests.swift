@@ -7,12 +7,12 @@ import Testing
 
 @testable import AsyncSockets
 
-/// Connections on which nothing moves.
+/// Idle connections.
 @Suite(.timeLimit(.patient)) struct IdleTimeoutTests {
     enum Loop: CaseIterable {
         case chunks, lines, frames, input
 
-        /// Reads until the end; two elements come before the silence.
+        /// Reads until the end. Two elements arrive before the connection becomes idle.
         func run(_ socket: AsyncSocket, idleTimeout: Duration?) async throws -> Int {
             var count = 0
             switch self {
@@ -34,7 +34,7 @@ import Testing
         }
         #expect(error?.code == .idleTimeout)
         #expect(error?.message.contains("0.05 seconds") == true)
-        // The connection has ended, not the loop alone.
+        // The connection has closed, not only the loop.
         let later = await outcome(of: { _ = try await pair.server.read() })
         #expect(later == .failed(.idleTimeout))
         #expect(try await pair.client.readToEnd().isEmpty)
@@ -47,19 +47,19 @@ import Testing
         #expect(pair.server.connection?.waiters.isEmpty == true)
         try await pair.client.write("one\ntwo\n")
         try await pair.client.close()
-        // The kernel may give the bytes in more pieces.
+        // The kernel may deliver the bytes in more pieces.
         let count = try await reading.value
         #expect(loop == .chunks ? count >= 2 : count == 2)
     }
 
-    /// Inside the turn: the deadline of a watch, after what has moved.
+    /// Returns the deadline of a watch according to the latest transfer, inside the turn.
     private func deadline(of waiter: IdleWaiter, _ socket: AsyncSocket) async -> Deadline? {
         await withCheckedContinuation { continuation in
             socket.perform { _ in continuation.resume(returning: waiter.deadline) }
         }
     }
 
-    /// A byte in either direction begins the time anew, and nothing else does.
+    /// Only a byte in either direction restarts the timer.
     @Test(arguments: [false, true]) func whatMovesCountsInBothDirections(isSecure: Bool) async throws {
         let pair = try await SocketPair(isSecure: isSecure)
         let waiter = try #require(pair.server.operations).endWhenIdle(.seconds(3_600))
@@ -72,7 +72,7 @@ import Testing
         let reading = Task { try await pair.server.read(exactly: 2) }
         try await pair.server.readWaits()
         #expect(await deadline(of: waiter, pair.server) == last)
-        // Half of what the read waits for.
+        // Half of the data that the read waits for.
         try await pair.client.write("i")
         try await eventually("the byte is there") { pair.server.readProgress?.bytesDone == 1 }
         next = try #require(await deadline(of: waiter, pair.server))
@@ -83,7 +83,7 @@ import Testing
         #expect(await deadline(of: waiter, pair.server) == nil)
     }
 
-    /// A handshake has a time of its own.
+    /// A handshake has its own timeout.
     @Test func aHandshakeIsNoSilence() async throws {
         let pair = try await SocketPair()
         let upgrade = Task { try await pair.server.startTLS(settings: TestCertificates.server()) }
@@ -94,7 +94,7 @@ import Testing
                 }
             }
         }
-        // The clock of the watch begins at the first look at its deadline, after `start`.
+        // The timer of the watch starts when its deadline is first requested, after `start`.
         let start = ContinuousClock.now
         let waiter = try #require(pair.server.operations).endWhenIdle(.milliseconds(50))
         #expect(await deadline(of: waiter, pair.server) != nil)
@@ -106,7 +106,7 @@ import Testing
         #expect(end == .failed(.idleTimeout))
     }
 
-    /// Begins a hundred loops and leaves each at once. The last but one has a short time.
+    /// Starts a hundred loops and exits each immediately. The second to last has a short timeout.
     private func leaveLoops(_ pair: SocketPair) async throws {
         for round in 0..<100 {
             try await pair.client.write("\(round)\n")
@@ -117,9 +117,10 @@ import Testing
         }
     }
 
-    /// The last loop has its own time, and that of the one before is forgotten.
+    /// The last loop has its own timeout, and the one before it is discarded.
     @Test func aLoopThatIsLeftWatchesNoMore() async throws {
-        // A task that a busy machine holds up for five seconds leaves its loop too late: another attempt.
+        // On a busy machine, a task may be delayed for five seconds and exit its loop too late. Then try
+        // again.
         for _ in 0..<30 {
             let pair = try await SocketPair()
             let outcome = await outcome { try await leaveLoops(pair) }

@@ -4,7 +4,7 @@ import Testing
 
 @testable import AsyncSockets
 
-/// The waiters for the connection and for its end, each with a time of its own.
+/// Waiters for the connection and for its end, each with its own timeout.
 @Suite struct LifecycleWaitersTests {
     private let patient = CountingWaiter<Void>()
     private let slow = CountingWaiter<Void>(timeout: 7200, .writeTimeout)
@@ -23,7 +23,7 @@ import Testing
         return waiters
     }
 
-    /// Each is late when its own time is over, in whichever order they came.
+    /// Each times out at its own time, whatever the order.
     @Test func eachIsLateAtItsOwnTime() throws {
         var waiters = waiters
         #expect(waiters.deadline == quick.deadline)
@@ -42,7 +42,7 @@ import Testing
         waiters.remove(second)?(error)
         let last = waiters.late(at: try time(1_000_000))
         #expect(last == nil && waiters.deadline == nil && !waiters.isEmpty && patient.outcomes.isEmpty)
-        // It waits here no longer.
+        // It is no longer waiting here.
         waiters.remove(second)?(error)
         #expect(slow.outcomes.count == 1)
     }
@@ -55,7 +55,7 @@ import Testing
         #expect(slow.outcomes == [.served])
     }
 
-    /// A step answers those who wait for it, oldest first, and no other.
+    /// A step completes only its own waiters, oldest first.
     @Test func aStepAnswersOneWhoWaitsForIt() {
         var waiters = waiters
         var answers = [waiters.answerConnected()]

@@ -6,9 +6,9 @@ import Testing
 
 @testable import AsyncSockets
 
-/// Limits of time, length and number, and where they end.
+/// Limits of time, length and count, and their boundaries.
 @Suite(.timeLimit(.patient)) struct LimitTests {
-    /// The bytes are there, so that the read fails without waiting.
+    /// The bytes are already available, so the read fails without waiting.
     @Test func aReadThatIsTooLongEndsTheConnection() async throws {
         for isSecure in [false, true] {
             let pair = try await SocketPair(isSecure: isSecure)
@@ -20,7 +20,7 @@ import Testing
         }
     }
 
-    /// A read that takes longer than connecting was allowed to.
+    /// A read that takes longer than the connect timeout.
     @Test func theTimeOfConnectingEndsWithTheConnection() async throws {
         for seconds in [5.0, 30] {
             let peer = try ScriptedPeer.listening([.wait(for: try TestSignal())])
@@ -29,7 +29,7 @@ import Testing
             let connecting = await outcome {
                 try await socket.connect(to: "127.0.0.1", port: peer.port, timeout: .seconds(seconds))
             }
-            // A busy machine may take longer than five seconds: once more, with more time.
+            // A busy machine may take longer than five seconds. Then try again with a longer timeout.
             if connecting == .failed(.connectTimeout), seconds == 5 { continue }
             try #require(connecting == .served)
             let reading = await outcome { try await socket.read(timeout: .seconds(seconds + 0.3)) }
@@ -38,17 +38,17 @@ import Testing
         }
     }
 
-    /// Also when both come in the same turn.
+    /// Even if both are processed in the same turn.
     @Test(.unmodifiedKernel, arguments: [false, true]) func aDisconnectSendsTheWriteBeforeIt(isOneTurn: Bool) async throws {
         let peer = try ScriptedPeer.listening([.expect("."), .expectEnd])
         let socket = AsyncSocket()
         try await socket.connect(to: "127.0.0.1", port: peer.port)
-        // One byte: a kernel that takes a part takes all of it.
+        // One byte, so that the kernel cannot accept only a part.
         let say = { @Sendable in
             socket.write(Data(".".utf8), tag: 1)
             socket.disconnect()
         }
-        // Inside the turn, which receives both afterwards.
+        // Inside the turn, which then processes both.
         if isOneTurn { socket.perform { _ in say() } } else { say() }
         #expect(try await peer.finish().texts == ["."])
     }

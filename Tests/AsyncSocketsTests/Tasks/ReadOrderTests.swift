@@ -8,9 +8,9 @@ import Testing
 
 @testable import AsyncSockets
 
-/// Reads are served in the order in which they were asked for, whatever each of them waits for.
+/// Reads complete in the order in which they were requested, whatever they wait for.
 @Suite(.timeLimit(.patient)) struct ReadOrderTests {
-    /// The ways to read that could be served at once with the bytes of another read.
+    /// Kinds of reads that could complete immediately with another read's data.
     enum Second: CaseIterable, Sendable {
         case any, exactly, line, frame, borrowed, chunks, frames
 
@@ -39,7 +39,7 @@ import Testing
         func encode(_ frame: String, into bytes: inout Data) throws(AsyncSocketError) { bytes += Data(frame) }
     }
 
-    /// A read to a delimiter leaves what has come in the buffer, where another one could find it.
+    /// A read up to a delimiter leaves partial data in the buffer, where another read could find it.
     @Test(arguments: Second.allCases, [false, true])
     func noReadOvertakesOneThatHasBytesAlready(_ second: Second, isSecure: Bool) async throws {
         let maySend = try TestSignal()
@@ -50,14 +50,14 @@ import Testing
         let later = Task.immediate { try await withDeadline(.patient) { try await second.read(socket) } }
         maySend.fire()
         #expect(try await first.value == "abcdef")
-        // The kernel may give a part of what has come, which some ways to read return.
+        // The kernel may deliver only a part, which some kinds of reads return.
         let rest = try await later.value
         #expect(!rest.isEmpty && "g\n".hasPrefix(rest), "\(rest)")
         try await socket.close()
         _ = try await peer.finish()
     }
 
-    /// A read that could be served at once waits behind those that wait.
+    /// A read that could complete immediately waits behind earlier reads.
     @Test func aReadIsServedAtOnceOnlyIfNoOtherWaits() {
         let reads = ReadHalf()
         reads.packets.append(ReadPacket.make(.delimiter(Data("\n")), timeout: -1, tag: 1))

@@ -6,7 +6,7 @@ import Testing
 
 @testable import AsyncSockets
 
-/// Loops over connections to one server.
+/// Loops over connections to a server.
 @Suite(.timeLimit(.patient), .ownThreads) struct ReconnectingTests {
     private struct Enough: Error {}
 
@@ -25,7 +25,7 @@ import Testing
             #expect(try end.receive() == Array("hello".utf8))
             if ends.count == 3 { break }
         }
-        // The loop is left, and so is its last connection.
+        // Exiting the loop closes its last connection.
         #expect(try ends.last?.receive().isEmpty == true)
     }
 
@@ -71,7 +71,7 @@ import Testing
         let refusing = Task(executorPreference: TestThreads()) {
             for _ in 0..<6 {
                 let peer = try reserved.accepted()
-                // Bytes that it has not read would make its end a reset.
+                // Unread bytes would cause a reset.
                 _ = try peer.receive(through: "\r\n\r\n")
                 try peer.send("HTTP/1.1 503 Not Now\r\n\r\n")
             }
@@ -83,7 +83,7 @@ import Testing
         for (delay, longest) in zip(delays.all, [1, 2, 4, 4, 4, 4].map { Duration.milliseconds($0) }) {
             #expect(delay >= longest / 2 && delay <= longest)
         }
-        // It has ended for good.
+        // The sequence has ended permanently.
         let further = try await iterator.next()
         #expect(further == nil)
     }
@@ -96,12 +96,12 @@ import Testing
         let sockets = AsyncSocket.reconnecting(
             to: "127.0.0.1", port: port, tls: secure, backOff: fast,
             onFailure: { error, _ in failures.add((error as? AsyncSocketError)?.code) })
-        // A server that does not speak TLS at first.
+        // A server that does not use TLS at first.
         let server = Task(executorPreference: TestThreads()) {
             let plain = try first.accepted()
             #expect(try plain.receive().first == 0x16)
             try plain.send("454 not now\r\n")
-            // No connection stays open: this one ends.
+            // No connection stays open: this one is closed.
             while try !plain.receive().isEmpty {}
             return try first.accepted()
         }
@@ -116,7 +116,7 @@ import Testing
         #expect(failures.all == [.tls])
     }
 
-    /// A server that accepts and ends is not asked without a pause.
+    /// A server that accepts and closes immediately is not contacted without a delay.
     @Test func aShortConnectionMakesTheTimeGrow() async throws {
         var listener: RawSocket? = try RawSocket.listening()
         let port = try #require(try listener?.localPort)
@@ -132,11 +132,12 @@ import Testing
         }
         #expect(error?.code == .connectFailed)
         #expect(delays.all.count == 1)
-        // The second time, and not the first.
+        // The second delay, not the first.
         #expect(delays.all.allSatisfy { $0 >= .milliseconds(1) && $0 <= .milliseconds(2) })
     }
 
-    /// After one that has lasted longer than the longest pause the time begins again.
+    /// After a connection that lasted longer than the longest delay, the delays start again from the
+    /// shortest.
     @Test func aLongConnectionMakesTheTimeShort() async throws {
         let listener = try RawSocket.listening()
         let port = try listener.localPort
@@ -162,7 +163,7 @@ import Testing
             }
         }
         try await proxy.value
-        // The pause behind the connection was the first one.
+        // The delay after the connection was the first one.
         #expect(delays.all.count == 6 && delays.all[4] >= .milliseconds(8) && delays.all[5] <= .milliseconds(2))
     }
 
@@ -182,7 +183,7 @@ import Testing
         #expect(failures.all.isEmpty)
     }
 
-    /// It may be found later.
+    /// The name may exist later.
     @Test func aNameThatIsNotFoundIsLookedUpAgain() async {
         let codes = Findings<AsyncSocketError.Code?>()
         let sockets = AsyncSocket.reconnecting(
@@ -209,8 +210,8 @@ import Testing
         for peer in peers { peer.stop() }
     }
 
-    /// An error of a socket is the program's own too if `configure` or `trust` throws it: here one that the
-    /// loop would wait out if the connection had it.
+    /// An `AsyncSocketError` thrown by `configure` or `trust` also ends the loop, even if the loop would
+    /// retry after the same error of a connection.
     @Test(arguments: [false, true]) func aSocketErrorOfTheProgramEndsIt(ofTrust: Bool) async throws {
         let peer = try ScriptedPeer.listening([.startTLS(try TestCertificates.server())])
         let (failures, error) = (Findings<Duration>(), AsyncSocketError.closedByPeer)
@@ -306,7 +307,7 @@ import Testing
         #expect(failures.all.isEmpty)
     }
 
-    /// While it waits, and while it connects.
+    /// While it is waiting, and while it is connecting.
     @Test(arguments: [false, true]) func aDeadlineEndsTheLoop(whileItConnects: Bool) async throws {
         let listener = try RawSocket.listening()
         let port = try listener.localPort
@@ -324,7 +325,7 @@ import Testing
         #expect(failures.all.count <= (whileItConnects ? 0 : 1))
     }
 
-    // MARK: - Times
+    // MARK: - Delays
 
     @Test func aBackOffIsWithinItsBounds() {
         #expect(BackOff(from: .zero, to: .zero).minimum == .milliseconds(1))
@@ -337,7 +338,7 @@ import Testing
         }
     }
 
-    /// The clients of a server that restarts: in each quarter of the time some of a thousand come back.
+    /// When a server restarts, some of a thousand clients reconnect in each quarter of the delay.
     @Test func clientsDoNotComeBackTogether() {
         let delays = (0..<1_000).map { _ in BackOff(from: .seconds(8), to: .seconds(8)).delay(afterFailures: 1) }
         for begin in 4..<8 { #expect(delays.contains { $0 >= .seconds(begin) && $0 < .seconds(begin + 1) }) }

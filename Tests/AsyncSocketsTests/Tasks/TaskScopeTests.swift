@@ -8,9 +8,9 @@ import Testing
 
 @testable import AsyncSockets
 
-/// The task that a connection belongs to: its reads share a waiter, and one handler for its cancellation.
+/// The task of a connection: its reads share a waiter and one cancellation handler.
 @Suite(.timeLimit(.patient)) struct TaskScopeTests {
-    /// Calls `body` in the task of a connection to a peer with this script.
+    /// Calls `body` in the task of a connection to a scripted peer.
     private func scope(
         _ steps: [ScriptedPeer.Step], isSecure: Bool, _ body: nonisolated(nonsending) (AsyncSocket) async throws -> Void
     ) async throws {
@@ -23,7 +23,7 @@ import Testing
         peer.stop()
     }
 
-    /// A child task is another task: its read waits beside the scope's.
+    /// A child task is a separate task. Its read waits together with the scope's.
     @Test(arguments: [false, true]) func childTasksReadBesideTheirScope(isSecure: Bool) async throws {
         let maySend = try TestSignal()
         try await scope([.wait(for: maySend), .send("abcdefghi"), .expectEnd], isSecure: isSecure) { socket in
@@ -36,7 +36,7 @@ import Testing
         }
     }
 
-    /// One child is cancelled; the reads of the scope and of another child are not.
+    /// Cancelling one child does not cancel the reads of the scope and of another child.
     @Test(arguments: [false, true]) func aCancelledChildIsAlone(isSecure: Bool) async throws {
         let maySend = try TestSignal()
         try await scope([.wait(for: maySend), .send("abcdef"), .expectEnd], isSecure: isSecure) { socket in
@@ -53,8 +53,7 @@ import Testing
         }
     }
 
-    /// The first read learns of the cancellation while it waits, and the later ones at once, though bytes are
-    /// there.
+    /// The first read is cancelled while it waits. Later reads throw immediately, even if data is available.
     @Test(arguments: [false, true]) func afterACancellationEveryReadThrows(isSecure: Bool) async throws {
         let maySend = try TestSignal()
         let reader = Locked<AsyncSocket?>(nil)
@@ -78,7 +77,8 @@ import Testing
         #expect(outcomes.all == Array(repeating: .cancelled, count: 6))
     }
 
-    /// Cancels its own task when it is asked, so that the cancellation comes while a read is asked for.
+    /// Cancels its own task when it is called, so that the cancellation happens while a read is being
+    /// requested.
     private struct Canceller: Framing {
         let maximumFrameLength = 10
         func decode(_ bytes: RawSpan) throws(AsyncSocketError) -> FrameDecoding<Int> {
@@ -101,7 +101,7 @@ import Testing
         #expect(outcomes.all == [.cancelled, .cancelled])
     }
 
-    /// Another limit for each read, by all that can limit one.
+    /// A different limit for each read, set in every possible way.
     @Test func eachReadHasTheLimitAroundIt() async throws {
         var outcomes: [Outcome] = []
         try await scope([.wait(for: try TestSignal())], isSecure: false) { socket in

@@ -4,9 +4,9 @@ import Testing
 
 @testable import AsyncSockets
 
-/// A waiter that serves one operation after the other.
+/// A waiter that is reused for consecutive operations.
 @Suite struct TaskWaiterTests {
-    /// Which comes first: the answer, or the task that waits for it.
+    /// Whether the result or the waiting task is first.
     enum Order: CaseIterable, Sendable { case answerFirst, waitFirst }
 
     private static let orders = Order.allCases.flatMap { first in Order.allCases.map { (first, $0) } }
@@ -27,7 +27,7 @@ import Testing
         }
     }
 
-    /// Nothing of the limit before is left.
+    /// The previous limit has no effect.
     @Test func eachOperationHasItsOwnLimit() {
         let waiter = ReadWaiter(OperationLimit(.seconds(3600)), isScoped: true)
         #expect(waiter.deadline != nil && Outcome(waiter.lateError) == .failed(.readTimeout))

@@ -2,9 +2,9 @@ import Foundation
 import SocketTestSupport
 import Testing
 
-/// Calls that do the same in two ways take the same arguments.
+/// Equivalent calls have the same parameters.
 @Suite struct TwinCallTests {
-    /// The labels of each public function `name` in the file that connects tasks, in the order of the file.
+    /// Returns the argument labels of each public function `name` in the source file, in order.
     private static func labels(of name: String) throws -> [[String]] {
         let folder = URL(filePath: #filePath).deletingLastPathComponent().appending(path: "../../../Sources/AsyncSockets")
         let text = try String(contentsOf: folder.appending(path: "Async/AsyncSocket+TaskConnecting.swift"), encoding: .utf8)
@@ -15,7 +15,7 @@ import Testing
         }
     }
 
-    /// `withConnection` takes what `connect` takes, and where and how its body runs.
+    /// `withConnection` has the parameters of `connect`, plus those for its body.
     @Test func withConnectionTakesWhatConnectTakes() throws {
         let (connect, scoped) = (try Self.labels(of: "connect"), try Self.labels(of: "withConnection"))
         #expect(connect.map(\.first) == ["to", "to", "toPath"])

@@ -15,7 +15,7 @@ import Testing
 
     private struct Stop: Error {}
 
-    /// More than the kernels of both sides take.
+    /// More than the kernel buffers of both sides hold.
     private static let bytes = Data(count: 64 << 20)
 
     @Test(arguments: TLSVersion.tested, End.allCases)
@@ -99,7 +99,7 @@ import Testing
         let body: @Sendable (AsyncSocket) async throws -> Void = { socket in
             guard isQueued else { return try await socket.write(Self.bytes) }
             socket.writeHighWaterMark = Self.bytes.count + 1
-            // It returns while the bytes wait in memory.
+            // The write returns while the bytes are still in memory.
             try await socket.write(Self.bytes)
             _ = try await socket.read()
         }
@@ -113,7 +113,7 @@ import Testing
         }
     }
 
-    /// Also in mid-write.
+    /// Even in the middle of a write.
     @Test(arguments: TLSVersion.tested)
     func aCloseNotifyOfATaskIsNotCutByAFullSendBuffer(version: TLSVersion) async throws {
         let listener = try SocketListener(port: 0, interface: "127.0.0.1", tls: TestCertificates.server())
@@ -153,8 +153,8 @@ import Testing
         #expect(try await link.atServer.disconnected()?.code == .closedByPeer)
     }
 
-    /// RFC 5246, 7.2.1: the pending writes are dropped, and a close_notify is the answer. With TLS 1.3 the
-    /// peer may still want them, and sees that they are missing.
+    /// According to RFC 5246, 7.2.1, pending writes are discarded, and the reply is a close_notify. With TLS
+    /// 1.3, the peer may still expect them, and detects that they are missing.
     @Test(arguments: TLSVersion.tested)
     func aCloseNotifyInMidWriteIsAnswered(version: TLSVersion) async throws {
         let link = try await Link.make()

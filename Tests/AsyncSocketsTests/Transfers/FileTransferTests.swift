@@ -7,10 +7,10 @@ import Testing
 
 @testable import AsyncSockets
 
-/// Files that are sent and received whole.
+/// Sending and receiving whole files.
 @Suite(.timeLimit(.patient)) struct FileTransferTests {
     private let folder: TemporaryFolder
-    /// Where the files of the tests are received.
+    /// The path of received files.
     private let path: String
 
     init() throws {
@@ -18,7 +18,7 @@ import Testing
         path = folder.path("received")
     }
 
-    /// Whether the file that is being received has so many bytes by now.
+    /// Returns whether the partial file already has this many bytes.
     private func isPartOf(_ count: Int) throws -> Bool {
         try folder.names.contains { try FileManager.default.attributesOfItem(atPath: folder.path($0))[.size] as? Int == count }
     }
@@ -41,7 +41,7 @@ import Testing
         try await pair.server.readToFile(path, exactly: count)
         #expect(try content == data)
         #expect(try await pair.server.read(exactly: 7) == Data("between".utf8))
-        // The file that is there is replaced.
+        // The existing file is replaced.
         #expect(try await pair.server.input.readToFile(path, maxLength: count) == count)
         #expect(try content == data)
         try await sending.value
@@ -61,7 +61,7 @@ import Testing
         #expect(try content == Data("helloworld".utf8))
     }
 
-    /// The file that a link leads to may be another program's.
+    /// The target of a link may belong to another program.
     @Test func aSymbolicLinkIsReplacedAndNotFollowed() async throws {
         let pair = try await SocketPair()
         try Data("old".utf8).write(to: folder.url("target"))
@@ -72,7 +72,7 @@ import Testing
         #expect(try Data(contentsOf: folder.url("target")) == Data("old".utf8))
     }
 
-    // MARK: - Ends that come early
+    // MARK: - Early ends
 
     @Test(arguments: [false, true]) func anEarlyEndLeavesTheOldFile(isSecure: Bool) async throws {
         let pair = try await SocketPair(isSecure: isSecure)
@@ -122,7 +122,7 @@ import Testing
         let result = await receiving.result
         #expect(throws: CancellationError.self) { try result.get() }
         #expect(try folder.names.isEmpty)
-        // The connection goes on.
+        // The connection stays open.
         #expect(pair.server.isConnected)
         try await pair.client.close()
     }
@@ -151,7 +151,7 @@ import Testing
         let error = await #expect(throws: AsyncSocketError.self) { try await pair.server.readToFile(path, exactly: 5) }
         #expect(error?.code == .badParameter)
         #expect(error?.message.contains("\"\(path)\"") == true)
-        // Not a byte is lost.
+        // No byte is lost.
         #expect(try await pair.server.read(exactly: 5) == Data("hello".utf8))
     }
 

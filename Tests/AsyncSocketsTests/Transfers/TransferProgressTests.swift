@@ -6,7 +6,7 @@ import Testing
 
 @testable import AsyncSockets
 
-/// How far a transfer has come, and where and how often that is said.
+/// Progress reports of transfers: values, frequency and executor.
 @Suite(.timeLimit(.patient)) struct TransferProgressTests {
     private let folder: TemporaryFolder
     private let source: String
@@ -16,7 +16,7 @@ import Testing
         source = folder.path("source")
     }
 
-    /// Nothing comes twice, and the last report says that all is done.
+    /// Checks that no report is repeated, and that the last report is complete.
     private func check(_ reports: [TransferProgress], _ count: Int, total: Int?) {
         #expect(reports.last?.bytesDone == count)
         #expect(reports.last?.total == total)
@@ -48,7 +48,7 @@ import Testing
         #expect(sent.filter { $0.bytesDone == count }.count >= 2)
     }
 
-    /// The peer reads nothing until five reports have come.
+    /// The peer does not read until there are five reports.
     @Test(arguments: [false, true]) func reportsGoOnTenTimesASecondWhileNothingMoves(isSecure: Bool) async throws {
         let pair = try await SocketPair(isSecure: isSecure)
         let count = 16 << 20
@@ -70,7 +70,7 @@ import Testing
         #expect(seen.all.count <= Int(time / .milliseconds(100)) + 1)
     }
 
-    /// A reader hears of a peer that sends nothing, too.
+    /// A reader also receives reports while the peer sends nothing.
     @Test @MainActor func reportsComeWhereTheCallerRuns() async throws {
         let pair = try await SocketPair()
         var shown: [String] = []
@@ -94,7 +94,7 @@ import Testing
         sending.cancel()
         #expect(await sending.outcome == .cancelled)
         #expect(seen.all.last?.bytesDone != count)
-        // It had begun: it goes on, and the stream stays whole.
+        // The transfer had started, so it continues, and the stream stays intact.
         #expect(try await pair.server.read(exactly: count) == pattern(count))
     }
 
@@ -116,7 +116,7 @@ import Testing
 
     // MARK: - Values
 
-    /// A file that has its name already is received, whatever came meanwhile.
+    /// A file that already has its final name counts as received, even if the task was cancelled meanwhile.
     @Test func anOperationThatIsDoneInSpiteOfACancellationHasItsResult() async throws {
         let begun = try TestSignal()
         let measuring = Task {
@@ -127,7 +127,7 @@ import Testing
                 let (cancellation, continuation) = AsyncStream<Void>.makeStream()
                 for await _ in cancellation {}
                 continuation.finish()
-                // Long enough for the reports to end first, if they can.
+                // Gives the reports the chance to end first.
                 for _ in 0..<1_000 { await Task.yield() }
                 return "received"
             }

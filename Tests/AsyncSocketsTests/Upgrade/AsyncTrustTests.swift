@@ -7,7 +7,7 @@ import Testing
 
 @testable import AsyncSockets
 
-/// A task decides about the peer, and what happens around a handshake that fails.
+/// Trust decisions by tasks, and failed handshakes.
 @Suite(.timeLimit(.patient)) struct AsyncTrustTests {
     private func settings(_ change: (inout TLSClientSettings) -> Void = { _ in }) throws -> TLSClientSettings {
         var settings = try TestCertificates.client()
@@ -28,12 +28,13 @@ import Testing
         #expect(session.protocolVersion == version)
         #expect(socket.isSecure && socket.tlsSession == session)
         #expect(try await socket.read(exactly: 5) == Data("hello"))
-        // A second upgrade is refused, and changes nothing.
+        // A second upgrade fails without an effect.
         #expect(await outcome { try await socket.startTLS(settings: settings()) } == .failed(.badConfiguration))
         #expect(socket.isConnected)
     }
 
-    /// OpenSSL leaves an error in its queue when a signature is wrong: it is not one of the handshake.
+    /// OpenSSL leaves an error in its queue when a signature is invalid. It must not be reported as a
+    /// handshake error.
     @Test(arguments: TLSVersion.tested)
     func aTaskDecidesAboutAWrongSignatureToo(_ version: TLSVersion) async throws {
         let issued = try TestCertificates.authority.issue(.server(names: ["localhost"])).identity()
@@ -63,7 +64,7 @@ import Testing
                 }
             } == .failed(.tls))
         #expect(!socket.isConnected)
-        // Only where the settings say so.
+        // Only if the settings require it.
         let (other, _) = try await connectedSocket([.startTLS(.server(identity: stranger)), .send("hello")])
         try await other.startTLS(settings: settings { $0.trustEvaluation = .manual }) { _ in true }
         #expect(try await other.read(exactly: 5) == Data("hello"))
@@ -94,7 +95,8 @@ import Testing
 
     // MARK: - Failures
 
-    /// What the peer does instead of a handshake. `UpgradeRefusalTests` has those that datagrams share.
+    /// The peer's behavior instead of a handshake. `UpgradeRefusalTests` covers those that also apply to
+    /// datagrams.
     enum Failure: CaseIterable, Sendable {
         case notTLS, fin, reset, earlyBytes
 

@@ -6,7 +6,7 @@ import Testing
 
 @testable import AsyncSockets
 
-/// Servers that ask their clients for certificates after the handshake, over real sockets.
+/// Servers that request client certificates after the handshake, over real sockets.
 @Suite(.timeLimit(.patient)) struct ClientAuthenticationSocketTests {
     private struct Refused: Error {}
 
@@ -26,7 +26,7 @@ import Testing
         return settings
     }
 
-    /// Sockets of tasks that are secure.
+    /// Returns secure sockets for tasks.
     @inline(never) private func connected(_ changed: Settings? = nil) async throws -> SocketPair {
         let settings = changed ?? (client, server)
         let pair = try await SocketPair()
@@ -62,20 +62,20 @@ import Testing
         #expect(try await reader.next() == "thanks")
     }
 
-    /// A client that has ended its side cannot answer.
+    /// A client that has closed its write side cannot respond.
     @Test func aClientThatHasEndedItsSideIsNotAsked() async throws {
         let pair = try await connected()
         pair.server.autoDisconnectOnClosedReadStream = false
         pair.client.disconnectAfterWriting()
         #expect(try await pair.server.read() == nil)
-        // Nor has the first request been sent, which a second one would find.
+        // The first request was not sent either, which a second one would detect.
         for _ in 0..<2 {
             let result = await outcome { try await pair.server.requestClientCertificate() }
             #expect(result == .failed(.closedByPeer))
         }
     }
 
-    /// The client has had enough, and never sees the request. Our side goes on, without a clock.
+    /// The client closes its side and never reads the request. Our side continues, without a timer.
     @Test func aClientThatEndsItsSideInsteadIsWaitedForNoLonger() async throws {
         let pair = try await connected()
         pair.server.autoDisconnectOnClosedReadStream = false
@@ -117,11 +117,11 @@ import Testing
             }
         }
         try await isAsked.wait()
-        // While the decision is open, nothing moves in either direction.
+        // No data is transferred in either direction until the decision is made.
         try await pair.client.write("after")
         let write = Task.immediate { try await pair.server.write("welcome") }
         #expect(pair.server.tlsSession?.peerCertificates.isEmpty == true)
-        // A loop that is busy takes the write a moment later.
+        // A busy loop processes the write a moment later.
         try await eventually("the write waits") { pair.server.writeProgress != nil }
         #expect(pair.server.readProgress?.bytesDone == 0)
         mayTrust.fire()
@@ -179,7 +179,7 @@ import Testing
         #expect(error?.code == .badConfiguration && plain.server.isConnected)
     }
 
-    /// The settings have someone decide, and nothing is there to decide: the request is not sent.
+    /// The settings require a decision, but there is nothing to make it, so the request is not sent.
     @Test func aRequestWithoutADecisionIsNotSent() async throws {
         let pair = try await SocketPair()
         let settings = server
@@ -211,11 +211,11 @@ import Testing
         #expect(error?.tls?.code == .certificateRequestPending)
         mayTrust.fire()
         #expect(try await first.value.peerCertificates.first?.commonName == "alice")
-        // A decision of a task is for its own request.
+        // A task's decision applies only to its own request.
         #expect(try await pair.server.requestClientCertificate().peerCertificates.first?.commonName == "alice")
     }
 
-    /// A server that gives handshakes and requests little time: as much as a busy machine needs.
+    /// Returns a server with short timeouts for handshakes and requests that a busy machine can still meet.
     private func connectedForAShortTime() async throws -> SocketPair {
         for limit in [2.0, 20] {
             if let pair = try? await connected(changed { $0.server.handshakeTimeout = .seconds(limit) }) { return pair }
@@ -223,7 +223,7 @@ import Testing
         return try await connected(changed { $0.server.handshakeTimeout = .seconds(100) })
     }
 
-    /// It reads no more, so it never sees the request.
+    /// The client no longer reads, so it never sees the request.
     @Test func aClientThatDoesNotAnswerRunsOutOfTime() async throws {
         let pair = try await connectedForAShortTime()
         let write = Task.immediate { try await pair.server.write(Data(repeating: 1, count: 64 << 20)) }
@@ -245,7 +245,7 @@ import Testing
         }
     }
 
-    /// The client has had enough, as above: the request cannot be taken back.
+    /// The client has closed its side, as above. The request cannot be withdrawn.
     @Test func aCancelledRequestEndsTheConnection() async throws {
         let pair = try await connected()
         let write = Task.immediate { try await pair.server.write(Data(repeating: 1, count: 64 << 20)) }

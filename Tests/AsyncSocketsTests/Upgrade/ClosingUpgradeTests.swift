@@ -7,12 +7,12 @@ import Testing
 
 @testable import AsyncSockets
 
-/// A thread closes a socket while a callback of the socket begins TLS.
+/// A thread closes a socket while one of its callbacks starts TLS.
 @Suite(.timeLimit(.patient)) struct ClosingUpgradeTests {
     enum Closing: CaseIterable, Sendable {
         case atOnce, afterWriting, ofOurSide
 
-        /// The first half of what the method does.
+        /// The first half of the method.
         func claim(_ claims: inout CallerClaims) {
             claims.isDisconnected = self == .atOnce
             claims.isWriteStreamClosing = self == .ofOurSide
@@ -32,7 +32,7 @@ import Testing
         }
     }
 
-    /// The program ignores the refusal, and the other thread has said that it closes, and no more.
+    /// The program ignores the error, and the other thread has announced the close but not continued.
     @Test(arguments: Closing.allCases) func nothingLeavesBehindTheRefusal(_ closing: Closing) async throws {
         let (peer, own) = try RawSocket.pair(waitLimit: .patient)
         let refusal = Locked<AsyncSocketError.Code?>(nil)
@@ -56,7 +56,7 @@ import Testing
         #expect(refusal.withLock { $0 } == .closed)
         if closing != .ofOurSide {
             #expect(try await recorder.disconnected() == nil)
-            // The socket has closed its descriptor, and this is another of the same end.
+            // The socket has closed its descriptor, and this is a duplicate for the same end.
             own.finish()
         }
         #expect(try peer.receiveAll() == "")

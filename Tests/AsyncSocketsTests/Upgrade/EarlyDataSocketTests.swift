@@ -29,7 +29,7 @@ import Testing
         try SocketListener(port: 0, interface: "127.0.0.1", tls: settings(answering: answering))
     }
 
-    /// Echoes lines, and keeps them.
+    /// Echoes lines and records them.
     private func serve(_ socket: AsyncSocket) async throws {
         if let session = socket.tlsSession { sessions.add(session) }
         for try await line in socket.lines {
@@ -46,7 +46,7 @@ import Testing
         return settings
     }
 
-    /// A session that a server has given.
+    /// Returns a session issued by the server.
     private func session(from listener: SocketListener) async throws -> TLSResumableSession {
         let settings = try client()
         return try await AsyncSocket.withConnection(to: "127.0.0.1", port: listener.localPort, tls: settings) { socket in
@@ -92,7 +92,7 @@ import Testing
         }
     }
 
-    /// Whether whole records have come, and the last is application data (23).
+    /// Returns whether the bytes are complete records and the last is application data (23).
     private static func endsWithApplicationData(_ bytes: [UInt8]) -> Bool {
         var (rest, last) = (bytes[...], UInt8(0))
         while rest.count >= 5, let type = rest.first {
@@ -103,10 +103,10 @@ import Testing
         return rest.isEmpty && last == 23
     }
 
-    /// Someone records what a client sends, and sends it again: at first before the client gets through.
+    /// An attacker records a client's data and replays it, the first time before the client gets through.
     ///
-    /// A server takes early data while its ticket's age and the one that the client states differ by at most
-    /// 10 s. On a busy machine the first copy may come later: then there is another attempt.
+    /// A server accepts early data if the ticket's age and the age stated by the client differ by at most 10
+    /// s. On a busy machine, the first copy may arrive later. Then try again.
     @Test func whatSomeoneRepeatsIsTakenOnce() async throws {
         let listener = try listener(answering: true)
         try await serving(listener, { try await serve($0) }) { _ in
@@ -122,7 +122,7 @@ import Testing
         }
     }
 
-    /// Catches a client's first flight, sends it twenty times, and then lets the client through.
+    /// Intercepts a client's first flight, sends it twenty times, and then lets the client through.
     ///
     /// - Returns: Whether the first copy was in time.
     private func sendAgain(_ request: String, to listener: SocketListener) async throws -> Bool {
@@ -142,12 +142,12 @@ import Testing
         for _ in 0..<20 {
             let copy = try RawSocket.connected(to: .loopback(port: listener.localPort))
             try copy.send(flight)
-            // The server goes on with its handshake, which the thief cannot finish.
+            // The server continues its handshake, which the attacker cannot complete.
             #expect(try copy.receive().first == 22)
             isInTime = isInTime ?? (start.duration(to: .now) < .seconds(8))
         }
         if isInTime == true { try await eventually("it is taken") { requests.all.contains(request + "\n") } }
-        // The victim gets through at last: its request is a replay now.
+        // The victim finally gets through. Its request is now a replay.
         let relay = try RawSocket.connected(to: .loopback(port: listener.localPort))
         try relay.send(flight)
         try await eventually("it is read after the handshake") {
@@ -161,7 +161,7 @@ import Testing
         return isInTime == true
     }
 
-    /// On a connection that was plaintext before.
+    /// On a connection that is upgraded from plaintext.
     @Test func anUpgradedConnectionHasItToo() async throws {
         let server = try settings()
         let store = TLSInMemorySessionStore()
@@ -210,7 +210,7 @@ import Testing
         #expect(requests.all == ["hello\n"])
     }
 
-    /// A responder that never answers does not keep a connection.
+    /// A responder that never returns does not keep a connection open.
     @Test func aResponderHasTheTimeOfTheHandshake() async throws {
         var server = try settings()
         let responder = TLSEarlyDataResponder { _ in
@@ -220,7 +220,7 @@ import Testing
             return .afterHandshake
         }
         server.acceptedEarlyData = TLSAcceptedEarlyData(upTo: 16_384, responder: responder)
-        // On a busy machine the client may come too late for the shorter limits.
+        // On a busy machine, the client may be too late for the shorter limits.
         for limit in [0.3, 3, 30] {
             let link = try await Link.make()
             server.handshakeTimeout = .patient
@@ -236,7 +236,7 @@ import Testing
             let through = await outcome { try await peer.client.startTLS(settings: early) }
             #expect(await upgrade == .failed(.handshakeTimeout))
             guard through == .served else { continue }
-            // The client is through, and the server has given up.
+            // The client has completed its handshake, and the server has timed out.
             #expect(peer.client.tlsSession?.earlyData == .accepted)
             return
         }

@@ -4,9 +4,9 @@ import SocketTestSupport
 import SocketTestTraits
 import Testing
 
-/// A handshake takes too long: the peer gets an alert before the FIN.
+/// When a handshake times out, the peer receives an alert before the FIN.
 @Suite(.timeLimit(.patient)) struct HandshakeTimeoutTests {
-    /// user_canceled, then close_notify (RFC 8446, 6.1), both warnings in plaintext.
+    /// user_canceled, then close_notify (RFC 8446, 6.1), both as plaintext warnings.
     private static let goodbye: [UInt8] = [21, 3, 3, 0, 2, 1, 90, 21, 3, 3, 0, 2, 1, 0]
 
     @Test func aClientTellsAServerThatDoesNotAnswer() async throws {

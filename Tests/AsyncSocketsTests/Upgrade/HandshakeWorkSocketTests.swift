@@ -5,14 +5,14 @@ import Testing
 
 @testable import AsyncSockets
 
-/// Handshakes with keys that sign slowly, which leave the event loop, over real sockets.
+/// Handshakes with slow keys, which run outside of the event loop, over real sockets.
 @Suite(.timeLimit(.patient)) struct HandshakeWorkSocketTests {
     private static let identities = Result {
         let server = try TestCertificates.authority.issue(.server(names: ["localhost"]), keyType: .rsa3072).identity()
         return (server, try TestCertificates.authority.issue(.client(commonName: "alice"), keyType: .rsa3072).identity())
     }
 
-    /// Both sides sign slowly.
+    /// Returns settings in which both sides sign slowly.
     private static func settings(_ version: TLSVersion) throws -> (client: TLSClientSettings, server: TLSServerSettings) {
         var (client, server) = try TestCertificates.mutual()
         (server.identity, client.identity) = try identities.get()
@@ -37,7 +37,7 @@ import Testing
         }
     }
 
-    /// The delegate's verdict comes between two steps that are done elsewhere.
+    /// The delegate decides between two steps that run outside of the event loop.
     @Test(arguments: TLSVersion.tested) func aDelegateDecidesInBetween(_ version: TLSVersion) async throws {
         var (client, server) = try Self.settings(version)
         client.trustEvaluation = .delegate
@@ -63,7 +63,7 @@ import Testing
         }
     }
 
-    /// On a busy machine a thread may sign before the loop looks at its clocks: then another attempt follows.
+    /// On a busy machine, a thread may sign before the loop checks its timers. Then try again.
     @Test func aTimeoutMeanwhileIsATimeout() async throws {
         var (client, server) = try Self.settings(.tls13)
         server.handshakeTimeout = .seconds(0.000_1)

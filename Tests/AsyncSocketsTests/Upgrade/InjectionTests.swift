@@ -6,16 +6,16 @@ import SocketTestSupport
 import SocketTestTraits
 import Testing
 
-/// Plaintext that an attacker slips in around the STARTTLS exchange. `Recorder.disconnected()` fails the test
-/// when data is delivered.
+/// Plaintext that an attacker injects around the STARTTLS exchange. `Recorder.disconnected()` fails the test
+/// if data is delivered.
 @Suite(.timeLimit(.patient)) struct InjectionTests {
-    /// When the injected bytes come.
+    /// When the injected bytes arrive.
     enum Moment: CaseIterable, Sendable {
-        /// In one segment with the last line of plaintext.
+        /// In the same segment as the last line of plaintext.
         case sameSegment
-        /// In a segment of their own, before the upgrade begins.
+        /// In a separate segment before the upgrade starts.
         case nextSegment
-        /// After the handshake has begun.
+        /// After the handshake has started.
         case late
 
         var writesBeforeUpgrade: Int {
@@ -29,8 +29,8 @@ import Testing
 
     private static let injected = Data("250 injected\r\n")
 
-    // The attacker is a plain socket of ours at the other end. It does not speak TLS: the connection must end
-    // before that.
+    // The attacker is one of our plaintext sockets at the other end. It does not use TLS, because the
+    // connection must close before the handshake.
 
     @Test(arguments: Moment.allCases, Link.Delivery.allCases)
     func aResponseInjectedIntoAClientIsNeverDelivered(_ moment: Moment, _ delivery: Link.Delivery) async throws {
@@ -41,9 +41,9 @@ import Testing
         link.server.write(moment == .sameSegment ? reply + Self.injected : reply, withTimeout: .patient, tag: 0)
         #expect(try await link.atClient.readText() == "220 go\r\n")
         if moment == .nextSegment { link.server.write(Self.injected, withTimeout: .patient, tag: 1) }
-        // A write may leave in several pieces: wait for the last of them.
+        // A write may be sent in several pieces, so wait for the last one.
         for _ in 0..<moment.writesBeforeUpgrade { _ = try await link.atServer.wrote() }
-        // The injected bytes are in our kernel's buffer now. A read from before the upgrade would get them; a
+        // The injected bytes are now in our kernel's buffer. A read before the upgrade would return them, a
         // later one must not.
         try link.client.beginTLS(settings: TestCertificates.client())
         link.client.readData(withTimeout: .patient, tag: 2)
@@ -64,8 +64,8 @@ import Testing
         }
     }
 
-    /// The bytes come in the callback that asks for the upgrade: they are in the kernel, and no event has
-    /// announced them.
+    /// The bytes arrive during the callback that starts the upgrade. They are in the kernel, but no event has
+    /// been reported.
     @Test func bytesThatNoEventHasToldOfAreFoundAtTheUpgrade() async throws {
         let listener = try RawSocket.listening()
         let peer = Locked<RawSocket?>(nil)
@@ -90,8 +90,8 @@ import Testing
         #expect(error.namesEarlyBytes(upTo: Self.injected.count))
     }
 
-    /// The upgrade waits for a write, and nothing is read meanwhile: what comes then is still in the kernel
-    /// when the handshake begins.
+    /// The upgrade waits for a write, and nothing is read meanwhile. Bytes that arrive then are still in the
+    /// kernel when the handshake starts.
     @Test func bytesThatComeWhileTheUpgradeWaitsAreFoundAtItsBeginning() async throws {
         let listener = try RawSocket.listening()
         let recorder = Recorder()
@@ -99,7 +99,7 @@ import Testing
         try client.connect(toAddress: listener.localAddress, withTimeout: .patient)
         try await recorder.connected()
         let peer = try listener.accepted()
-        // More than the kernels of both sides take.
+        // More than the kernel buffers of both sides hold.
         let count = 64 << 20
         client.write(Data(count: count), withTimeout: .patient, tag: 0)
         try client.beginTLS(settings: TestCertificates.client())
@@ -144,7 +144,7 @@ import Testing
         #expect(error.fault == .peer)
     }
 
-    /// The attacker sends a command and lets the victim's own handshake follow it.
+    /// The attacker sends a command, followed by the victim's own handshake.
     @Test func aCommandInjectedBeforeARealHandshakeIsNeverDelivered() async throws {
         let link = try await Link.make()
         link.client.write(Data("STARTTLS\r\nRCPT TO:<evil>\r\n"), withTimeout: .patient, tag: 0)

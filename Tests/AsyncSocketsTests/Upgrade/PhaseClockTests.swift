@@ -3,7 +3,7 @@ import Testing
 
 @testable import AsyncSockets
 
-/// The clocks of an upgrade, with time as an input.
+/// The timers of an upgrade, with time as an input.
 @Suite struct PhaseClockTests {
     private let start = Deadline.now
 
@@ -17,7 +17,7 @@ import Testing
         #expect(trust.deadline == (try time(5007)))
         #expect(trust.resumeHandshake(at: try time(1000)) === handshake)
         #expect(try #require(handshake.deadline).seconds(since: start).rounded() == 1003)
-        // A second pause takes from what is left.
+        // A second pause uses the remaining time.
         let second = try #require(handshake.pauseForTrust(at: time(1002)))
         _ = second.resumeHandshake(at: try time(2000))
         #expect(try #require(handshake.deadline).seconds(since: start).rounded() == 2001)

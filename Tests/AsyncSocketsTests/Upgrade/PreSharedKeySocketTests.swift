@@ -66,7 +66,7 @@ import Testing
         #expect(link.server.tlsSession?.preSharedKeyIdentity == alice)
     }
 
-    /// The trust closure is about certificates, and there is none.
+    /// The trust closure applies only to certificates, and there is none.
     @Test func noOneIsAskedAboutAKey() async throws {
         let listener = try SocketListener(port: 0, interface: "127.0.0.1", tls: server(.tls13))
         try await serving(listener, { try await $0.echo() }) { _ in

@@ -7,8 +7,8 @@ import Testing
 
 @testable import AsyncSockets
 
-/// Raw public keys over real sockets, with tasks and with delegates. With an OpenSSL older than 3.2 each test
-/// checks that its settings are an error.
+/// Raw public keys over real sockets, with tasks and with delegates. With OpenSSL older than 3.2, each test
+/// checks that its settings are rejected.
 @Suite(.timeLimit(.patient)) struct RawPublicKeySocketTests {
     private let client: TLSClientSettings
     private let server: TLSServerSettings

@@ -6,12 +6,12 @@ import SocketTestSupport
 import SocketTestTraits
 import Testing
 
-/// A program that ignores every error (`try?` everywhere, no delegate method but `didRead`) meets a peer that
-/// fails at each step: it never sends a secret byte in plaintext.
+/// A program that ignores every error (`try?` everywhere, no delegate method but `didRead`) with a peer that
+/// fails at each step. It never sends a secret byte in plaintext.
 @Suite(.timeLimit(.patient)) struct RecklessProgramTests {
     private static let secret = "the password is swordfish"
 
-    /// A mail client that upgrades, and then sends its secret, whatever happens.
+    /// A mail client that upgrades and then sends its secret, whatever happens.
     private final class RecklessClient: AsyncSocketDelegate, Sendable {
         private let settings: TLSClientSettings
 
@@ -32,7 +32,7 @@ import Testing
         }
     }
 
-    /// A server that lets its clients upgrade, and then sends its secret, whatever happens.
+    /// A server that lets its clients upgrade and then sends its secret, whatever happens.
     private final class RecklessServer: AsyncSocketDelegate, Sendable {
         private let settings: TLSServerSettings
         private let sockets = Locked<[AsyncSocket]>([])
@@ -66,7 +66,7 @@ import Testing
         case silent, closes, resets, saysNo, injects, speaksNoTLS, isCutOff, isUntrusted, isForAnotherHost, breaksOffAfterwards
     }
 
-    /// Settings that cannot be used, each in its way.
+    /// Kinds of unusable settings.
     enum Fault: CaseIterable, Sendable {
         case none, missingRoots, emptyRoots, badVersion, badTimeout, badProtocol, badName
 
@@ -89,7 +89,7 @@ import Testing
         }
     }
 
-    /// What the server sees of a client that fails.
+    /// Client failures as seen by the server.
     private static let clientFailures: [Failure] = [.closes, .resets, .injects, .speaksNoTLS, .isCutOff, .isUntrusted]
 
     private func stepsOfServer(_ failure: Failure) throws -> [ScriptedPeer.Step] {

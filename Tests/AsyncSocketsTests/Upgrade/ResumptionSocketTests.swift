@@ -7,7 +7,7 @@ import Testing
 
 @testable import AsyncSockets
 
-/// Resumption, names and new settings over real sockets.
+/// Session resumption, server names and reloading over real sockets.
 @Suite(.timeLimit(.patient)) struct ResumptionSocketTests {
     private func listener(_ settings: TLSServerSettings) throws -> SocketListener {
         try SocketListener(port: 0, interface: "127.0.0.1", tls: settings)
@@ -20,7 +20,7 @@ import Testing
         return try listener(settings)
     }
 
-    /// One conversation; returns the session as it is at its end.
+    /// Exchanges data and returns the session at the end of the connection.
     private func converse(_ port: UInt16, _ settings: TLSClientSettings) async throws -> TLSSession {
         try await AsyncSocket.withConnection(to: "127.0.0.1", port: port, tls: settings) { socket in
             try await socket.write("hello\n")
@@ -56,10 +56,10 @@ import Testing
         }
     }
 
-    /// As FTP does: the data connection resumes the session of the control connection.
+    /// As in FTP, the data connection resumes the session of the control connection.
     @Test(arguments: TLSVersion.tested) func aDataConnectionResumesTheControlConnection(_ version: TLSVersion) async throws {
         let keys = try keyFile()
-        // One identity for both.
+        // Both connections use the same identity.
         var server = try TestCertificates.server()
         server.sessionTickets = .issued(2, keys: keys)
         let (control, data) = (try listener(server), try listener(server))
@@ -86,7 +86,7 @@ import Testing
         return try TLSTicketKeyFile(path: folder.path("keys"))
     }
 
-    /// With a delegate: the trust of a resumed session is asked for again.
+    /// With a delegate, trust is also evaluated for a resumed session.
     @Test(arguments: TLSVersion.tested) func aDelegateDecidesAboutAResumedSessionToo(_ version: TLSVersion) async throws {
         let listener = try listener()
         var settings = try TestCertificates.client().only(version)
@@ -118,7 +118,7 @@ import Testing
         }
     }
 
-    // MARK: - Names
+    // MARK: - Server names
 
     @Test(arguments: [false, true]) func aListenerChoosesByName(byFunction: Bool) async throws {
         let (one, two) = (try TestCertificates.server(for: ["one.test"]), try TestCertificates.server(for: ["two.test"]))
@@ -142,7 +142,7 @@ import Testing
         }
     }
 
-    /// The upgrade of a delegate.
+    /// An upgrade with a delegate.
     @Test func aDelegatesServerChoosesByName() async throws {
         let one = try TestCertificates.server(for: ["one.test"])
         var settings = try TestCertificates.server()
@@ -153,8 +153,8 @@ import Testing
         #expect(link.server.tlsSession?.serverName == "one.test")
     }
 
-    /// The function that decides for the listener decides for its names too, though their settings do not
-    /// say so.
+    /// The listener's trust function also applies to its server names, even if their settings do not require
+    /// it.
     @Test(arguments: TLSVersion.tested, [false, true])
     func aNameDoesNotSkipTheDecision(_ version: TLSVersion, byFunction: Bool) async throws {
         var asking = try TestCertificates.server(for: ["one.test"])
@@ -183,7 +183,7 @@ import Testing
         #expect(asked.all == ["alice", "mallory"])
     }
 
-    /// A function that never answers does not keep a connection.
+    /// A function that never returns does not keep a connection open.
     @Test func aFunctionHasTheTimeOfTheHandshake() async throws {
         let asked = Findings<Bool>()
         var settings = try TestCertificates.server()
@@ -195,7 +195,7 @@ import Testing
             return nil
         }
         let client = try TestCertificates.client()
-        // On a busy machine the client may come too late for the shorter limits.
+        // On a busy machine, the client may be too late for the shorter limits.
         for limit in [0.2, 3, 30] where asked.all.isEmpty {
             let peer = try await SocketPair()
             settings.handshakeTimeout = .seconds(limit)
@@ -210,7 +210,7 @@ import Testing
 
     // MARK: - Many handshakes
 
-    /// Peers that never finish take all places: the next one is served when there is room again.
+    /// Peers that never finish use all permits. The next one is served when a permit is free again.
     @Test func noMoreHandshakesThanAllowedRunAtATime() async throws {
         let listener = try listener()
         #expect(listener.maximumHandshakes == 4096)
@@ -229,7 +229,7 @@ import Testing
         }
     }
 
-    /// Those who wait are a few, however many came before them.
+    /// Only a few are waiting, however many have come and gone.
     @Test func placesTakeNoMemoryForThoseWhoHaveLeft() async throws {
         let slots = HandshakeSlots(limit: 1)
         await slots.enter()
@@ -269,7 +269,7 @@ import Testing
             var client = try TestCertificates.client()
             client.resumption = .none
             #expect(try await converse(listener.localPort, client).peerCertificates.first?.dnsNames == ["localhost"])
-            // Bad settings change nothing.
+            // Invalid settings have no effect.
             var unusable = next
             unusable.maximumCertificateChainLength = 0
             #expect(throws: AsyncSocketError.self) { try listener.replaceTLS(unusable) }
@@ -338,7 +338,7 @@ import Testing
         }
     }
 
-    /// What has changed since the listener was made is not missed.
+    /// Changes since the listener was created are detected.
     @Test func filesAreReadWhenWatchingBegins() async throws {
         let names = Findings<String>()
         names.add("first.test")

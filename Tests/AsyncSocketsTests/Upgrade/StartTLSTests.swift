@@ -118,7 +118,7 @@ import Testing
         for number in 0..<2_000 { #expect(try await link.atClient.wrote() == number) }
     }
 
-    // MARK: - What the caller does wrong
+    // MARK: - Misuse
 
     @Test func aSecondStartTLSThrows() async throws {
         let link = try await Link.make()
@@ -164,7 +164,7 @@ import Testing
         #expect(try await link.atClient.disconnected() == thrown)
     }
 
-    /// In an inline callback, where requests are done at once.
+    /// In an inline callback, where requests take effect immediately.
     @Test func aSettingsErrorInACallbackEndsTheConnection() async throws {
         let settings = Self.broken(try TestCertificates.server())
         let atListener = Recorder { _, told in
@@ -180,7 +180,7 @@ import Testing
         _ = try await peer.finish()
     }
 
-    /// The connection is not made yet, and never is.
+    /// The connection is not established yet, and never is.
     @Test func aSettingsErrorWhileConnectingEndsTheAttempt() async throws {
         let atListener = Recorder()
         let listener = AsyncSocket(inlineDelegate: atListener)
@@ -201,7 +201,8 @@ import Testing
         withExtendedLifetime(atListener) {}
     }
 
-    /// No one answers: the error is the same as for a read, and `startTLS` does not throw.
+    /// The connection is refused. The disconnect event has the same error as for a read, and `startTLS` does
+    /// not throw.
     @Test func startTLSAfterAnEndByItselfThrowsNothing() async throws {
         let refusing = try RawSocket.refusing()
         let port = try refusing.localPort

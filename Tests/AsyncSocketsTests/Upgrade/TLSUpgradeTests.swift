@@ -5,7 +5,7 @@ import Testing
 
 @testable import AsyncSockets
 
-/// Transcripts of `TLSUpgrade`: what it is after each step, and when data may go.
+/// Transcripts of `TLSUpgrade`: its state after each step, and when data may be transferred.
 @Suite struct TLSUpgradeTests {
     private func queued() throws -> TLSUpgrade {
         let settings = TLSSettings.client(serverName: "localhost")
@@ -19,7 +19,7 @@ import Testing
         return upgrade
     }
 
-    /// In whichever order the queues come to their markers.
+    /// In whichever order the queues reach their markers.
     @Test(arguments: [[TLSUpgrade.DrainedQueues.startingReadTLS, .startingWriteTLS], [.startingWriteTLS, .startingReadTLS]])
     func theHandshakeBeginsWhenBothQueuesAreAtTheirMarkers(_ order: [TLSUpgrade.DrainedQueues]) throws {
         var upgrade = try queued()
@@ -44,12 +44,12 @@ import Testing
         #expect(upgrade.question == nil && !upgrade.isOpenForData)
         let second = upgrade.awaitTrust()
         #expect(second != first && upgrade.question == second)
-        // It is over by a verdict alone.
+        // Only a verdict completes it.
         upgrade.succeed()
         #expect(upgrade.question == second && !upgrade.isSecure)
     }
 
-    /// Data goes on until the client's answer is there, and rests until the decision about it.
+    /// Data is transferred until the client's response arrives, and then paused until the trust decision.
     @Test func aRequestOfAServerLeavesItSecureAllTheWay() throws {
         var upgrade = try secure()
         #expect(upgrade.isSettled && upgrade.isSecure && upgrade.isOpenForData && upgrade.operation == .requestClientCertificate)
@@ -65,7 +65,7 @@ import Testing
         #expect(upgrade.isSettled && upgrade.isOpenForData)
     }
 
-    /// A step that does not fit changes nothing: no way leads back to plaintext, or past a decision.
+    /// An unexpected step has no effect. It can neither return to plaintext nor bypass a decision.
     @Test func aStepOutOfTurnChangesNothing() throws {
         var upgrade = try queued()
         upgrade.authenticate()

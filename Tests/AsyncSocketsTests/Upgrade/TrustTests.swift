@@ -5,7 +5,7 @@ import SocketTestSupport
 import SocketTestTraits
 import Testing
 
-/// Which peers are trusted, and what happens until that is decided.
+/// Trust decisions, and the behavior until a decision is made.
 @Suite(.timeLimit(.patient)) struct TrustTests {
     // MARK: - OpenSSL's verdict
 
@@ -190,7 +190,7 @@ import Testing
         let (trust, answer) = try await link.atServer.asked()
         #expect(trust.chain.first?.commonName == "alice")
         if version == .tls13 {
-            // The client believes that the connection is secure (RFC 8446 lets it), and has sent its line.
+            // The client already considers the connection secure, as RFC 8446 allows, and has sent its line.
             try await link.atClient.secured()
             #expect(try await link.atClient.wrote() == 0)
         }

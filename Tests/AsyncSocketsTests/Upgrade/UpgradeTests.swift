@@ -9,11 +9,11 @@ import Testing
 
 @testable import AsyncSockets
 
-/// Transcripts of `Upgrade`: two of them over a wire that the test carries, without turns and without loops.
+/// Transcripts of two `Upgrade`s over a wire controlled by the test, without turns or event loops.
 @Suite(.timeLimit(.patient)) struct UpgradeTests {
-    /// One side: what its delegate gets, and which messages it has been sent.
+    /// One side, with the events of its delegate and the messages posted to it.
     private final class Side: PartOwner, @unchecked Sendable {
-        // Unchecked: a test uses it on one thread, except for `posted`.
+        // Unchecked: used on one thread, except for `posted`.
         let end: ChannelEnd
         let events = EventOutbox<DelegateEvent>()
         let record = Locked(ConnectionRecord())
@@ -45,7 +45,7 @@ import Testing
             if case .ends(let error) = fate { self.fate = error.map { "\($0.code)" } ?? "ended" }
         }
 
-        /// Does what a connection does in its turn; true when something has moved.
+        /// Performs the work of a connection's turn. Returns whether data has moved.
         func work() -> Bool {
             let before = end.channel.hasUnsentBytes
             for message in posted.withLock({ $0.taken() }) {
@@ -67,7 +67,7 @@ import Testing
             return before != end.channel.hasUnsentBytes
         }
 
-        /// What the delegate has got since the last call, with the end behind it.
+        /// The delegate's events since the last call, including the end.
         var words: [String] {
             var words: [String] = []
             while let event = events.waiting.popFirst() {
@@ -85,7 +85,7 @@ import Testing
             return words
         }
 
-        /// The answer to the question that the delegate has got.
+        /// Returns the completion handler of the delegate's trust callback.
         func takeQuestion() -> ((Bool) -> Void)? {
             guard case .didReceiveTrust(_, let answer)? = events.waiting.popFirst() else { return nil }
             return answer
@@ -101,7 +101,7 @@ import Testing
         (client, server) = (Side(wire.client), Side(wire.server))
     }
 
-    /// Until nothing moves any more.
+    /// Runs until no more data moves.
     private func run() throws {
         var isMoving = true
         while isMoving {
@@ -130,7 +130,7 @@ import Testing
         }
     }
 
-    /// Before the markers in plaintext, and behind them encrypted, in their order.
+    /// Operations before the markers are in plaintext, and those after them encrypted, in order.
     @Test func operationsBehindTheUpgradeAreEncrypted() throws {
         _ = client.data.enqueue(WritePacket(data: Data("plain".utf8), timeout: -1, tag: 1))
         server.data.enqueue(ReadPacket.make(.length(5), timeout: -1, tag: 2))
@@ -151,7 +151,7 @@ import Testing
         #expect(client.words == ["secure"] && server.words == ["secure"])
     }
 
-    /// The read would wait for bytes, and TLS for the read.
+    /// Otherwise the read would wait for bytes, and TLS for the read.
     @Test func aTasksUpgradeDoesNotWaitForTheReadOfAnother() throws {
         let (read, waiter) = (CountingWaiter<Data>(), CountingWaiter<HandshakeNews>())
         client.data.enqueue(ReadPacket.make(.anyBytes, timeout: -1, completion: .waiter(read)))
@@ -185,7 +185,7 @@ import Testing
         let question = try #require(client.upgrade?.state.question)
         let answer = try #require(client.takeQuestion())
         #expect(client.words == [] && client.upgrade?.state.isOpenForData == false)
-        // One about another question changes nothing.
+        // A verdict on another question has no effect.
         client.post(.upgrading(.verdict(!isAccepted, of: TrustQuestionNumber())))
         try run()
         #expect(client.upgrade?.state.question == question && client.words == [])
@@ -196,7 +196,7 @@ import Testing
         #expect((client.upgrade?.state.isSecure == true) == isAccepted)
     }
 
-    /// The verdict's time is not the handshake's.
+    /// The trust timeout is separate from the handshake timeout.
     @Test func aVerdictThatDoesNotComeIsANo() throws {
         try beginBoth { client, _ in (client.trustEvaluation, client.trustTimeout) = (.delegate, .seconds(1000)) }
         try run()
@@ -253,7 +253,8 @@ import Testing
         #expect(server.record.withLock { $0.snapshot.session?.value.peerCertificates.isEmpty } == false)
     }
 
-    /// Neither before the handshake nor twice at a time: each has an answer, and the connection goes on.
+    /// Neither before the handshake nor twice at the same time. Each request fails, and the connection stays
+    /// open.
     @Test func aRequestOutOfTurnIsRefused() throws {
         let early = CountingWaiter<HandshakeNews>()
         ask(early)
