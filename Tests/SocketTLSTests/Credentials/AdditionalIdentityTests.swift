@@ -2,7 +2,7 @@ import AsyncSocketsTesting
 import SocketTLS
 import Testing
 
-/// A server with an ECDSA and an RSA identity.
+/// Servers with an ECDSA and an RSA identity.
 @Suite struct AdditionalIdentityTests {
     private var fixture: Fixture
     private let (elliptic, rsa): (TLSIdentity, TLSIdentity)
@@ -25,7 +25,7 @@ import Testing
             settings.additionalIdentities = [isEllipticFirst ? rsa : elliptic]
             let server = try TLSEngine(context: TLSContext.context(for: settings), settings: settings)
             let peer = try RawPeer(version)
-            // The chain is signed with ECDSA, which a client that only verifies RSA leaves out.
+            // The chain is signed with ECDSA, which is not offered by a client that verifies only RSA.
             try peer.offer(signatures: wish.algorithms)
             peer.shakeHands(with: server)
             #expect(server.handshake().isComplete)

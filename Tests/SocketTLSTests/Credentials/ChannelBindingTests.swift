@@ -3,7 +3,8 @@ import COpenSSL
 import SocketTLS
 import Testing
 
-/// Channel bindings and keying material: both sides agree, and OpenSSL's own calls with them.
+/// Channel bindings and exported keying material are the same on both sides and match OpenSSL's own
+/// functions.
 @Suite struct ChannelBindingTests {
     private func pair(_ version: TLSVersion) throws -> EnginePair {
         let pair = try Fixture(version).pair()
@@ -110,7 +111,7 @@ import Testing
         }
     }
 
-    /// OpenSSL 3.0 fails, and newer ones do not.
+    /// OpenSSL 3.0 fails, newer versions do not.
     @Test func aLongContextInTLS12IsTheCallersFault() throws {
         let pair = try pair(.tls12)
         let context = [UInt8](repeating: 0, count: 65_535)
@@ -129,7 +130,7 @@ import Testing
         }
     }
 
-    /// A server of ours, and a client that knows nothing newer than RFC 5246.
+    /// One of our servers, and a client that supports nothing newer than RFC 5246.
     @Test func nothingIsExportedWithoutTheExtendedMasterSecret() throws {
         let server = try Fixture(.tls12).engine(.server)
         let peer = try RawPeer(.tls12)
@@ -164,7 +165,7 @@ import Testing
 
     // MARK: - Resumed sessions, and OpenSSL's own calls
 
-    /// A server of OpenSSL's own, to which a client of ours comes twice.
+    /// One of our clients connects twice to a plain OpenSSL server.
     @Test(arguments: versions) func resumedSessionsHaveBindingsOfTheirOwn(_ version: TLSVersion) throws {
         let fixture = try Fixture(version)
         let issued = try fixture.authority.issue(.server(names: [Fixture.host]), signedBy: .root)
@@ -201,14 +202,14 @@ import Testing
 
     private func unique(_ client: TLSEngine, _ peer: RawPeer, _ isResumed: Bool) throws -> [UInt8] {
         var bytes = [UInt8](repeating: 0, count: 64)
-        // The server's message is the first one only when the session is resumed.
+        // The server's Finished is the first one only if the session is resumed.
         let count = isResumed ? SSL_get_finished(peer.ssl, &bytes, 64) : SSL_get_peer_finished(peer.ssl, &bytes, 64)
         let binding = try client.exporter.channelBinding(.tlsUnique)
         #expect(binding == Array(bytes.prefix(count)) && count == 12)
         return binding
     }
 
-    /// Tickets of ours.
+    /// Tickets issued by our server.
     @Test func aServerThatResumesAgreesWithItsClient() throws {
         var fixture = try Fixture(.tls13)
         fixture.server.sessionTickets = .issued(1)

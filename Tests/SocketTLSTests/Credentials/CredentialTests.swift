@@ -19,7 +19,7 @@ import Testing
         #expect(certificate.sha256Fingerprint.count == 32)
     }
 
-    /// As many as it takes for some to begin with a zero.
+    /// Enough serial numbers that some start with a zero.
     @Test func serialNumbersAreWrittenAsTheyWereMade() throws {
         let authority = try CertificateAuthority(name: "Test")
         for _ in 0..<100 {
@@ -146,10 +146,10 @@ private func keyPEM() throws -> String {
     try CertificateAuthority().issue(.client(commonName: "anybody")).privateKeyPEM
 }
 
-/// The key of `pem`, encrypted.
+/// Returns the key in `pem`, encrypted.
 private func encrypted(_ pem: String, _ passphrase: String) throws -> String {
     let key = Array(pem.utf8).withUnsafeBytes { bytes in
-        // A BIO of this kind reads the caller's memory.
+        // This kind of BIO reads from the caller's memory.
         let bio = BIO_new_mem_buf(bytes.baseAddress, Int32(bytes.count))
         defer { BIO_free(bio) }
         return PEM_read_bio_PrivateKey(bio, nil, nil, nil)
@@ -161,7 +161,7 @@ private func encrypted(_ pem: String, _ passphrase: String) throws -> String {
         })
 }
 
-/// The typed error that `body` throws.
+/// Returns the typed error that `body` throws.
 func thrown<Value>(_ body: () throws -> Value) -> TLSError? {
     do {
         _ = try body()

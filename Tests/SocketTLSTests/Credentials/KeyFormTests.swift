@@ -90,7 +90,7 @@ import Testing
     }
 }
 
-/// OpenSSL's stores, here with its own loader for files.
+/// OpenSSL stores, here with its own loader for files.
 @Suite struct KeyURITests {
     private let issued: IssuedCertificate
     private let file: TemporaryFile

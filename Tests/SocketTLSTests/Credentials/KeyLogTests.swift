@@ -3,7 +3,7 @@ import Foundation
 import SocketTLS
 import Testing
 
-/// The file of secrets: what is in it, who may read it, and when it cannot be used.
+/// The key log file: its contents, its permissions, and errors.
 @Suite struct KeyLogTests {
     /// A folder for one test.
     private final class Folder {
@@ -54,7 +54,7 @@ import Testing
         #expect(try folder.lines(of: "client").count == 2 * lines.count)
     }
 
-    /// In one cache: settings with a file and without have contexts of their own.
+    /// In one cache, settings with and without a file have different contexts.
     @Test func onlyWhoAsksForItIsLogged() throws {
         let folder = try Folder()
         let cache = ContextCache(limit: 10)
@@ -84,7 +84,7 @@ import Testing
         }
         let lines = try folder.lines(of: "keys")
         #expect(lines.count == 2 * 5 * count)
-        // Both sides know the same.
+        // Both sides log the same secrets.
         #expect(Set(lines).count == 5 * count)
     }
 

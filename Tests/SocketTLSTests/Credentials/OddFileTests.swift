@@ -4,9 +4,9 @@ import Glibc
 import SocketTLS
 import Testing
 
-/// Files that are not what they should be: pipes, folders, devices.
+/// Files of the wrong kind: pipes, folders, devices.
 @Suite struct OddFileTests {
-    /// A pipe in the file system that is deleted with its object.
+    /// A named pipe that is deleted with its object.
     private final class Pipe {
         let path = "/tmp/SocketTLSTests-\(getpid())-\(UInt64.random(in: 0...UInt64.max)).pem"
 
@@ -17,7 +17,7 @@ import Testing
         deinit { unlink(path) }
     }
 
-    /// Opening a pipe that no one writes to would wait for a writer.
+    /// Opening a pipe without a writer would block.
     @Test func aPipeIsRefusedAndNotWaitedFor() throws {
         let pipe = try Pipe()
         #expect(throws: TLSError.self) { try TLSCertificate.certificates(file: pipe.path) }
@@ -39,7 +39,7 @@ import Testing
         #expect(error?.message.contains("is not a regular file") == true)
     }
 
-    /// A path that leads to something very large must not fill the memory.
+    /// A path to a very large file must not use up memory.
     @Test func aFileHasALimit() throws {
         let file = try TemporaryFile("")
         let limit = 64 * 1024 * 1024
@@ -50,7 +50,7 @@ import Testing
         }
     }
 
-    /// Writing to a pipe whose reader has gone would end the process (SIGPIPE).
+    /// Writing to a pipe without a reader would terminate the process (SIGPIPE).
     @Test func aLogOfKeysIsNoPipe() throws {
         let pipe = try Pipe()
         let reader = open(pipe.path, O_RDONLY | O_NONBLOCK)
@@ -70,7 +70,7 @@ import Testing
         #expect(try pair.exchange([1, 2, 3], from: .client) == [1, 2, 3])
     }
 
-    /// A file that is written twice within a second has another stamp.
+    /// A file that is written twice within a second gets a different stamp.
     @Test func aChangeWithinASecondIsSeen() throws {
         let file = try TemporaryFile("roots")
         func stamp(_ nanoseconds: Int) -> FileStamp {

@@ -3,9 +3,9 @@ import COpenSSL
 import SocketTLS
 import Testing
 
-/// Text that is long, strange, or ends in the middle: it works, or the error says why not.
+/// Text that is long, unusual or truncated either works or causes a meaningful error.
 ///
-/// By its index, since the arguments of a test are printed.
+/// Selected by index, because a test's arguments are printed.
 @Suite struct OddTextTests {
     static let odd = ["", "\0", "a\0b", "ü", "🔑", "\u{202E}abc", String(repeating: "a", count: 1_000_000), "-----BEGIN", "\r\n"]
 
@@ -13,13 +13,13 @@ import Testing
     func aServerNameWorksOrIsRefused(_ index: Int) {
         let text = Self.odd[index]
         let error = thrown { try TLSContext.context(for: .client(serverName: text)) }
-        // Letters and hyphens are a name.
+        // Letters and hyphens form a valid name.
         #expect(error?.code == (text == "-----BEGIN" ? nil : .invalidSettings))
         #expect((error?.message.utf8.count ?? 0) < 1_000)
         if let error { #expect(error.message.hasPrefix("the server name \"")) }
     }
 
-    /// What the resolver takes for an address is one, and never goes into SNI.
+    /// Whatever the resolver accepts as an address is an address, and is never sent as SNI.
     @Test(arguments: [
         ("127.1", "127.0.0.1"), ("0x7f.0.0.1", "127.0.0.1"), ("2130706433", "127.0.0.1"), ("0177.0.0.1", "127.0.0.1"),
         ("127.0.0.1.", "127.0.0.1"), ("[::1]", "::1"), ("[fe80::1%lo]", "fe80::1"), ("::ffff:127.0.0.1", "::ffff:127.0.0.1"),
@@ -72,7 +72,7 @@ import Testing
         #expect(thrownCode { try TLSContext.context(for: settings) } == .invalidCertificate)
     }
 
-    /// The system would open the part before it.
+    /// The system would open the path before the NUL.
     @Test func aPathWithANULNamesNoOtherFile() throws {
         let file = try TemporaryFile(try CertificateAuthority().rootPEM)
         #expect(try TLSCertificate.certificates(file: file.path).count == 1)

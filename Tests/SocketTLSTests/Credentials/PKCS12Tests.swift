@@ -94,7 +94,7 @@ import Testing
         #expect(wrong?.message.contains("passphrase is wrong") == true)
     }
 
-    /// The key comes from a library context that is gone by the time of the handshake.
+    /// The key belongs to a library context that is freed before the handshake.
     @Test(arguments: versions) func aKeyFromAnOldFileSigns(version: TLSVersion) throws {
         var fixture = try Fixture(version)
         let issued = try fixture.authority.issue(.server(names: [Fixture.host]), keyType: .rsa2048)
@@ -128,7 +128,8 @@ import Testing
         #expect(noCertificate?.message == "the PKCS#12 file contains no certificate for its private key")
     }
 
-    /// A count in the file decides how long each guess at its passphrase takes: the highest takes minutes.
+    /// An iteration count in the file determines how long it takes to check a passphrase. The maximum takes
+    /// minutes.
     @Test func aFileThatTakesMinutesToOpenIsRefused() throws {
         for passphrase in ["sesame", nil] {
             let error = thrown {
@@ -139,7 +140,7 @@ import Testing
         }
     }
 
-    /// The same file, whose MAC says that it took so many rounds.
+    /// Returns the same file with a different iteration count for its MAC.
     private static func withIterations(_ count: Int32, _ bytes: [UInt8]) throws -> [UInt8] {
         let archive = bytes.withUnsafeBufferPointer { bytes in
             var cursor = bytes.baseAddress
@@ -150,18 +151,18 @@ import Testing
         return try MemoryBytes.written { i2d_PKCS12_bio($0, archive) }
     }
 
-    /// So does the count of each part; each algorithm has its own place for it.
+    /// The same for the count in each part, which each algorithm stores in a different place.
     @Test(arguments: [WrittenKey.Encryption.aes, .tripleDES]) func theCountOfEachPartIsLimited(
         _ encryption: WrittenKey.Encryption
     ) throws {
         let bytes = try archive(encryption, passphrase: "")
-        // 2,048 rounds, the default.
+        // 2,048 iterations, the default.
         let places = (0..<bytes.count - 4).filter { bytes[$0...].starts(with: [2, 2, 8, 0]) }
         #expect(places.count >= 2)
         var seen = 0
         for place in places {
             var changed = bytes
-            // A number below zero.
+            // A negative number.
             changed[place + 2] = 0xFF
             let error = thrown { try TLSIdentity(pkcs12: changed, passphrase: nil, allowsLegacyAlgorithms: true) }
             if error?.message.contains("rounds") == true { seen += 1 }

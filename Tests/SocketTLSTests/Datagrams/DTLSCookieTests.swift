@@ -5,7 +5,7 @@ import Testing
 
 @testable import SocketTLS
 
-/// The stateless exchange before a server's handshake.
+/// The stateless cookie exchange before a server's handshake.
 struct DTLSCookieTests {
     private let address: [UInt8] = [127, 0, 0, 1, 0x12, 0x34]
 
@@ -48,7 +48,7 @@ struct DTLSCookieTests {
         #expect(pair.server.messages == [[1, 2]])
     }
 
-    /// OpenSSL's own requests for cookies, which need state for each client, are not used.
+    /// OpenSSL's own cookie requests are not used, because they need state for each client.
     @Test func aHelloThatIsNotTakenGetsNoReply() throws {
         let whole = try hello(of: DatagramPair.End(try Fixture.forDatagrams().datagramEngine(.client), firstTimeout: 60))
         var cut = whole
@@ -60,7 +60,7 @@ struct DTLSCookieTests {
         }
     }
 
-    /// Lets the client's timer expire, and returns the ClientHello that the client sends again.
+    /// Lets the client's timer expire, and returns the retransmitted ClientHello.
     private func helloAgain(of client: DatagramPair.End) throws -> [UInt8] {
         let left = try #require(client.engine.secondsToTimeout)
         // OpenSSL's timer uses the system clock.
@@ -73,9 +73,9 @@ struct DTLSCookieTests {
         try #require(datagram.withUnsafeBytes { RecordHeader($0) }).sequence
     }
 
-    /// RFC 6347, section 4.2.1: the HelloVerifyRequest has the number of the ClientHello without a cookie,
-    /// and the ServerHello the number of the ClientHello with it. A client drops a record whose number it has
-    /// seen.
+    /// According to RFC 6347, section 4.2.1, the HelloVerifyRequest has the sequence number of the
+    /// ClientHello without a cookie, and the ServerHello that of the ClientHello with it. A client drops
+    /// records whose number it has already seen.
     @Test(arguments: 0...2, 0...2) func theServerTakesTheNumbersOfTheClientHellos(lostRequests: Int, lostHellos: Int) throws {
         let pair = try DatagramPair(Fixture.forDatagrams())
         let cookies = try DTLSCookies()
@@ -85,7 +85,7 @@ struct DTLSCookieTests {
             first = try helloAgain(of: pair.client)
         }
         let asked = try request(judge(cookies, first, from: address))
-        // OpenSSL sends a ClientHello once more if its timer expires while it is being sent.
+        // OpenSSL retransmits a ClientHello if the timer expires while it is being sent.
         #expect(try number(asked) == number(first) && number(first) >= lostRequests)
         pair.client.receive(asked)
         var second = try hello(of: pair.client)
@@ -99,7 +99,7 @@ struct DTLSCookieTests {
         #expect(plain == plain.indices.map { number + UInt64($0) })
     }
 
-    /// The numbers of all records of the first epoch.
+    /// Returns the sequence numbers of all records in the first epoch.
     private func numbers(ofPlainRecordsIn datagrams: [[UInt8]]) throws -> [UInt64] {
         var numbers: [UInt64] = []
         for datagram in datagrams {
@@ -114,7 +114,7 @@ struct DTLSCookieTests {
         return numbers
     }
 
-    /// The server sends its flight again, under new numbers.
+    /// The server retransmits its flight with new numbers.
     @Test func aRepeatedClientHelloBringsNewNumbers() throws {
         let pair = try DatagramPair(Fixture.forDatagrams())
         let cookies = try DTLSCookies()
@@ -167,7 +167,7 @@ struct DTLSCookieTests {
             return
         }
         clock.advance(milliseconds: DTLSCookies.lifetime / 1_000_000 + 1)
-        // The client gets another request, and answers it too.
+        // The client receives another request and responds to it too.
         client.receive(try request(judge(cookies, second, from: address)))
         let third = try hello(of: client)
         guard case .admission = judge(cookies, third, from: address) else {
@@ -192,7 +192,7 @@ struct DTLSCookieTests {
             for _ in 0..<Int.random(in: 1...4, using: &generator) {
                 changed[Int.random(in: 0..<80, using: &generator)] = UInt8.random(in: 0...255, using: &generator)
             }
-            // It must not crash, nor admit, nor answer with more than it got.
+            // It must not crash, admit the client, or reply with more bytes than it received.
             switch judge(cookies, changed, from: address) {
             case .none: break
             case .request(let bytes): #expect(bytes.count <= changed.count)

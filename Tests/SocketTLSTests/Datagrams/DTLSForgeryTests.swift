@@ -7,9 +7,9 @@ import Testing
 
 @testable import SocketTLS
 
-/// The harm that strangers can do to DTLS, who write the peer's address into their datagrams.
+/// Attacks on DTLS with datagrams whose source address is forged.
 @Suite(.timeLimit(.patient)) struct DTLSForgeryTests {
-    /// One for each length that a cipher adds. OpenSSL 3.5 does not allow the one with a tag of eight bytes.
+    /// One suite for each length of overhead. OpenSSL 3.5 does not allow the one with an eight-byte tag.
     private static let suites = [
         "ECDHE-ECDSA-AES128-GCM-SHA256", "ECDHE-ECDSA-CHACHA20-POLY1305", "ECDHE-ECDSA-AES256-CCM", "ECDHE-ECDSA-AES256-CCM8",
     ].filter { suite in
@@ -18,7 +18,7 @@ import Testing
         return suite.hasSuffix("CCM8") ? (try? fixture.datagramEngine(.client)) != nil : true
     }
 
-    /// OpenSSL ends the connection at a record that has no room for what its cipher adds.
+    /// OpenSSL would close the connection at a record that is shorter than its cipher's overhead.
     @Test(
         arguments: [0, 1, 7, 8, 15, 16, 17, 23, 24, 31, 40, 47, 48, 49, 100, 16_384, 17_728, 17_729, 18_432],
         suites)
@@ -57,7 +57,7 @@ import Testing
         #expect(engine.droppedRecordCount == 1 && engine.acceptedRecordCount == 0)
     }
 
-    /// The limit is that of an encrypted record (RFC 5246, 6.2.3).
+    /// The limit is the maximum length of an encrypted record (RFC 5246, 6.2.3).
     @Test(arguments: [(0, false), (1, true), (18_432, true), (18_433, false)])
     func aRecordWithoutBytesOrWithTooManyIsDropped(_ length: Int, isAccepted: Bool) throws {
         let engine = try Fixture.forDatagrams().datagramEngine(.client)
@@ -66,14 +66,14 @@ import Testing
         #expect(engine.droppedRecordCount == (isAccepted ? 0 : 1) && engine.acceptedRecordCount == (isAccepted ? 1 : 0))
     }
 
-    /// With CBC a forged record of any length would end the connection: a code that is wrong is the end for
-    /// OpenSSL.
+    /// With CBC, a forged record of any length would close the connection, because OpenSSL treats an invalid
+    /// MAC as fatal.
     @Test func suitesWithCBCAreNotForDTLS() throws {
         var fixture = try Fixture.forDatagrams()
         fixture.client.policy.cipherSuites = ["ECDHE-ECDSA-AES128-SHA"]
         let error = #expect(throws: TLSError.self) { try fixture.datagramEngine(.client) }
         #expect(error?.code == .invalidSettings && error?.message.contains("no AEAD suite for DTLS 1.2") == true)
-        // Of a longer list those with an AEAD are left.
+        // Only the AEAD suites in a longer list are used.
         fixture.client.policy = .compatible
         let pair = try DatagramPair(fixture)
         pair.client.shakeHands()
@@ -84,7 +84,7 @@ import Testing
         #expect(offers([0xC0, 0x2B]) && !offers([0xC0, 0x23]) && !offers([0xC0, 0x09]))
     }
 
-    /// OpenSSL would keep a buffer of 17 KB for each of a hundred records that come before their keys.
+    /// OpenSSL would keep a 17 KB buffer for each of up to a hundred records that arrive before their keys.
     @Test func recordsThatComeBeforeTheirKeysAreFew() throws {
         let pair = try DatagramPair(.forDatagrams())
         pair.client.shakeHands()
@@ -93,16 +93,17 @@ import Testing
         pair.server.receive(Self.records(100))
         pair.server.shakeHands()
         #expect(pair.server.engine.droppedRecordCount == 84)
-        // They are in the way of nothing.
+        // They do not affect the handshake.
         pair.shakeHands(waits: false)
         #expect(pair.client.isComplete && pair.server.isComplete)
         pair.send([1, 2, 3], from: .client)
         #expect(pair.server.messages == [[1, 2, 3]])
-        // With the client's repetitions, if there were some.
+        // At least 100, because client retransmissions may also be counted.
         #expect(pair.server.engine.droppedRecordCount >= 100)
     }
 
-    /// For the first fragment of a message OpenSSL allocates its length, for eleven messages at a time.
+    /// For the first fragment of a message, OpenSSL allocates the whole length, for up to eleven messages at
+    /// a time.
     @Test(arguments: [false, true]) func messagesThatHaveBegunHaveALimitInAll(_ asksForCertificates: Bool) throws {
         var fixture = try Fixture.forDatagrams()
         if asksForCertificates {
@@ -120,13 +121,13 @@ import Testing
             pair.server.receive(header + fragment)
             pair.server.shakeHands()
         }
-        // 64 KiB have room for two, and those for certificates for two more.
+        // 64 KiB are enough for two, and the room for certificates for two more.
         #expect(pair.server.engine.droppedRecordCount == (asksForCertificates ? 8 : 10))
         pair.shakeHands(waits: false)
         #expect(pair.client.isComplete && pair.server.isComplete)
     }
 
-    /// A message of the handshake that needs many datagrams is not too much.
+    /// A handshake message may need many datagrams.
     @Test func aLongCertificateComesInFragments() throws {
         var fixture = try Fixture.forDatagrams()
         let names = [Fixture.host] + (0..<1_200).map { "name-\($0).of-a-host-with-many-names.example" }
@@ -141,7 +142,7 @@ import Testing
         func admitted(_ settings: TLSSettingValues) -> Int {
             var fragments = HandshakeFragments(with: settings)
             return (0..<30).prefix { message in
-                // Its length is 10,000, and it has one byte of it.
+                // A fragment with one byte of a message of 10,000 bytes.
                 let fragment: [UInt8] = [11, 0, 0x27, 0x10, 0, UInt8(message), 0, 0, 0, 0, 0, 1, 7]
                 return fragment.withUnsafeBytes { fragments.admits($0[...]) }
             }.count
@@ -155,7 +156,7 @@ import Testing
         #expect(admitted(fixture.server.values) == 65 * 1024 / 10_064)
     }
 
-    /// Neither has a use, and both would take the room of others.
+    /// Neither is useful, and both would use up the room for others.
     @Test func fragmentsWithoutUseDoNotCount() throws {
         var fragments = HandshakeFragments(with: try Fixture.forDatagrams().server.values)
         let (late, empty): ([UInt8], [UInt8]) = (
@@ -169,7 +170,7 @@ import Testing
         }
     }
 
-    /// Datagrams that come while another thread signs wait for it, as many as otherwise.
+    /// Datagrams that arrive while another thread is signing are queued, up to the usual limit.
     @Test func datagramsThatWaitForASignatureHaveALimitInBytes() throws {
         var fixture = try Fixture.forDatagrams()
         fixture.server.identity = try fixture.authority.issue(.server(names: [Fixture.host]), keyType: .rsa3072).identity()
@@ -197,7 +198,7 @@ import Testing
         #expect(server.hasOutput)
     }
 
-    /// Records with data of the second epoch, with bytes that mean nothing.
+    /// Returns data records of the second epoch with arbitrary bytes.
     private static func records(_ count: Int) -> [UInt8] {
         (0..<count).flatMap { number in
             let header: [UInt8] = [23, 0xFE, 0xFD, 0, 1, 0, 0, 0, 0, UInt8(number >> 8), UInt8(number & 0xFF), 0, 48]

@@ -4,7 +4,7 @@ import Testing
 
 @testable import SocketTLS
 
-/// Handshakes of DTLS in memory.
+/// DTLS handshakes in memory.
 struct DTLSHandshakeTests {
     @Test func bothSidesAgree() throws {
         var fixture = try Fixture.forDatagrams()
@@ -121,7 +121,7 @@ struct DTLSHandshakeTests {
         fixture.client = .client(serverName: Fixture.host, preSharedKey: wrong)
         fixture.client.minimumVersion = .dtls12
         let refused = try DatagramPair(fixture)
-        // What a wrong key has encrypted is dropped like anything else that is not authentic.
+        // Data encrypted with a wrong key is dropped like any other forged record.
         refused.shakeHands(within: .milliseconds(200))
         #expect(!refused.client.engine.isEstablished && !refused.server.engine.isEstablished)
         #expect(refused.client.error != nil && refused.server.error != nil)

@@ -4,8 +4,8 @@ import Testing
 
 @testable import SocketTLS
 
-/// The last flight of a handshake is lost after its sender has completed. The other side sends its own last
-/// flight again, and has to be answered with the lost one (RFC 6347, section 4.2.4).
+/// The last flight of a handshake is lost after its sender has completed. The other side retransmits its own
+/// last flight, and must receive the lost one in response (RFC 6347, section 4.2.4).
 struct DTLSLastFlightTests {
     enum Proof: CaseIterable, Sendable {
         case certificate, clientCertificate, key
@@ -32,10 +32,10 @@ struct DTLSLastFlightTests {
         }
     }
 
-    /// How the other side sends its messages again.
+    /// How the other side retransmits its messages.
     enum Packing: CaseIterable, Sendable { case oneMessageEach, oneDatagram }
 
-    /// Shakes hands until the side with the last flight is complete, and loses that flight.
+    /// Performs the handshake until the side with the last flight is complete, and drops that flight.
     private func pairWithoutLastFlight(_ proof: Proof) throws -> (last: DatagramPair.End, other: DatagramPair.End) {
         let pair = try DatagramPair(try proof.fixture())
         let (last, other) = proof == .resumption ? (pair.client, pair.server) : (pair.server, pair.client)
@@ -75,7 +75,7 @@ struct DTLSLastFlightTests {
                 Issue.record("the message was not encrypted")
                 return
             }
-            // The first arrives too early, the others are lost.
+            // The first arrives too early, and the others are lost.
             for datagram in last.takeOutput() where number == 0 { other.receive(datagram) }
         }
         other.shakeHands()
@@ -103,7 +103,7 @@ struct DTLSLastFlightTests {
         #expect(last.end == nil && other.end == nil)
     }
 
-    /// What was sent in plaintext with a forged address has no effect, whatever is behind it.
+    /// Plaintext with a forged source address has no effect, whatever follows it.
     @Test func plaintextBesideDataChangesNothing() throws {
         let pair = try DatagramPair(try Proof.certificate.fixture())
         pair.shakeHands()
@@ -122,7 +122,7 @@ struct DTLSLastFlightTests {
 }
 
 extension DatagramPair.End {
-    /// Has the timer run out once, and takes what is sent again.
+    /// Lets the timer expire once, and returns the retransmitted flight.
     fileprivate func flightAfterTimeout(_ packing: DTLSLastFlightTests.Packing) throws -> [[UInt8]] {
         let datagrams = try flightAfterTimeout()
         return packing == .oneDatagram ? [Array(datagrams.joined())] : datagrams

@@ -5,9 +5,10 @@ import Testing
 
 @testable import SocketTLS
 
-/// What happens to a connection while a worker has its engine.
+/// Events on a connection while a worker is using its engine.
 @Suite(.timeLimit(.patient)) struct DTLSLentWorkTests {
-    /// A client that has lent the verification of a long chain, and the datagrams of the server behind it.
+    /// Returns a client that has handed off the verification of a long chain, and the following datagrams
+    /// from the server.
     private func lending() throws -> (
         client: DatagramPair.End, work: HandshakeWork, rest: [[UInt8]], server: DatagramPair.End
     ) {
@@ -99,7 +100,7 @@ import Testing
         #expect(client.engine.handshake().error?.code == .closedDuringHandshake)
     }
 
-    /// No worker has time for it. The alerts of a client would have to be encrypted at this point.
+    /// No worker is available. A client's alerts would have to be encrypted at this point.
     @Test func aClientWhoseWorkIsRefusedFails() throws {
         let (client, work, rest, _) = try lending()
         for datagram in rest { client.receive(datagram) }

@@ -15,7 +15,7 @@ import Testing
         return fixture
     }
 
-    /// A server that has received a ClientHello.
+    /// Returns a server that has received a ClientHello.
     private static func server(size: Int = 3000, isSizeGiven: Bool = false) throws -> (server: DatagramPair.End, hello: [UInt8]) {
         let fixture = try fixture()
         let server = DatagramPair.End(try fixture.datagramEngine(.server, size: size, isSizeGiven: isSizeGiven))
@@ -36,7 +36,7 @@ import Testing
         return pair
     }
 
-    // MARK: - Answers that do not arrive
+    // MARK: - Lost replies
 
     /// The path drops large datagrams silently: 1232 bytes after two timeouts, 548 after two more.
     @Test func datagramsBecomeSmallerTwiceWhenNoAnswerArrives() throws {
@@ -63,7 +63,7 @@ import Testing
         #expect(sizes.allSatisfy { 1233...3000 ~= $0 }, "\(sizes)")
     }
 
-    /// The path carries something, so one more timeout is no sign of a small one.
+    /// The path works, so another timeout is not a sign of a small MTU.
     @Test func aDatagramOfThePeerResetsTheCountOfTimeouts() throws {
         let (server, hello) = try Self.server()
         _ = server.takeOutput()
@@ -75,7 +75,8 @@ import Testing
         #expect(549...1232 ~= Self.largest(try server.flightAfterTimeout()))
     }
 
-    /// Lost answers are no proof of a small path: a program may send afterwards what the kernel lets through.
+    /// Lost replies do not prove that the MTU is small, so a program can later send whatever the kernel
+    /// allows.
     @Test func messagesKeepTheirSizeWhenAnswersDidNotCome() throws {
         let pair = try DatagramPair(Fixture.forDatagrams(), size: 3000)
         pair.client.shakeHands()
@@ -87,7 +88,8 @@ import Testing
         #expect(pair.server.messages.last?.count == 3000 - 37)
     }
 
-    /// RFC 6347, section 4.2.4.1: the time doubles. A busy machine reads some of the times too late.
+    /// The timeout doubles (RFC 6347, section 4.2.4.1). A busy machine may measure some of the times too
+    /// late.
     @Test func messagesAreSentAgainMoreAndMoreSlowly() throws {
         let first = 0.05
         let client = DatagramPair.End(try Fixture.forDatagrams().datagramEngine(.client), firstTimeout: first)
@@ -101,7 +103,7 @@ import Testing
         #expect(times.contains { $0 > 4 * first }, "\(times)")
     }
 
-    // MARK: - A path that changes
+    // MARK: - Path changes
 
     @Test(arguments: [false, true]) func aSmallerPathCountsForTheNextFlight(_ isSizeGiven: Bool) throws {
         let (server, _) = try Self.server(isSizeGiven: isSizeGiven)
@@ -111,7 +113,7 @@ import Testing
         #expect(isSizeGiven ? 1233...3000 ~= size : 549...700 ~= size)
     }
 
-    /// The kernel learns about a smaller path when a router reports it, and about a larger one after a while.
+    /// The kernel detects a smaller path MTU when a router reports it, and a larger one after some time.
     @Test func messagesFollowThePath() throws {
         let pair = try Self.established()
         for size in [700, 300, 1400, 9000] {
@@ -131,7 +133,7 @@ import Testing
         }
     }
 
-    /// OpenSSL does not work with less, whatever a forged report says.
+    /// OpenSSL requires at least this MTU, so smaller values in forged reports are ignored.
     @Test func aPathThatIsTooSmallForDTLSIsNotBelieved() throws {
         let pair = try Self.established()
         for size in [0, 1, 255, 256] {

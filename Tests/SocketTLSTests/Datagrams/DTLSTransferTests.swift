@@ -5,7 +5,7 @@ import Testing
 
 @testable import SocketTLS
 
-/// Messages of DTLS in memory, on good wires and on bad ones.
+/// DTLS messages in memory, over reliable and unreliable wires.
 @Suite(.ownThreads) struct DTLSTransferTests {
     private func established(_ change: (inout Fixture) throws -> Void = { _ in }, size: Int = 1400) throws -> DatagramPair {
         var fixture = try Fixture.forDatagrams()
@@ -47,7 +47,7 @@ import Testing
 
     @Test func aDatagramThatComesLateIsDeliveredAndAVeryLateOneIsNot() throws {
         let pair = try established()
-        // Messages of the handshake may have come twice.
+        // Handshake messages may have arrived twice.
         let before = pair.server.engine.droppedRecordCount
         var sealed: [[UInt8]] = []
         for number in 0..<100 {
@@ -75,7 +75,7 @@ import Testing
         #expect(pair.server.messages == [Array("right".utf8)])
     }
 
-    /// What anyone can send with a forged address ends neither a handshake nor a connection.
+    /// Datagrams that anyone can send with a forged address do not close a connection or fail a handshake.
     @Test func foreignDatagramsChangeNothing() throws {
         let foreign: [[UInt8]] = [
             [], [0], Array("GET / HTTP/1.0\r\n\r\n".utf8), Array(repeating: 0xFF, count: 1500),
@@ -114,7 +114,7 @@ import Testing
         }
     }
 
-    /// An idle connection would otherwise keep it, with an entry for each message of the handshake.
+    /// Otherwise an idle connection would keep it, with an entry for each handshake message.
     @Test func theStateOfFragmentsIsFreedAfterTheHandshake() throws {
         let pair = try DatagramPair(.forDatagrams())
         #expect(pair.client.engine.records.fragments != nil && pair.server.engine.records.fragments != nil)
@@ -139,15 +139,16 @@ import Testing
         #expect(pair.server.end != nil)
     }
 
-    /// On wires that lose, repeat and reorder datagrams every handshake completes. Where they corrupt them
-    /// too, one may fail, since its messages are not authentic before its end; then both sides know an error.
+    /// Every handshake completes over wires that lose, duplicate and reorder datagrams. If they also corrupt
+    /// datagrams, a handshake may fail, because its messages are not authenticated before its end. Then both
+    /// sides report an error.
     @Test(arguments: [1, 10, 30], [false, true])
     func handshakesOnBadWiresCompleteOrFailCleanly(_ part: Int, _ corrupts: Bool) throws {
         var fixture = try Fixture.forDatagrams()
         try fixture.askForClientCertificate()
         try fixture.showClientCertificate()
         var completed = 0
-        // Where all may fail, once is enough. Elsewhere a busy machine may need more time.
+        // If all may fail, one attempt is enough. Otherwise a busy machine may need more time.
         let times: [Double] = !corrupts ? [60] : part == 30 ? [1] : [1, 5, 30]
         for (time, seed) in times.flatMap({ time in (0..<10 as Range<UInt64>).map { (time, $0) } }) {
             guard completed == 0 || time == times[0] else { break }
@@ -170,7 +171,7 @@ import Testing
             #expect(pair.client.messages.allSatisfy { $0.count == 2 && $0[0] < 50 && $0[1] == 2 })
             #expect(Set(pair.server.messages).count == pair.server.messages.count)
         }
-        // Where so much is corrupted, all of them may fail.
+        // With so much corruption, all of them may fail.
         #expect(completed > 0 || (corrupts && part == 30))
     }
 }

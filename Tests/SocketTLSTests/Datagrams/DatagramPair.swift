@@ -6,10 +6,9 @@ import Testing
 
 @testable import SocketTLS
 
-/// A client and a server of DTLS with a wire in memory, which may lose, repeat, reorder and corrupt
-/// datagrams.
+/// A DTLS client and server with a wire in memory, which can lose, duplicate, reorder and corrupt datagrams.
 final class DatagramPair {
-    /// What the wire does to datagrams, in parts of a hundred.
+    /// The percentages of datagrams that the wire affects.
     struct Harm {
         var loss = 0
         var repetition = 0
@@ -26,9 +25,9 @@ final class DatagramPair {
         var answer = TLSEngine.HandshakeAnswer.incomplete
         var questions: [PeerTrust] = []
         var decide: ((PeerTrust) -> Bool?)?
-        /// What is on the way to this side.
+        /// Datagrams in transit to this side.
         var arriving: [[UInt8]] = []
-        /// Everything that this side has sent.
+        /// All datagrams that this side has sent.
         var sent: [[UInt8]] = []
         var messages: [[UInt8]] = []
         var end: TLSEngine.ReadAnswer?
@@ -69,7 +68,7 @@ final class DatagramPair {
 
         func receive(_ datagram: [UInt8]) { datagram.withUnsafeBytes { engine.receive($0) } }
 
-        /// Removes the datagrams that are to be sent, so that they do not arrive.
+        /// Removes and returns the output, so that it does not arrive.
         func takeOutput() -> [[UInt8]] {
             var datagrams: [[UInt8]] = []
             engine.sendOutput { output in
@@ -80,7 +79,7 @@ final class DatagramPair {
             return datagrams
         }
 
-        /// Waits until the timer has expired once, and takes the flight that is sent again.
+        /// Waits until the timer has expired once, and returns the retransmitted flight.
         func flightAfterTimeout() throws -> [[UInt8]] {
             var datagrams: [[UInt8]] = []
             for _ in 0..<60_000 where datagrams.isEmpty {
@@ -97,14 +96,14 @@ final class DatagramPair {
     let server: End
     private var harm: Harm
     private var generator: SeededGenerator
-    /// Datagrams that come later than those behind them.
+    /// Datagrams that are delivered after later ones.
     private var delayed: [(End, [UInt8])] = []
 
     init(
         _ fixture: Fixture, size: Int = 1400, isSizeGiven: Bool = false, harm: Harm = Harm(), seed: UInt64 = 1
     ) throws {
-        // OpenSSL gives up when its timer has run out twelve times, as it may on a busy machine while it
-        // reads one flight. A wire that loses messages is waited for often.
+        // OpenSSL gives up after twelve timeouts, which can happen on a busy machine while it reads one
+        // flight. A lossy wire needs many timeouts, so they are short.
         let firstTimeout = harm.loss == 0 ? 0.05 : 0.001
         client = End(try fixture.datagramEngine(.client, size: size, isSizeGiven: isSizeGiven), firstTimeout: firstTimeout)
         server = End(try fixture.datagramEngine(.server, size: size, isSizeGiven: isSizeGiven), firstTimeout: firstTimeout)
@@ -112,7 +111,7 @@ final class DatagramPair {
         generator = SeededGenerator(seed: seed)
     }
 
-    /// Moves what both sides have to send; false when there was nothing.
+    /// Moves the output of both sides. Returns false if there was none.
     @discardableResult
     func carry() -> Bool {
         var hasMoved = false
@@ -146,10 +145,10 @@ final class DatagramPair {
         }
     }
 
-    /// Shakes hands until both sides are done, or nothing moves and no timer runs. Time passes where timers
-    /// do; when too much of it has passed, both sides give up.
+    /// Performs the handshake until both sides are done, or until no data moves and no timer is running.
+    /// Waits for timers, and lets both sides give up after `time`.
     ///
-    /// - Parameter waits: False: no time passes.
+    /// - Parameter waits: Whether to wait for timers.
     func shakeHands(waits: Bool = true, within time: Duration = .seconds(60)) {
         let end = ContinuousClock.now + time
         repeat {
@@ -166,18 +165,18 @@ final class DatagramPair {
         }
     }
 
-    /// False when no timer runs on a side that goes on.
+    /// Returns false if no timer is running on a side that continues.
     private func waitForTimer() -> Bool {
         let ends = [client, server].filter { $0.error == nil && !$0.isComplete }
         let times = ends.compactMap(\.engine.secondsToTimeout)
         guard let next = times.min() else { return false }
-        // The timers are OpenSSL's, on the clock of the system.
+        // OpenSSL's timers use the system clock.
         poll(nil, 0, Int32(next * 1e3) + 1)
         for end in ends { _ = end.engine.handleTimeout() }
         return true
     }
 
-    /// Sends a message, and has the other side read.
+    /// Sends a message and lets the other side read.
     func send(_ message: [UInt8], from side: Side) {
         let (from, to) = side == .client ? (client, server) : (server, client)
         guard case .accepted(message.count) = from.write(message) else {
@@ -188,14 +187,14 @@ final class DatagramPair {
         to.readAll()
     }
 
-    /// From here on nothing happens to datagrams.
+    /// From now on, datagrams are delivered reliably.
     func heal() { harm = Harm() }
 
     func corrupt() { harm = Harm(corruption: 100) }
 }
 
 extension Fixture {
-    /// Settings that DTLS can have.
+    /// Returns settings that are valid for DTLS.
     static func forDatagrams() throws -> Fixture {
         var fixture = try Fixture(.tls12)
         fixture.useOnly(.dtls12)

@@ -6,7 +6,7 @@ import SocketTLS
 import SocketTestTraits
 import Testing
 
-/// The same first flight again, and what a responder sees of it.
+/// Replays of a first flight, and early data passed to a responder.
 @Suite(.timeLimit(.patient)) final class EarlyDataReplayTests {
     private var world: EarlyDataWorld
     private let requests = Locked<[TLSEarlyDataRequest]>([])
@@ -22,18 +22,18 @@ import Testing
 
     private var asked: [String] { requests.withLock { $0.map { String(decoding: $0.bytes, as: UTF8.self) } } }
 
-    /// The first flight of a client with early data, which does not reach the server.
+    /// Returns a client's first flight with early data, which is not delivered to the server.
     private func firstFlight(resuming session: TLSResumableSession, _ text: String) throws -> [UInt8] {
         let conversation = try world.connect(resuming: session, sending: text)
         _ = conversation.client.handshake()
         return Array(conversation.client.output.readableBytes)
     }
 
-    /// Has a new server receive a flight. Returns whether early bytes were taken.
+    /// Delivers a flight to a new server. Returns whether early data was accepted.
     private func isTaken(_ flight: [UInt8], by server: TLSEngine) async throws -> Bool {
         server.receive(flight)
         let first = server.handshake()
-        // The server goes on with the handshake in any case, which only the client can finish.
+        // The server continues the handshake in any case, but only the client can complete it.
         #expect(server.output.count > 100)
         var isTaken = false
         if case .awaitingSettings(let question) = first {
@@ -65,7 +65,7 @@ import Testing
         #expect(asked == ["early"])
     }
 
-    /// The copy comes first: then the client itself has to wait for the handshake.
+    /// If the copy arrives first, the client itself must complete the handshake.
     @Test func whoComesSecondHasToFinishTheHandshake() async throws {
         var conversation = try world.connect(resuming: world.session(), sending: "early")
         _ = conversation.client.handshake()
@@ -88,7 +88,7 @@ import Testing
         for (number, flight) in flights.enumerated() {
             #expect(try await isTaken(flight, by: world.newServer()) == (number < 2))
         }
-        // What is there stays there, and the sessions are resumed all the same.
+        // Existing entries are kept, and the sessions are still resumed.
         for flight in flights { #expect(try await !isTaken(flight, by: world.newServer())) }
         var conversation = try world.connect(resuming: world.session(), sending: "early")
         try conversation.shakeHands()
@@ -96,13 +96,13 @@ import Testing
         #expect(conversation.read(on: .server) == "early")
     }
 
-    /// The system's clock was set: its age of the ticket is not that of our own clock.
+    /// The system clock was changed, so its age of the ticket differs from that of our own clock.
     @Test(arguments: [(2, true), (3, false), (20, false)]) func agesByTwoClocksMustAgree(_ seconds: Int, _ taken: Bool)
         async throws
     {
         let clock = Locked(1000)
         world.context = try TLSContext(for: world.server) { clock.withLock { $0 } }
-        // The system's clock goes on: a try counts if it has not reached the next second meanwhile.
+        // The system clock advances, so an attempt counts only if the second has not changed meanwhile.
         for _ in 0..<1000 {
             let start = time(nil)
             let flight = try firstFlight(resuming: world.session(), "early")
@@ -114,10 +114,10 @@ import Testing
         Issue.record("a try takes more than a second")
     }
 
-    /// The client states another age than the ticket has.
+    /// The client states a wrong age of the ticket.
     @Test(arguments: [0, 60]) func theAgeOfTheTicketMustBeRight(_ seconds: UInt32) async throws {
         var bytes = try world.session().bytes
-        // The time of the session: [1] INTEGER of four bytes in `SSL_SESSION_ASN1`.
+        // The session's time is the four-byte INTEGER [1] in `SSL_SESSION_ASN1`.
         let place = try #require((0..<bytes.count - 8).first { Array(bytes[$0..<$0 + 4]) == [0xA1, 6, 2, 4] }) + 4
         let time = bytes[place..<place + 4].reduce(UInt32(0)) { $0 << 8 | UInt32($1) } - seconds
         withUnsafeBytes(of: time.bigEndian) { bytes.replaceSubrange(place..<place + 4, with: $0) }
@@ -129,7 +129,7 @@ import Testing
         #expect(conversation.read(on: .server) == "early")
     }
 
-    // MARK: - Bytes that were changed
+    // MARK: - Modified bytes
 
     @Test func changedEarlyDataEndsTheConnection() throws {
         world.server.values.acceptedEarlyData?.responder = nil
@@ -142,7 +142,7 @@ import Testing
         #expect(server.readAll().text == "" && server.session == nil)
     }
 
-    /// Someone drops the last record: then what the client sends next does not decrypt.
+    /// If an attacker drops the last record, the client's next data cannot be decrypted.
     @Test func earlyDataIsNotCutShort() throws {
         let old = try world.session()
         world = try EarlyDataWorld(maximum: 65_536)
@@ -161,7 +161,7 @@ import Testing
         #expect(conversation.server.readAll().text == "" && conversation.server.session == nil)
     }
 
-    // MARK: - The record
+    // MARK: - The replay record
 
     @Test func aTicketIsRememberedForTwentySeconds() {
         #expect(EarlyDataRecord.period == 20)
@@ -169,7 +169,7 @@ import Testing
         for start in [0, 7, 19, 20, 33] {
             for delay in 0..<20 {
                 var record = EarlyDataRecord()
-                // The periods begin with other tickets.
+                // The periods start with other tickets.
                 for time in 0...start { _ = record.admit(.init(high: 9, low: UInt64(time)), at: time) }
                 let isFirstAdmitted = record.admit(ticket, at: start)
                 let isEverAdmittedAgain = (start...start + delay).contains { record.admit(ticket, at: $0) }
@@ -192,7 +192,7 @@ import Testing
 
     // MARK: - The responder
 
-    /// The answer arrives with the server's first flight, half a round trip before the client is confirmed.
+    /// The response arrives with the server's first flight, half a round trip before the client is confirmed.
     @Test(arguments: [2, 200_000]) func aResponderAnswersBeforeTheHandshakeIsComplete(count: Int) async throws {
         let text = String(repeating: "a", count: count)
         answer.withLock { $0 = .send(Array(text.utf8)) }
@@ -202,7 +202,7 @@ import Testing
         guard case .awaitingSettings(let question) = conversation.server.handshake() else {
             throw TestFailure(what: "no question")
         }
-        // It waits for the answer.
+        // It waits for the response.
         #expect(conversation.server.handshake().isIncomplete)
         conversation.server.choose(await question.answer())
         conversation.carry(from: conversation.server, to: conversation.client)
@@ -212,9 +212,9 @@ import Testing
         try conversation.shakeHands()
         #expect(conversation.server.session?.earlyData == .accepted && conversation.server.session?.earlyDataByteCount == 0)
         conversation.write("late", from: .client)
-        // What was answered is not read again.
+        // Early data that was passed to the responder is not read again.
         #expect(conversation.read(on: .server) == "late" && asked == ["early"])
-        // The next ticket has left without other data.
+        // The next ticket was sent without other data.
         #expect(conversation.read(on: .client) == "" && conversation.client.session?.resumable != nil)
         var next = try world.connect(resuming: conversation.client.session?.resumable, sending: "more")
         next.advance()
@@ -232,11 +232,11 @@ import Testing
         try conversation.shakeHands()
         let expected = TLSEarlyDataRequest(bytes: Array("early".utf8), serverName: Fixture.host, applicationProtocol: "h2")
         #expect(requests.withLock { $0 } == [expected])
-        // It has left the bytes to be read.
+        // It leaves the data to be read.
         #expect(conversation.read(on: .server) == "early")
     }
 
-    /// The settings of a name have the responder, and a function chooses them.
+    /// A function chooses settings for a server name that have the responder.
     @Test func bothFunctionsOfAServerAreAsked() async throws {
         answer.withLock { $0 = .send(Array("at once".utf8)) }
         let named = world.server
@@ -268,9 +268,9 @@ import Testing
         let flight = try firstFlight(resuming: self.world.session(), text)
         let engine = try self.world.newServer()
         var counts: [Int] = []
-        // Two records: the responder is asked after each.
+        // Two records: the responder is called after each.
         for part in [flight.dropLast(10), flight.suffix(10)] {
-            // Half a record is nothing new.
+            // Half a record does not add data.
             if !counts.isEmpty {
                 engine.receive(Array(part.prefix(5)))
                 #expect(engine.handshake().isIncomplete)
@@ -319,8 +319,8 @@ import Testing
         #expect(conversation.server.readAll().text == "" && conversation.server.session == nil)
     }
 
-    /// Neither an answer nor the early bytes go to a client that does not finish the handshake in the right
-    /// way.
+    /// If a client does not complete the handshake correctly, neither a response nor the early data is
+    /// delivered.
     @Test func aClientThatBreaksOffIsNotDelivered() async throws {
         var conversation = try world.connect(resuming: world.session(), sending: "early")
         conversation.advance()

@@ -5,7 +5,7 @@ import SocketBuffers
 import SocketTLS
 import Testing
 
-/// Early data between engines of ours.
+/// Early data between our own engines.
 @Suite final class EarlyDataTests {
     private var world: EarlyDataWorld
 
@@ -128,7 +128,7 @@ import Testing
         let other = try world.newServer()
         other.receiveEndOfFile()
         #expect(other.handshake().error?.code == .closedDuringHandshake)
-        // It ends behind the early data.
+        // The stream ends after the early data.
         let conversation = try world.connect(resuming: world.session(), sending: "early")
         _ = conversation.client.handshake()
         conversation.carry(from: conversation.client, to: conversation.server)
@@ -165,7 +165,7 @@ import Testing
     @Test func aRetryOfTheHelloRejectsIt() throws {
         world.server.policy.groups = ["x25519"]
         let session = try world.session()
-        // The first key share is for a group that the server does not have: it asks for another hello.
+        // The server does not support the group of the first key share, so it requests another ClientHello.
         world.server.policy.groups = ["secp384r1"]
         try expectRejection(world.connect(resuming: session, sending: "early"), isResumed: false)
     }
@@ -191,18 +191,18 @@ import Testing
         world.server.maximumVersion = .tls12
         var conversation = try world.connect(resuming: session, sending: "early")
         conversation.advance()
-        // RFC 8446, appendix D.3: the client must not go on with the older version.
+        // The client must not continue with the older version (RFC 8446, appendix D.3).
         let (client, server) = (conversation.client.session, conversation.server.session)
         #expect(client == nil && server == nil && !conversation.isComplete)
         #expect(conversation.clientError != nil && conversation.serverError != nil)
         #expect(conversation.read(on: .server) == "")
-        // Without early data it goes on.
+        // Without early data, it continues.
         var again = try world.connect(resuming: session, sending: nil)
         try again.shakeHands()
         #expect(again.client.session?.protocolVersion == .tls12)
     }
 
-    /// A server of TLS 1.2 that would skip the early data: the client does not offer that version (RFC 8446,
+    /// A TLS 1.2 server would skip the early data, so the client does not offer that version (RFC 8446,
     /// appendix D.3).
     @Test func noServerTalksTheClientDown() throws {
         let session = try world.session()
@@ -213,7 +213,7 @@ import Testing
             _ = client.handshake()
             let flight = Array(client.output.readableBytes)
             client.output.consume(flight.count)
-            // The ClientHello alone.
+            // Only the ClientHello.
             server.receive(Array(flight.prefix(5 + Int(flight[3]) << 8 + Int(flight[4]))))
             server.shakeHands(with: client)
             let error = client.handshake().error
@@ -225,7 +225,7 @@ import Testing
     @Test func moreThanTheTicketAllowsEndsTheConnection() throws {
         let world = try EarlyDataWorld(maximum: 100)
         var bytes = try world.session().bytes
-        // The session says 100 bytes; this client believes in more.
+        // The session allows 100 bytes, but this client assumes more.
         let old: [UInt8] = [0x02, 0x01, 0x64]
         let place = try #require((0..<bytes.count - 3).last { Array(bytes[$0..<$0 + 3]) == old && bytes[$0 - 2] == 0xAF })
         bytes[place + 2] = 0x7F
@@ -239,7 +239,7 @@ import Testing
         #expect(conversation.read(on: .server) == "" && conversation.server.session == nil)
     }
 
-    // MARK: - Protocols and names
+    // MARK: - Protocols and server names
 
     @Test func itBelongsToOneProtocol() throws {
         world.client.applicationProtocols = ["h2", "http/1.1"]
@@ -252,7 +252,7 @@ import Testing
             #expect(conversation.client.session?.applicationProtocol == "h2")
             #expect(conversation.client.session?.earlyData == outcome)
             conversation.write(" late", from: .client)
-            // It never goes into another protocol.
+            // It is never used with another protocol.
             #expect(conversation.read(on: .server) == (outcome == .accepted ? "early late" : " late"))
         }
     }
@@ -300,16 +300,16 @@ import Testing
     @Test func aSessionWithoutATrustedServerSendsNone() throws {
         let session = try world.session()
         world.client.trustRoots = try Fixture.stranger.roots
-        // Another scope: it is not even offered.
+        // A different scope, so it is not even offered.
         #expect(throws: TLSError.self) { try world.connect(resuming: session, sending: "early") }
         var conversation = try world.connect(resuming: nil, sending: "early")
         conversation.advance()
         #expect(conversation.clientError?.code == .unknownIssuer && conversation.read(on: .server) == "")
-        // It did not leave.
+        // It was not sent.
         #expect(!conversation.firstFlightHasData && conversation.server.session == nil)
     }
 
-    /// A server with another certificate has to prove itself before it gets the bytes again.
+    /// A server with another certificate must be verified before the data is sent to it again.
     @Test func whoRejectsItIsVerifiedBeforeItGetsItAgain() throws {
         let session = try world.session()
         world.server.identity = try Fixture.stranger.identity(.server(names: [Fixture.host]))

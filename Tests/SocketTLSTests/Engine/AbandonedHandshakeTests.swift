@@ -4,10 +4,10 @@ import SocketTLS
 import SocketTestTraits
 import Testing
 
-/// A handshake that its owner gives up: the peer learns of it.
+/// Abandoning a handshake notifies the peer.
 @Suite(.ownThreads) struct AbandonedHandshakeTests {
-    /// Shakes hands until the victim has received `limit` bytes and has handled them, then has it give up.
-    /// False when it was complete before.
+    /// Performs the handshake until the victim has received and handled `limit` bytes, and then abandons it.
+    /// Returns false if it was already complete.
     private func abandon(_ pair: EnginePair, _ side: Side, after limit: Int) -> Bool {
         let (victim, other) = side == .server ? (pair.server, pair.client) : (pair.client, pair.server)
         var total = 0
@@ -44,15 +44,15 @@ import Testing
             let (victim, other) = side == .server ? (pair.server, pair.client) : (pair.client, pair.server)
             #expect((7...64).contains(victim.output.count), "after \(limit) bytes: \(victim.output.count)")
             Self.move(victim.output, to: other.received)
-            // The other side may have completed its handshake already.
+            // The other side may already have completed its handshake.
             let error = other.handshake().error ?? other.readAll().end.error
             #expect(error?.code == .peerAlert, "after \(limit) bytes: \(String(describing: error))")
             if let alert = error?.alert { alerts.insert(alert) }
             #expect(victim.handshake().error != nil)
             #expect(victim.write("x").error != nil)
         }
-        // In plaintext the one that RFC 8446 has for it; encrypted, the one that OpenSSL has for a handshake
-        // that stops.
+        // In plaintext, the alert defined in RFC 8446. Encrypted, the one that OpenSSL sends for an abandoned
+        // handshake.
         let isAlwaysPlain = (version, side) == (.tls12, .server) || (version, side) == (.tls13, .client)
         #expect(alerts == (isAlwaysPlain ? [.userCanceled] : [.userCanceled, .decodeError]))
     }

@@ -5,11 +5,11 @@ import SocketTestSupport
 import SocketTestTraits
 import Testing
 
-/// The peer is to blame for whatever its bytes cause, and never this machine.
+/// Errors caused by the peer's bytes are attributed to the peer, never to this machine.
 @Suite(.ownThreads) struct BlameTests {
     private static let rounds = 3_000
 
-    /// What one side received in a handshake, in the pieces in which it came.
+    /// Returns the data that one side received in a handshake, in the original pieces.
     private static func flights(_ fixture: Fixture, to side: Side) throws -> [[UInt8]] {
         let pair = try fixture.pair()
         var flights: [[UInt8]] = []
@@ -24,8 +24,8 @@ import Testing
         return flights
     }
 
-    /// Handshakes with a peer whose every flight may be changed; the keys are live, so that unchanged bytes
-    /// pass.
+    /// Handshakes in which any flight of the peer can be modified. The keys are real, so unmodified bytes are
+    /// valid.
     @Test(arguments: versions, Side.allCases)
     func changedHandshakesAreNeverTheSystemsFault(version: TLSVersion, side: Side) throws {
         var fixture = try Fixture(version)
@@ -57,7 +57,7 @@ import Testing
         #expect(failures > Self.rounds / 2)
     }
 
-    /// An alert of another version behind our ServerHello, to which OpenSSL sends none of its own.
+    /// An alert with another version after our ServerHello, to which OpenSSL does not respond with an alert.
     @Test(arguments: [[21, 3, 1, 0, 2, 2, 40], [21, 3, 1, 0, 2, 2, 70], [21, 3, 2, 0, 2, 1, 0]] as [[UInt8]])
     func anAlertOfAnOlderVersionIsThePeers(record: [UInt8]) throws {
         let pair = try Fixture(.tls12).pair()
@@ -94,7 +94,7 @@ import Testing
         #expect(pair.server.handshake().error?.code == .closedDuringHandshake)
     }
 
-    /// What is written must come from this side.
+    /// The written bytes must come from this side.
     @Test func aRefusedWriteOfOursIsNotThePeers() throws {
         let pair = try Fixture().pair()
         pair.shakeHands()
@@ -107,7 +107,7 @@ extension TLSVersion {
     fileprivate var hashValueForSeed: Int { self == .tls12 ? 12 : 13 }
 }
 
-/// What an attacker or a fault does to one flight of a handshake.
+/// A modification of one flight by an attacker or a fault.
 enum Mutation {
     static func apply(to bytes: inout [UInt8], _ recorded: [[UInt8]], _ random: inout SeededGenerator) -> String {
         let kind = Int.random(in: 0..<9, using: &random)
@@ -136,7 +136,7 @@ enum Mutation {
         ]
     }
 
-    /// Where the record that `place` is in begins.
+    /// Returns the start of the record that contains `place`.
     private static func boundary(near place: Int, in bytes: [UInt8]) -> Int {
         var start = 0
         while start + 5 <= bytes.count {

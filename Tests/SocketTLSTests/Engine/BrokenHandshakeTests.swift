@@ -42,7 +42,7 @@ import Testing
         for end in 0..<transcript {
             let pair = try fixture.pair()
             let victim = atServer ? pair.server : pair.client
-            // A signature is a byte or two longer in one handshake than in the next.
+            // The length of a signature varies by a byte or two between handshakes.
             guard pair.shakeHands(endingAfter: end, atServer: atServer) else { continue }
             let answer = victim.handshake()
             #expect(answer.error?.code == .closedDuringHandshake, "after \(end) bytes: \(answer)")
@@ -60,8 +60,7 @@ import Testing
             pair.shakeHands(changing: place, atServer: atServer)
             let victim = atServer ? pair.server : pair.client
             victim.receiveEndOfFile()
-            // A few bytes, such as the legacy version of a record, mean nothing: then the handshake is
-            // complete.
+            // A few bytes, such as the legacy version of a record, are ignored, so the handshake completes.
             guard let error = victim.handshake().error else { continue }
             #expect(error.code != .internalError, "byte \(place): \(error)")
             #expect(error.fault == .peer || error.fault == .certificate, "byte \(place): \(error)")
@@ -87,7 +86,7 @@ import Testing
 }
 
 extension Fixture {
-    /// The number of bytes that one side receives in a whole handshake.
+    /// Returns the number of bytes that one side receives in a complete handshake.
     func bytesReceived(atServer: Bool) throws -> Int {
         let pair = try pair()
         var total = 0
@@ -103,7 +102,8 @@ extension Fixture {
 }
 
 extension EnginePair {
-    /// Shakes hands; the wire to one side ends after so many bytes. Returns false when there were no more.
+    /// Performs a handshake in which the wire to one side ends after `limit` bytes. Returns false if there
+    /// were no more.
     func shakeHands(endingAfter limit: Int, atServer: Bool) -> Bool {
         let victim = atServer ? server : client
         var total = 0
@@ -115,7 +115,7 @@ extension EnginePair {
         return total > limit
     }
 
-    /// Shakes hands; one byte on the wire to one side is changed.
+    /// Performs a handshake in which one byte on the wire to one side is changed.
     func shakeHands(changing place: Int, atServer: Bool) {
         tamper(atServer: atServer) { bytes, offset in
             var bytes = bytes

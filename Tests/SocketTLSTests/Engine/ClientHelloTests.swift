@@ -2,9 +2,9 @@ import SocketBuffers
 import SocketTLS
 import Testing
 
-/// First messages of clients that would make a server search long lists.
+/// ClientHellos that would make a server search long lists.
 @Suite struct ClientHelloTests {
-    /// A list with its length in front.
+    /// Returns a length-prefixed list.
     private static func list(_ size: Int, _ contents: [UInt8]) -> [UInt8] {
         (0..<size).reversed().map { UInt8(truncatingIfNeeded: contents.count >> (8 * $0)) } + contents
     }
@@ -21,7 +21,7 @@ import Testing
     private static let versions: (type: UInt8, contents: [UInt8]) = (43, list(1, [3, 4]))
     private static let signatures: (type: UInt8, contents: [UInt8]) = (13, list(2, [4, 3]))
 
-    /// What a server of ours says to it, in records of at most 16 KiB.
+    /// Returns the error of one of our servers for a ClientHello in records of at most 16 KiB.
     private func error(for hello: [UInt8]) throws -> TLSError? {
         let server = try Fixture().engine(.server)
         receive(hello, on: server)
@@ -60,7 +60,7 @@ import Testing
         #expect(error.openSSLStack.isEmpty)
     }
 
-    /// As many as are allowed: what is wrong with these is something else.
+    /// As many as are allowed. These fail for another reason.
     @Test(arguments: [
         hello(suites: numbers(256), extensions: [versions, (13, list(2, numbers(128))), (10, list(2, numbers(64))), shares(16)])
     ])
@@ -77,7 +77,7 @@ import Testing
         }
     }
 
-    /// A server with names reads the message itself: one of 16 KiB and more fills a record.
+    /// A server with names parses the message itself. A message of 16 KiB or more fills a record.
     @Test(arguments: [16_383, 16_384, 16_385, 30_000]) func aRecordOfTheGreatestLengthIsRead(size: Int) throws {
         let name = (type: UInt8(0), contents: Self.list(2, [0] + Self.list(2, Array("example.org".utf8))))
         let short = Self.hello(extensions: [Self.versions, name, (21, [])])

@@ -94,7 +94,7 @@ import Testing
         let sent = [UInt8]((0..<40_000).map { UInt8(truncatingIfNeeded: $0 &* 7) })
         #expect(sent.withUnsafeBytes { pair.client.write($0) }.accepted == sent.count)
         pair.carryAll()
-        // Half a record more, which is lost.
+        // Another half of a record, which is lost.
         _ = pair.client.write("lost")
         pair.server.receive(Array(Array(pair.client.output.readableBytes).dropLast(3)))
         pair.server.receiveEndOfFile()

@@ -3,7 +3,7 @@ import Foundation
 import SocketTLS
 import Testing
 
-/// What an error says about itself, and which errors a user's tests can make.
+/// The descriptions of errors, and the errors that users' tests can create.
 @Suite struct ErrorTests {
     private func count(_ part: String, in text: String) -> Int {
         text.components(separatedBy: part).count - 1

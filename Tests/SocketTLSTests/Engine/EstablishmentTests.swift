@@ -5,10 +5,10 @@ import Testing
 
 @testable import SocketTLS
 
-/// A connection is established when its trust gate has accepted the peer, and not because OpenSSL says that
-/// the handshake is done.
+/// A connection is established when its trust gate has accepted the peer, not when OpenSSL completes the
+/// handshake.
 @Suite struct EstablishmentTests {
-    /// A context whose cipher suites were changed later, so that it would talk to a server without a
+    /// A context whose cipher suites were changed later, so that it would accept a server without a
     /// certificate.
     @Test(arguments: [TLSTrustEvaluation.builtIn, .delegate, .manual])
     func aServerWithoutACertificateIsNotEstablished(evaluation: TLSTrustEvaluation) throws {
@@ -48,7 +48,7 @@ import Testing
 
 /// Keys are wiped before their memory is freed.
 @Suite struct SecretBytesTests {
-    /// The test reads through the kernel: the memory may have another owner by now, or none.
+    /// The test reads through the kernel, because the memory may now be reused or unmapped.
     private static func memory(at address: UInt, count: Int) -> [UInt8] {
         guard let file = fopen("/proc/self/mem", "r") else { return [] }
         defer { fclose(file) }
@@ -63,7 +63,7 @@ import Testing
         let address = UInt(bitPattern: try #require(secret?.keptBytes.baseAddress))
         #expect(Self.memory(at: address, count: 4096) == Array(text.utf8))
         secret = nil
-        // The allocator writes only to the beginning of free memory.
+        // The allocator writes only to the start of free memory.
         let rest = Self.memory(at: address, count: 4096)
         let survivors = zip(rest, text.utf8).filter { $0 == $1 }.count
         #expect(survivors < 1024, "\(survivors) of 4096 bytes are still there")

@@ -2,7 +2,7 @@ import FoundationEssentials
 import SocketTLS
 import Testing
 
-/// The files of Certificates/, each for what its README says it is for.
+/// The files in Certificates/, each with the purpose given in the README.
 @Suite struct FixtureTests {
     private let passphrase = "correct horse battery staple"
 

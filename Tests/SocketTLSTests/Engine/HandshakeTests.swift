@@ -5,7 +5,7 @@ import Testing
 
 /// The table at the top of `Handshake.swift`, as transcripts.
 struct HandshakeTests {
-    /// What happens to a handshake.
+    /// An event in a handshake.
     private enum Event {
         case called(Handshake.Situation)
         case ended(OpenSSLCall.Outcome, isHeld: Bool = false)
@@ -17,7 +17,7 @@ struct HandshakeTests {
         static let decidedAgainst = Event.called(Handshake.Situation(isDecidedAgainst: true))
     }
 
-    /// What the handshake answers to each event; nothing for an event that has no answer.
+    /// Returns the handshake's reaction to each event, if there is one.
     private func transcript(_ handshake: Handshake, _ events: Event...) -> [String] {
         var handshake = handshake
         return events.compactMap { event in
@@ -54,7 +54,7 @@ struct HandshakeTests {
             transcript(server, .idle, .idle, .input, .ended(.wantsRead), .idle) == ["wait", "wait", "step", "askEarly", "wait"])
     }
 
-    /// What OpenSSL left undone needs no new bytes.
+    /// Work that OpenSSL left undone does not need new bytes.
     @Test func aStepThatStoppedForSomethingElseGoesOnWithoutBytes() {
         let stops: [(OpenSSLCall.Outcome, String)] = [(.wantsTrust, "ask"), (.wantsWork, "lend"), (.wantsWrite, "wait")]
         for (outcome, sequel) in stops {

@@ -6,7 +6,7 @@ import SocketTLS
 import SocketTestTraits
 import Testing
 
-/// Two engines whose work another thread does.
+/// Two engines whose work is done by another thread.
 private final class WorkingPair {
     var client: TLSEngine
     var server: TLSEngine
@@ -25,7 +25,7 @@ private final class WorkingPair {
         try TLSEngine(context: TLSContext.context(for: settings), settings: settings, endpoint: "here:1", defersWork: true)
     }
 
-    /// Shakes hands until nothing moves any more.
+    /// Performs the handshake until no more data moves.
     func shakeHands() {
         repeat {
             clientAnswer = advance(&client, &clientWork)
@@ -67,7 +67,7 @@ private final class WorkingPair {
         return true
     }
 
-    /// Sends a byte of the server, and with it its ticket.
+    /// Sends a byte from the server, together with its ticket.
     func sendTicket() throws {
         _ = [UInt8(1)].withUnsafeBytes { server.write($0) }
         _ = Self.carry(from: server, to: client)
@@ -76,9 +76,9 @@ private final class WorkingPair {
     }
 }
 
-/// What takes long leaves the thread of the engine's owner.
+/// Expensive work is moved off the thread of the engine's owner.
 @Suite(.ownThreads) struct HandshakeWorkTests {
-    /// A root, seven authorities and a leaf, all on P-384: four milliseconds.
+    /// A root, seven intermediates and a leaf, all with P-384 keys. Verification takes four milliseconds.
     static func longChain(_ extensions: HandmadeCertificate.Extensions) throws -> (
         root: HandmadeCertificate, leaf: HandmadeCertificate
     ) {
@@ -118,7 +118,7 @@ private final class WorkingPair {
         #expect(pair.clientWork == 0 && pair.serverWork == 1)
     }
 
-    /// The server's long key is to sign.
+    /// Returns a pair in which the server's large key must sign.
     private func pairThatWaitsForASignature(_ version: TLSVersion) throws -> (WorkingPair, HandshakeWork) {
         var fixture = try Fixture(version)
         fixture.server.identity = try fixture.authority.issue(.server(names: [Fixture.host]), keyType: .rsa3072).identity()
@@ -129,7 +129,7 @@ private final class WorkingPair {
         return (pair, work)
     }
 
-    /// Rule 3 of the workers: there is no time for the signature.
+    /// Rule 3 of the workers: no worker is available for the signature.
     @Test(arguments: versions) func aClientLearnsThatNoThreadSigns(_ version: TLSVersion) throws {
         let (pair, work) = try pairThatWaitsForASignature(version)
         let server = work.finish()
@@ -187,7 +187,7 @@ private final class WorkingPair {
         }
     }
 
-    /// Each has a signature: a chain that is cheap without them is not cheap with them.
+    /// Each list has a signature, so a chain that is cheap without them may be expensive with them.
     @Test(arguments: versions) func listsOfRevokedCertificatesCost(_ version: TLSVersion) throws {
         let root = try HandmadeCertificate("Root", HandmadeCertificate.authority, curve: "P-384")
         let middle = try HandmadeCertificate("Middle", HandmadeCertificate.authority, signedBy: root, curve: "P-384")

@@ -5,7 +5,7 @@ import Testing
 
 @testable import SocketTLS
 
-/// Differences on the wire that depend on the loaded OpenSSL, and not on the headers of this build.
+/// Differences on the wire that depend on the loaded OpenSSL, not on the headers used for the build.
 @Suite struct NewerOpenSSLTests {
     private static let hasHybrid = OpenSSL_version_num() >= 0x3050_0000
 

@@ -2,8 +2,8 @@ import AsyncSocketsTesting
 import SocketTLS
 import Testing
 
-/// Extension numbers for private use (RFC 8446, 11) belong to no one: a peer may send the one that the
-/// refusal of a TLS 1.3 server uses, or its neighbour, and neither means anything.
+/// Extension numbers for private use (RFC 8446, 11) are not registered. A peer may send the one used
+/// internally to reject a client of a TLS 1.3 server, or the next one, without any effect.
 @Suite struct PrivateExtensionTests {
     static let numbers: [UInt32] = [0xFF5A, 0xFF5B]
 
@@ -32,7 +32,7 @@ import Testing
         #expect(answer.isComplete, "\(answer)")
     }
 
-    /// The refusal itself still works with a client that sends its extension.
+    /// The rejection itself still works with a client that sends this extension.
     @Test func aRefusedClientThatSendsOneIsTold() throws {
         var fixture = try Fixture(.tls13)
         try fixture.askForClientCertificate()

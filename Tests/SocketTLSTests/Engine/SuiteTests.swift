@@ -5,7 +5,7 @@ import SocketTLS
 import SocketTestTraits
 import Testing
 
-/// Which cipher suites the two sides agree on, and which they never do.
+/// Cipher suites that are negotiated, and those that never are.
 @Suite(.ownThreads) struct SuiteTests {
     static let weak = [
         "AES128-SHA", "AES256-GCM-SHA384", "AES128-SHA256", "ECDHE-ECDSA-AES128-SHA", "ECDHE-RSA-AES256-SHA384",
@@ -25,7 +25,7 @@ import Testing
         try #require(try certificates.get()[keyType])
     }
 
-    /// A server of ours with a certificate of that type of key.
+    /// Returns one of our servers with a certificate of this key type.
     private func server(_ keyType: CertificateAuthority.KeyType) throws -> TLSEngine {
         var fixture = try Fixture(.tls12)
         fixture.server.identity = try Self.certificate(keyType).identity()
@@ -62,7 +62,7 @@ import Testing
         #expect(peer.cipher == (version == .tls12 ? "ECDHE-ECDSA-AES256-GCM-SHA384" : "TLS_AES_256_GCM_SHA384"))
     }
 
-    /// A machine without instructions for AES puts it first.
+    /// A machine without AES instructions prefers it.
     @Test(arguments: versions)
     func aClientThatPrefersChaChaGetsIt(version: TLSVersion) throws {
         let server = try Fixture(version).engine(.server)
@@ -80,7 +80,8 @@ import Testing
         let start = 43 + 1 + Int(hello[43])
         let length = Int(hello[start]) << 8 | Int(hello[start + 1])
         let numbers = stride(from: start + 2, to: start + 2 + length, by: 2).map { Int(hello[$0]) << 8 | Int(hello[$0 + 1]) }
-        // Six with ECDHE. OpenSSL 3.0 adds the signal of RFC 5746; 3.5 sends the extension instead.
+        // Six suites with ECDHE. OpenSSL 3.0 adds the signaling value of RFC 5746; 3.5 sends the extension
+        // instead.
         let signal = 0x00FF
         #expect(numbers.filter { $0 != signal } == [0xC02C, 0xC030, 0xCCA9, 0xCCA8, 0xC02B, 0xC02F])
     }

@@ -84,8 +84,8 @@ import Testing
         #expect(first == 7)
         #expect(buffer.count == 7)
         #expect(pair.server.read(into: buffer, limit: 0).isIncomplete)
-        // The rest of the record is inside OpenSSL now: nothing is left in `received`, and it must still
-        // come.
+        // The rest of the record is inside OpenSSL now: `received` is empty, and the rest must still be
+        // delivered.
         #expect(pair.server.received.isEmpty)
         #expect(pair.server.readAll().text.count == 9993)
     }

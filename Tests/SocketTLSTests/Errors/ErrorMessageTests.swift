@@ -5,9 +5,10 @@ import Testing
 
 @testable import SocketTLS
 
-/// The message of each error of TLS names what it is about: the certificate, the file, the name, the alert.
+/// The message of each TLS error contains the relevant details: the certificate, the file, the name or the
+/// alert.
 @Suite struct TLSErrorMessageTests {
-    /// A way to an error, and what its description has to contain.
+    /// A way to provoke an error, and what its description must contain.
     struct Way: Sendable, CustomTestStringConvertible {
         let code: TLSError.Code
         let objects: [String]
@@ -29,8 +30,8 @@ import Testing
         #expect(!error.message.hasSuffix(".") && !error.operation.isEmpty)
     }
 
-    /// Reads the codes from the sources, so a code without a test case fails here. Features declare theirs in
-    /// their own folders.
+    /// Reads the codes from the source code, so a code without a test case fails here. Features declare their
+    /// codes in their own folders.
     @Test func theTableHasEveryCode() throws {
         let folder = URL(filePath: #filePath).deletingLastPathComponent().appending(path: "../../../Sources/SocketTLS")
         let paths = try FileManager.default.subpathsOfDirectory(atPath: folder.path).filter { $0.hasSuffix(".swift") }
@@ -42,7 +43,7 @@ import Testing
         #expect(Set(codes) == Set(Self.ways.map { $0.code.description }))
     }
 
-    /// In a process of its own: the environment belongs to all tests.
+    /// In a separate process, because the environment is shared by all tests.
     @Test func rootsThatTheEnvironmentNamesInVainAreNamed() async {
         await #expect(processExitsWith: .success) {
             setenv("SSL_CERT_FILE", "/nowhere/roots.pem", 1)
@@ -70,7 +71,7 @@ import Testing
         return pair
     }
 
-    // MARK: - The caller's
+    // MARK: - Errors of the caller
 
     private static let callers = [
         Way(.invalidSettings, "\"a b\"") { thrown { try TLSContext.context(for: .client(serverName: "a b")) } },
@@ -152,7 +153,7 @@ import Testing
             try PreSharedKeyFixture(.tls13, PreSharedKeyFixture.key("bob"), TLSPreSharedKeys(PreSharedKeyFixture.key()))
                 .shaken().serverError
         },
-        // Older versions of OpenSSL have no raw keys.
+        // Older versions of OpenSSL do not support raw public keys.
         Way(.rawPublicKeyMissing, "raw public key") { KeyProof.Kind.rawPublicKey.missing.error },
         Way(.rawPublicKeyMismatch, PublicKeyInfo.sha256(of: [1, 2]).hexadecimal) {
             ProofFault.unexpectedPublicKey([1, 2]).error
@@ -184,7 +185,7 @@ import Testing
         },
     ]
 
-    // MARK: - The peer's
+    // MARK: - Errors of the peer
 
     private static let peers = [
         Way(.peerAlert, "unknown_ca (48)") {

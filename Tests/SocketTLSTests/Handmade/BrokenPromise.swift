@@ -1,12 +1,12 @@
 import SocketTLS
 
-/// A peer that keeps all rules of TLS 1.3 but one, and the alert that RFC 8446 has for it.
+/// A peer that breaks one rule of TLS 1.3, and the alert that RFC 8446 specifies.
 struct BrokenPromise: Sendable, CustomStringConvertible {
     let description: String
     let plan: HandmadePlan
-    /// The first is the RFC's word; another is OpenSSL's, of some version.
+    /// The first is specified in the RFC. Others are sent by some versions of OpenSSL.
     let alerts: Set<TLSAlert>
-    /// It is broken behind the handshake and some data.
+    /// Whether the rule is broken after the handshake and some data.
     var isLate = false
 
     private init(_ description: String, _ alerts: [TLSAlert], _ plan: HandmadePlan) {
@@ -14,7 +14,7 @@ struct BrokenPromise: Sendable, CustomStringConvertible {
     }
 }
 
-/// An extension that has no meaning, and some that nothing asks for.
+/// An unknown extension, and some that were not requested.
 private let (unknown, status, signedTimes, earlyData, sharedKey) = (
     UInt16(0xFAFA), UInt16(5), UInt16(18), UInt16(42), UInt16(41)
 )
@@ -82,7 +82,7 @@ extension BrokenPromise {
         },
     ]
 
-    /// Nothing of the first hello is left then (RFC 8446, 4.2.10).
+    /// The early data of the first ClientHello is no longer valid then (RFC 8446, 4.2.10).
     static func earlyDataBehindAWish(resumingWith key: [UInt8]) -> BrokenPromise {
         server("early data that is taken after a wish for another hello", .illegalParameter) {
             $0.resume(with: key)
@@ -223,7 +223,7 @@ extension BrokenPromise {
         },
     ]
 
-    /// An identity of one byte, and a proof of 32.
+    /// An identity of one byte and a binder of 32.
     private static let fakeKey = [0, 7, 0, 1, 9, 0, 0, 0, 0, 0, 33, 32] + [UInt8](repeating: 0, count: 32)
 
     static let clientFlights =
@@ -284,14 +284,14 @@ extension BrokenPromise {
 // MARK: - Both
 
 extension BrokenPromise {
-    /// More data follows what is wrong.
+    /// More data follows after the violation.
     fileprivate var atTheEnd: BrokenPromise {
         var promise = BrokenPromise(description, Array(alerts), plan.with { $0.steps.append(.data("evil\n")) })
         promise.isLate = true
         return promise
     }
 
-    /// Before the Finished message, and it.
+    /// Violations before and in the Finished message.
     fileprivate static func flights(of plan: HandmadePlan) -> [BrokenPromise] {
         func made(_ text: String, _ alerts: TLSAlert..., change: (inout HandmadePlan) -> Void) -> BrokenPromise {
             BrokenPromise(text, alerts, plan.with(change))
@@ -324,7 +324,8 @@ extension BrokenPromise {
         ]
     }
 
-    /// A change of ciphers behind the Finished. RFC 8446, 5 has it dropped before that, and refused now.
+    /// A ChangeCipherSpec after the Finished. According to RFC 8446, 5, it is dropped before that and
+    /// rejected now.
     static func lateChange(_ plan: HandmadePlan) -> BrokenPromise {
         BrokenPromise("a change of ciphers", [.unexpectedMessage], plan.with { $0.steps.append(.changeCipherSpec) }).atTheEnd
     }
@@ -363,7 +364,7 @@ extension HandmadePlan {
         return plan
     }
 
-    /// As a server of TLS 1.3 answers when someone has made the client's hello one of TLS 1.2 (RFC 8446,
+    /// As a TLS 1.3 server responds if an attacker has downgraded the ClientHello to TLS 1.2 (RFC 8446,
     /// 4.1.3).
     fileprivate mutating func downgrade(to minor: UInt8) {
         (version, share, suites) = (nil, nil, [0xC02B])

@@ -6,14 +6,14 @@ import SocketTestSupport
 import SocketTestTraits
 import Testing
 
-/// Peers that no library is: each keeps all the rules of TLS 1.3 but one. A connection ends with an alert,
-/// its user learns that it was the peer, and nothing of it is delivered, in both styles.
+/// Peers that break exactly one rule of TLS 1.3, which no library does. The connection closes with an alert,
+/// the error is attributed to the peer, and no invalid data is delivered, in both styles.
 @Suite(.timeLimit(.patient)) struct BrokenPromiseTests {
     enum Style: CaseIterable, Sendable {
         case task, delegate
     }
 
-    /// What our side came to.
+    /// The result on our side.
     private struct Outcome {
         var isSecure = false
         var text = ""
@@ -51,7 +51,8 @@ import Testing
         try await expectService(plan, fixture.client, style)
     }
 
-    /// OpenSSL takes a context that RFC 8446, 4.3.2 wants empty, and sends it back. It proves nothing.
+    /// OpenSSL accepts a context that must be empty according to RFC 8446, 4.3.2, and echoes it. This is
+    /// harmless.
     @Test(arguments: Style.allCases) func aContextInARequestIsTaken(style: Style) async throws {
         var plan = HandmadePlan.server
         plan.put(.message(13, [1, 7] + Wire.extensions([(13, [0, 2, 4, 3])])), before: .certificate)
@@ -63,7 +64,7 @@ import Testing
         try await expectRefusal(promise, fixture.client, style)
     }
 
-    /// A client with OpenSSL 3.5 drops it, and goes on: it carries nothing.
+    /// A client with OpenSSL 3.5 drops it and continues, because it carries no data.
     @Test(arguments: Style.allCases) func aLateChangeOfCiphersIsRefusedOrCarriesNothing(style: Style) async throws {
         try await expectRefusal(BrokenPromise.lateChange(.client), fixture.server, style)
         let promise = BrokenPromise.lateChange(.server)
@@ -77,8 +78,8 @@ import Testing
         try await expectRefusal(promise, fixture.client, style)
     }
 
-    /// A server that has given a session, takes it with another hello, and says that it has the early data
-    /// too; beside one that does not say so, which gets the bytes after the handshake.
+    /// A server that resumes a session after a second ClientHello and claims to have accepted the early data.
+    /// In contrast, a server that does not claim this receives the data after the handshake.
     @Test(arguments: Style.allCases) func aServerThatTakesEarlyDataTooLateIsRefused(style: Style) async throws {
         var (plan, settings) = (HandmadePlan.server, fixture.client)
         plan.sendTicket()
@@ -124,7 +125,7 @@ import Testing
         return settings
     }
 
-    // MARK: - Data behind the end
+    // MARK: - Data after the end
 
     @Test(arguments: [HandmadePlan.server, .client].map(\.isServer), Style.allCases)
     func nothingBehindACloseNotifyIsDelivered(isServer: Bool, style: Style) async throws {
@@ -136,7 +137,7 @@ import Testing
             : try await converse(plan, fixture.server, style, until: "evil\n")
         #expect(outcome.isSecure)
         #expect(outcome.text == "a line\n")
-        // The end of a connection is the delegate's only sign; a task's read returns nil.
+        // A delegate is notified only by the end of the connection. A task's read returns nil.
         #expect(outcome.error?.code == (style == .delegate ? .closedByPeer : nil))
         #expect(heard.alerts == [.closeNotify])
     }
@@ -161,14 +162,14 @@ import Testing
         if promise.plan.isServer { #expect(heard.hasFinished == promise.isLate) }
     }
 
-    /// Our side by `settings`, and the other by `plan`; ours ends when it has read `end`.
+    /// Connects our side with `settings` to a peer with `plan`. Ours closes when it has read `end`.
     private func converse(
         _ plan: HandmadePlan, _ settings: TLSSettings<some TLSRole.Side>, _ style: Style, until end: String
     ) async throws -> (Outcome, HandmadePeer.Heard) {
         let (theirs, descriptor) = try connection()
         let peer = HandmadePeer(
             plan: plan, identity: plan.isServer ? own.server : own.client, stranger: stranger)
-        // It blocks its thread.
+        // The peer blocks its thread.
         let speaking = Task(executorPreference: TestThreads()) { peer.speak(on: theirs) }
         switch style {
         case .task: return (try await readByTask(descriptor, settings, until: end), await speaking.value)
@@ -176,7 +177,7 @@ import Testing
         }
     }
 
-    /// The descriptor is the last one of our side, so closing it ends the connection.
+    /// The descriptor is the only one of our side, so closing it closes the connection.
     private func connection() throws -> (theirs: RawSocket, ours: Int32) {
         let (theirs, ours) = try RawSocket.pair()
         return (theirs, ours.duplicate())

@@ -2,15 +2,15 @@ import AsyncSocketsTesting
 import COpenSSL
 import SocketTLS
 
-/// The keys of a TLS 1.3 handshake with X25519, AES-128-GCM and SHA-256 (RFC 8446, section 7), computed here:
-/// a peer that has them can break any rule.
+/// The keys of a TLS 1.3 handshake with X25519, AES-128-GCM and SHA-256 (RFC 8446, section 7), computed
+/// independently of OpenSSL so that a peer can break any rule.
 struct HandmadeKeys {
     enum Stage { case handshake, application }
 
-    /// The messages so far.
+    /// The handshake messages so far.
     private(set) var transcript: [UInt8] = []
     private var secret: [UInt8] = []
-    /// The keys of both Finished messages.
+    /// The keys for both Finished messages.
     private var ofClient: [UInt8] = []
     private var ofServer: [UInt8] = []
     /// Zeros without a session.
@@ -28,8 +28,8 @@ struct HandmadeKeys {
         transcript = [254, 0, 0, UInt8(hash.count)] + hash
     }
 
-    /// The records that the client and the server write in `stage`; the transcript ends with the last message
-    /// of the stage before.
+    /// Returns the record protection for both sides in `stage`. The transcript must end with the last message
+    /// of the previous stage.
     mutating func begin(_ stage: Stage, shared: [UInt8] = []) -> (client: HandmadeRecords, server: HandmadeRecords) {
         let zeros = [UInt8](repeating: 0, count: 32)
         switch stage {
@@ -48,17 +48,18 @@ struct HandmadeKeys {
         return (HandmadeRecords(secret: clientSecret), HandmadeRecords(secret: serverSecret))
     }
 
-    /// The content of a Finished message.
+    /// Returns the content of a Finished message.
     func finished(ofServer isServer: Bool) -> [UInt8] {
         Self.hmac(isServer ? ofServer : ofClient, Self.hash(transcript))
     }
 
-    /// The key of the session whose ticket has the nonce 0; `finished` is the client's (section 4.6.1).
+    /// Returns the key of the session whose ticket has the nonce 0. `finished` is the client's Finished
+    /// (section 4.6.1).
     func nextSessionKey(after finished: [UInt8]) -> [UInt8] {
         Self.expand(Self.expand(secret, "res master", Self.hash(transcript + finished)), "resumption", [0])
     }
 
-    /// A signature is for a text and the transcript (section 4.4.3).
+    /// Returns the text to sign, which includes the transcript (section 4.4.3).
     func signedText(_ context: String) -> [UInt8] {
         [UInt8](repeating: 0x20, count: 64) + Array(context.utf8) + [0] + Self.hash(transcript)
     }
@@ -83,7 +84,7 @@ struct HandmadeKeys {
     }
 }
 
-/// One direction's records of one stage (RFC 8446, section 5.2).
+/// Record protection for one direction in one stage (RFC 8446, section 5.2).
 struct HandmadeRecords {
     private let key: [UInt8]
     private let nonce: [UInt8]
@@ -100,7 +101,7 @@ struct HandmadeRecords {
         return nonce.prefix(4) + zip(nonce.dropFirst(4), number).map { $0 ^ $1 }
     }
 
-    /// A record whose type is inside, as the last byte that is not zero.
+    /// Encrypts a record. The actual type is the last nonzero byte of the content.
     mutating func seal(_ type: UInt8, _ content: [UInt8]) -> [UInt8] {
         seal(inner: content + [type])
     }
@@ -119,7 +120,7 @@ struct HandmadeRecords {
         return header + sealed.prefix(inner.count) + tag
     }
 
-    /// The type and content of the record that the other side has written next; nil for another one.
+    /// Decrypts the next record from the other side. Returns nil if it is invalid.
     mutating func open(_ record: [UInt8]) -> (type: UInt8, content: [UInt8])? {
         let (header, body) = (Array(record.prefix(5)), Array(record.dropFirst(5)))
         guard header[0] == 23, body.count > 16 else { return nil }
@@ -198,7 +199,7 @@ struct HandmadeIdentity {
     }
 }
 
-/// Numbers, vectors, messages and records as TLS writes them.
+/// Encodes numbers, vectors, messages and records for TLS.
 enum Wire {
     static func number(_ value: Int, bytes: Int) -> [UInt8] {
         (0..<bytes).reversed().map { UInt8(truncatingIfNeeded: value >> (8 * $0)) }
@@ -223,7 +224,7 @@ enum Wire {
 struct RecordReader {
     private var bytes: [UInt8] = []
 
-    /// The next record; nil at the end.
+    /// Returns the next record, or nil at the end.
     mutating func next(_ receive: () throws -> [UInt8]) rethrows -> [UInt8]? {
         while bytes.count < 5 || bytes.count < 5 + length {
             let more = try receive()
@@ -237,13 +238,13 @@ struct RecordReader {
     private var length: Int { Int(bytes[3]) << 8 | Int(bytes[4]) }
 }
 
-/// What both sides need of a hello.
+/// The fields of a hello that both sides need.
 struct HandmadeHello {
     var sessionID: [UInt8] = []
     var suites: [UInt8] = []
     var extensions: [UInt16: [UInt8]] = [:]
 
-    /// - Parameter message: A whole ClientHello or ServerHello.
+    /// - Parameter message: A complete ClientHello or ServerHello.
     init(_ message: [UInt8]) {
         var rest = message.dropFirst(4 + 2 + 32)
         func take(_ count: Int) -> [UInt8] {
@@ -262,7 +263,7 @@ struct HandmadeHello {
         }
     }
 
-    /// The key of X25519.
+    /// The X25519 key share.
     var share: [UInt8]? {
         guard var rest = extensions[51]?[...] else { return nil }
         if rest.count == 36 { return Array(rest.suffix(32)) }

@@ -1,22 +1,22 @@
 import AsyncSocketsTesting
 import SocketTLS
 
-/// One side of a TLS 1.3 connection on a raw socket, by a plan.
+/// One side of a TLS 1.3 connection on a raw socket that follows a plan.
 struct HandmadePeer: Sendable {
     let plan: HandmadePlan
     let identity: HandmadeIdentity
     let stranger: HandmadeIdentity
 
-    /// What the other side has said.
+    /// What the other side has sent.
     struct Heard: Sendable {
         var text = ""
         var hasFinished = false
         var alerts: [TLSAlert] = []
-        /// That of a server's ticket.
+        /// The key of the session in a server's ticket.
         var sessionKey: [UInt8] = []
     }
 
-    /// Speaks by the plan, and listens until the other side ends.
+    /// Follows the plan, and then reads until the other side closes.
     func speak(on socket: RawSocket) -> Heard {
         var connection = HandmadeConnection(peer: self, socket: socket)
         // Each throws when the other side has closed the connection.
@@ -36,7 +36,7 @@ private struct HandmadeConnection {
     private var keys: HandmadeKeys
     private let share = HandmadeShare()
     private var hello: HandmadeHello?
-    /// The keys of the moment, and those of the application.
+    /// The current keys and the application keys.
     private var writing: HandmadeRecords?
     private var reading: HandmadeRecords?
     private var next: (client: HandmadeRecords, server: HandmadeRecords)?
@@ -52,7 +52,7 @@ private struct HandmadeConnection {
         keys = HandmadeKeys(sessionKey: peer.plan.sessionKey)
     }
 
-    // MARK: - Two roles
+    // MARK: - Roles
 
     mutating func serve() throws {
         try hearHello()
@@ -90,7 +90,7 @@ private struct HandmadeConnection {
         (writing, reading) = plan.isServer ? (records.server, records.client) : (records.client, records.server)
     }
 
-    // MARK: - Speaking
+    // MARK: - Sending
 
     private mutating func perform(_ step: HandmadePlan.Step) throws {
         switch step {
@@ -124,12 +124,12 @@ private struct HandmadeConnection {
 
     private mutating func say(_ step: HandmadePlan.Step, _ type: UInt8, _ body: [UInt8]) {
         let message = Wire.message(type, plan.bodies[step].map { $0(body) } ?? body)
-        // The other side's Finished is for what comes before it.
+        // The other side's Finished covers only the messages before it.
         if !plan.isServer || next == nil { keys.add(message) }
         seal(22, message + (plan.tails[step] ?? []))
     }
 
-    /// In plaintext while there are no keys.
+    /// Sends in plaintext while there are no keys.
     private mutating func seal(_ type: UInt8, _ content: [UInt8]) {
         if type == 22, content.count > 16_384 {
             seal(type, Array(content.prefix(16_384)))
@@ -143,9 +143,9 @@ private struct HandmadeConnection {
         output += record
     }
 
-    // MARK: - Listening
+    // MARK: - Receiving
 
-    /// The other side's hello, in plaintext.
+    /// Receives the other side's hello in plaintext.
     private mutating func hearHello() throws {
         received = []
         while !hasWholeMessage {
@@ -176,7 +176,7 @@ private struct HandmadeConnection {
         return true
     }
 
-    /// Messages, of which the Finished is the last with these keys.
+    /// Handles messages, of which the Finished is the last with these keys.
     private mutating func hear(_ content: [UInt8]) {
         received += content
         while hasWholeMessage {

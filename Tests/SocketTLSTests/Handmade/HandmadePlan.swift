@@ -1,6 +1,6 @@
 import SocketTLS
 
-/// What a handmade peer says in TLS 1.3. As it is made it keeps every rule; a test changes one thing.
+/// What a handmade peer sends in TLS 1.3. By default it follows every rule. Tests change one thing.
 struct HandmadePlan: Sendable {
     typealias Change = @Sendable ([UInt8]) -> [UInt8]
     typealias Extension = (type: UInt16, body: [UInt8])
@@ -8,22 +8,22 @@ struct HandmadePlan: Sendable {
     enum Step: Hashable, Sendable {
         case hello, changeCipherSpec, encryptedExtensions, certificateRequest, certificate, certificateVerify, finished
         case data(String)
-        /// Another message of the handshake, in a record of its own.
+        /// Another handshake message in its own record.
         case message(UInt8, [UInt8])
-        /// A record with the keys of the moment, of any type.
+        /// A record of any type with the current keys.
         case sealed(UInt8, [UInt8])
         /// The same, with the type in the content or missing.
         case inner([UInt8])
         case plain(UInt8, [UInt8])
-        /// The last record once more, and with a changed byte.
+        /// The last record again, unchanged or with a changed byte.
         case repetition, damage
     }
 
     let isServer: Bool
     var steps: [Step]
-    /// Changes of the bodies of messages.
+    /// Changes to the bodies of messages.
     var bodies: [Step: Change] = [:]
-    /// Bytes behind a message, in its record.
+    /// Bytes after a message in the same record.
     var tails: [Step: [UInt8]] = [:]
 
     // Hello
@@ -31,29 +31,29 @@ struct HandmadePlan: Sendable {
     var sessionID: Change = { $0 }
     var suites: [UInt16] = [0x1301]
     var compressions: [UInt8] = [0]
-    /// Nil: the extension is missing, which means TLS 1.2.
+    /// If nil, the extension is missing, which means TLS 1.2.
     var version: Int? = 0x0304
     var group = 29
     var share: Change? = { $0 }
     var random = (0..<32).map { _ in UInt8.random(in: 0...255) }
-    /// More of the hello, of a server's encrypted ones, and of its certificate.
+    /// Additional extensions in the hello, in a server's EncryptedExtensions, and in its certificate.
     var helloExtensions: [Extension] = []
     var encryptedExtensions: [Extension] = []
     var certificateExtensions: [Extension] = []
-    /// Leaves out these of a client's hello.
+    /// Extensions to omit from a ClientHello.
     var missing: Set<UInt16> = []
     var protocols = ["echo"]
-    /// A server asks for another ClientHello first, with these extensions each time.
+    /// Makes a server request another ClientHello first, each time with these extensions.
     var retries: [[Extension]] = []
     var retrySuite = 0x1301
-    /// The key of the session that a server takes; nil for a full handshake.
+    /// The key of the session that a server resumes, or nil for a full handshake.
     private(set) var sessionKey: [UInt8]?
 
     // Proof
     var signatureAlgorithm = 0x0403
     var signatureContext: String
     var isSignedByStranger = false
-    /// What an answer to a request for a certificate begins with.
+    /// The context at the start of a response to a certificate request.
     var certificateContext: [UInt8] = []
 
     static let server = HandmadePlan(
@@ -66,13 +66,13 @@ struct HandmadePlan: Sendable {
         isServer: false, steps: [.changeCipherSpec, .finished, .data("a line\n")],
         signatureContext: "TLS 1.3, client CertificateVerify")
 
-    /// A client that shows a certificate.
+    /// A client that sends a certificate.
     static let clientWithCertificate = HandmadePlan(
         isServer: false,
         steps: [.changeCipherSpec, .certificate, .certificateVerify, .finished, .data("a line\n")],
         signatureContext: "TLS 1.3, client CertificateVerify")
 
-    /// Before or in place of a step.
+    /// Inserts steps before another step.
     mutating func put(_ new: Step..., before step: Step) {
         steps.firstIndex(of: step).map { steps.insert(contentsOf: new, at: $0) }
     }
@@ -83,7 +83,7 @@ struct HandmadePlan: Sendable {
 
     mutating func remove(_ step: Step) { steps.removeAll { $0 == step } }
 
-    /// A server sends a ticket with the nonce 0, for a session that takes early data.
+    /// Makes a server send a ticket with the nonce 0 for a session that allows early data.
     mutating func sendTicket() {
         let ticket =
             Wire.number(3600, bytes: 4) + Wire.number(0, bytes: 4) + Wire.vector([0], 1) + Wire.vector([7, 7, 7, 7], 2)
@@ -91,7 +91,7 @@ struct HandmadePlan: Sendable {
         put(.message(4, ticket), behind: .finished)
     }
 
-    /// A server takes the session that the client offers first.
+    /// Makes a server resume the first session that the client offers.
     mutating func resume(with key: [UInt8]) {
         sessionKey = key
         helloExtensions = [(41, [0, 0])]
@@ -108,7 +108,7 @@ struct HandmadePlan: Sendable {
         return body(random, hello.sessionID, suites[0]) + Wire.extensions(list + helloExtensions)
     }
 
-    /// A ServerHello with the random number that means another one (RFC 8446, 4.1.3).
+    /// Returns a ServerHello with the random value of a HelloRetryRequest (RFC 8446, 4.1.3).
     func helloRetryRequest(to hello: HandmadeHello, _ extensions: [Extension]) -> [UInt8] {
         let sign = HandmadeKeys.hash(Array("HelloRetryRequest".utf8))
         return body(sign, hello.sessionID, UInt16(retrySuite))

@@ -4,13 +4,14 @@ import SocketTLS
 import SocketTestTraits
 import Testing
 
-/// A client may cut its first message into any records, and the network those into any segments: settings,
-/// verdict and error are always those of the message in one piece.
+/// A client can split its first message into arbitrary records, and the network can split these into
+/// arbitrary segments. The chosen settings, the verdict and the error are always the same as for the whole
+/// message.
 @Suite(.timeLimit(.patient)) struct ClientHelloFramingTests {
     enum Framing: CaseIterable {
         case whole, halves, seventeen, twoHundred, bytes, emptyFirst, emptyBetween, manyEmpty
 
-        /// The handshake records at the beginning of `flight`, cut in another way; what follows stays.
+        /// Splits the handshake records at the start of `flight` in another way. The rest is unchanged.
         func apply(to flight: [UInt8]) -> [UInt8] {
             var (message, rest): ([UInt8], ArraySlice<UInt8>) = ([], flight[...])
             while rest.first == 22 {
@@ -42,7 +43,7 @@ import Testing
     enum Choice: CaseIterable {
         case plain, certificate, certificateMissing, refused, function
 
-        /// What has to come of it, whatever the framing is.
+        /// The expected error, whatever the framing.
         var code: TLSError.Code? {
             switch self {
             case .plain, .certificate, .function: nil
@@ -81,7 +82,7 @@ import Testing
         return try EnginePair(client, server(choice), chunk: .max)
     }
 
-    /// Has the server receive the client's first flight in segments of `segment` bytes.
+    /// Delivers the client's first flight to the server in segments of `segment` bytes.
     private func shakeHands(_ pair: EnginePair, _ framing: Framing, segment: Int) async throws {
         _ = pair.client.handshake()
         let flight = Array(pair.client.output.readableBytes)
@@ -111,7 +112,7 @@ import Testing
         }
     }
 
-    /// Whatever we do not read is not served, even if OpenSSL could read it.
+    /// Anything that our parser does not accept is rejected, even if OpenSSL would accept it.
     @Test(arguments: [[21, 3, 3, 0, 2, 1, 90], [20, 3, 3, 0, 1, 1]] as [[UInt8]])
     func recordsBeforeTheMessageBringNoOtherSettings(first: [UInt8]) async throws {
         for version in versions {
@@ -122,7 +123,7 @@ import Testing
         }
     }
 
-    /// A hello in the format of SSL 2.0, with suites of TLS: OpenSSL would take it.
+    /// A ClientHello in the SSL 2.0 format with TLS suites, which OpenSSL would accept.
     @Test(arguments: [true, false]) func theFormatOfSSL2IsRefused(hasNames: Bool) throws {
         var settings = try server(.certificateMissing)
         if !hasNames { settings.serverNames = nil }
@@ -137,8 +138,7 @@ import Testing
         #expect(engine.session == nil)
     }
 
-    /// Reading costs no more than the bytes: a message in pieces of one byte is not read from its start
-    /// again.
+    /// The cost of parsing is linear: a message in pieces of one byte is not parsed again from the start.
     @Test func aMessageThatNeverEndsIsGivenUp() throws {
         let settings = try server(.plain)
         let engine = try TLSEngine(context: TLSContext.context(for: settings), settings: settings)
@@ -154,7 +154,7 @@ import Testing
         #expect(error != nil)
     }
 
-    /// Nothing waits for the rest, wherever the message ends.
+    /// The server does not wait for the rest, wherever the message ends.
     @Test(arguments: versions) func anEndInTheMiddleOfTheMessageIsAnError(version: TLSVersion) throws {
         let source = try pair(version, .plain)
         _ = source.client.handshake()

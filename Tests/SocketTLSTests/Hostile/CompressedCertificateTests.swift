@@ -6,12 +6,12 @@ import Testing
 
 @testable import SocketTLS
 
-/// Compressed certificates (RFC 8879), which OpenSSL has since 3.2. The limits for certificates do not apply
-/// to them. The loaded library may be newer than the headers of this build.
+/// Compressed certificates (RFC 8879), supported since OpenSSL 3.2. The limits for certificates do not apply
+/// to them. The loaded library may be newer than the headers used for the build.
 @Suite struct CompressedCertificateTests {
     private static let compressCertificate = 27
 
-    /// The numbers of the extensions of the ClientHello in the first record of `bytes`.
+    /// Returns the extension numbers of the ClientHello in the first record of `bytes`.
     private func extensions(ofHello bytes: [UInt8]) -> [Int] {
         var numbers: [Int] = []
         let isWhole = bytes.dropFirst(5).withUnsafeBytes {
@@ -20,7 +20,8 @@ import Testing
         return isWhole ? numbers : []
     }
 
-    /// Whether the loaded OpenSSL compresses certificates: if so, a client without our options offers it.
+    /// Returns whether the loaded OpenSSL compresses certificates. If so, a client without our options offers
+    /// it.
     private func isSupported() throws -> Bool {
         let peer = try RawPeer(.tls13)
         OpenSSLError.clearQueue()

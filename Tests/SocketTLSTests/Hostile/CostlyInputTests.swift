@@ -6,11 +6,11 @@ import SocketTLS
 import SocketTestTraits
 import Testing
 
-/// Inputs that would cost seconds or hours: each is refused before it does.
+/// Inputs that would take seconds or hours to process are rejected early.
 @Suite(.timeLimit(.patient)) struct CostlyInputTests {
     // MARK: - Stapled responses
 
-    /// What a client says to a server that staples these bytes.
+    /// Returns a client's error for a server that staples these bytes.
     private func fault(
         of response: [UInt8], _ leaf: HandmadeCertificate, _ issuer: HandmadeCertificate, _ root: HandmadeCertificate
     )
@@ -21,7 +21,7 @@ import Testing
         return try StaplingServer(leaf, chain: [issuer], response: response).error(of: settings).error?.verifyCode
     }
 
-    /// The response with `extra` among its certificates, behind its signature.
+    /// Returns the response with `extra` among its certificates, after its signature.
     private func response(
         _ chain: (root: HandmadeCertificate, intermediate: HandmadeCertificate, leaf: HandmadeCertificate),
         extra: [HandmadeCertificate]
@@ -59,7 +59,7 @@ import Testing
                 == X509_V_ERR_OCSP_VERIFY_FAILED)
     }
 
-    /// Bytes that contain the identifier of a described curve are not decoded.
+    /// Bytes that contain the identifier of explicit curve parameters are not decoded.
     @Test(arguments: [1, 2] as [UInt8]) func aResponseWithADescribedCurveIsRefused(kindOfField: UInt8) throws {
         let chain = try HandmadeCertificate.chain()
         let identifier: [UInt8] = [0x2A, 0x86, 0x48, 0xCE, 0x3D, 0x01, kindOfField]
@@ -83,7 +83,7 @@ import Testing
         )
     }
 
-    /// A tenth of a second's work would be hours: only the number in the file is changed.
+    /// Changes only the number in the file, which turns a tenth of a second's work into hours.
     private static func with(_ rounds: [UInt8], insteadOf old: [UInt8], in der: [UInt8]) throws -> [UInt8] {
         guard let place = (0...(der.count - old.count)).first(where: { Array(der[$0..<$0 + old.count]) == old }) else {
             throw TestFailure(what: "the rounds are not there")
@@ -94,12 +94,12 @@ import Testing
     @Test func anEncryptedKeyThatTakesHoursIsRefused() throws {
         let key = try HandmadeCertificate("Key", HandmadeCertificate.authority)
         let good = try Self.encrypted(key.key, rounds: 0x0102_0304)
-        // An INTEGER of four bytes, and its highest value.
+        // A four-byte INTEGER with its maximum value.
         let bad = try Self.with([2, 4, 0x7F, 0xFF, 0xFF, 0xFF], insteadOf: [2, 4, 1, 2, 3, 4], in: good.der)
         let pem =
             "-----BEGIN ENCRYPTED PRIVATE KEY-----\n" + Data(bad).base64EncodedString(options: .lineLength64Characters)
             + "\n-----END ENCRYPTED PRIVATE KEY-----\n"
-        // OpenSSL may pass over a block that it cannot read.
+        // OpenSSL may skip a block that it cannot read.
         let broken = "-----BEGIN PRIVATE KEY-----\n%%%%\n-----END PRIVATE KEY-----\n"
         let foreign = "-----BEGIN PRIVATE KEY-----\nMAA=\n-----END PRIVATE KEY-----\n"
         for error in [
@@ -123,7 +123,7 @@ import Testing
 
     // MARK: - Early data after another ClientHello
 
-    /// The message of a server: extensions with their numbers.
+    /// Returns a server's message with these extensions.
     private static func message(_ extensions: [Int]) -> [UInt8] {
         let list: [UInt8] = extensions.flatMap { number -> [UInt8] in [0, UInt8(number), 0, 2, 9, 9] }
         let header: [UInt8] = [8, 0, 0, UInt8(list.count + 2), 0, UInt8(list.count)]

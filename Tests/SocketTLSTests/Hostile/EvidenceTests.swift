@@ -6,7 +6,7 @@ import SocketTLS
 import SocketTestTraits
 import Testing
 
-/// All evidence about a certificate counts: with other faults beside it, and for as long as it holds.
+/// All evidence about a certificate counts, even together with other faults, and for as long as it is valid.
 @Suite(.timeLimit(.patient), .ownThreads) struct EvidenceTests {
     private let chain: (root: HandmadeCertificate, intermediate: HandmadeCertificate, leaf: HandmadeCertificate)
 
@@ -27,7 +27,7 @@ import Testing
 
     // MARK: - Two faults
 
-    /// What a client with `.manual` is asked, and the outcome when it says yes to everything.
+    /// Returns the faults reported to a client with `.manual`, and the result if it accepts all of them.
     private func manual(_ settings: TLSClientSettings, response: [UInt8]?) throws -> (faults: [Int32], error: TLSError?) {
         var settings = settings
         settings.trustEvaluation = .manual
@@ -64,21 +64,21 @@ import Testing
         #expect(error?.verifyCode == (isRevoked ? X509_V_ERR_CERT_REVOKED : X509_V_ERR_OCSP_VERIFY_NEEDED))
     }
 
-    /// With a wrong name, and with an unknown root: no callback can make up for the pinned key.
+    /// With a wrong name and with an unknown root. No callback can replace the pinned key.
     @Test(arguments: versions, [true, false])
     func noFaultHidesAPin(version: TLSVersion, isNameWrong: Bool) throws {
         var settings = try Fixture(version, serverName: isNameWrong ? "other.example.org" : Fixture.host).client
         settings.trustRoots = try isNameWrong ? .certificates([chain.root.certificate]) : Fixture.stranger.roots
         settings.values.rules.pins = [[UInt8](repeating: 7, count: 32)]
         #expect(try manual(settings, response: nil).error?.code == .pinMismatch)
-        // The intermediate proves nothing where its root is unknown.
+        // The intermediate proves nothing if its root is unknown.
         settings.values.rules.pins = [try chain.intermediate.certificate.publicKeySHA256]
         #expect(try manual(settings, response: nil).error?.code == (isNameWrong ? nil : .pinMismatch))
         settings.values.rules.pins = [try chain.leaf.certificate.publicKeySHA256]
         #expect(try manual(settings, response: nil).error == nil)
     }
 
-    /// The callback may accept an unknown root; then only the peer's own key is evidence.
+    /// The callback may accept an unknown root. Then only the peer's own key is evidence.
     @Test(arguments: versions, [true, false])
     func aReportedPinCountsOnlyInWhatIsTrusted(version: TLSVersion, isRootKnown: Bool) throws {
         var fixture = try fixture(version)
@@ -96,7 +96,7 @@ import Testing
 
     // MARK: - The end of evidence
 
-    /// A full handshake, and the session that it leaves.
+    /// Performs a full handshake and returns its session.
     private func session(_ fixture: Fixture) throws -> TLSResumableSession {
         let pair = try fixture.pair()
         pair.shakeHands()
@@ -105,7 +105,7 @@ import Testing
         return try #require(pair.client.session?.resumable)
     }
 
-    /// Each end is the earliest of all once.
+    /// Each end is the earliest of all in one case.
     @Test(arguments: versions) func aSessionEndsWithTheProof(version: TLSVersion) throws {
         var fixture = try fixture(version)
         fixture.server.sessionTickets = .issued(1)

@@ -64,7 +64,7 @@ import Testing
         #expect(server.handshake().error?.code == .noSharedParameters)
     }
 
-    /// The newest there is: with OpenSSL 3.5, a hybrid that a quantum computer does not break.
+    /// The newest available group: with OpenSSL 3.5, a post-quantum hybrid.
     @Test func twoEnginesAgreeOnTheBestGroup() throws {
         let pair = try Fixture().pair()
         pair.shakeHands()
@@ -75,7 +75,7 @@ import Testing
 
 /// Certificates that are too expensive.
 @Suite struct ExpensiveCertificateTests {
-    /// A victim of each role, and a peer that shows it a certificate.
+    /// Performs a handshake between a victim in the given role and a peer with a certificate.
     private func handshake(
         _ version: TLSVersion, _ role: Side, certificate: ForgedCertificate, chain: [ForgedCertificate] = [],
         _ change: (inout TLSSettingValues) -> Void = { _ in }
@@ -88,7 +88,7 @@ import Testing
         let peer = try role == .server ? RawPeer(version) : fixture.clientAndServer(version).peer
         try peer.show(certificate, chain: chain)
         peer.shakeHands(with: engine)
-        // A TLS 1.3 client is done before the server has judged it.
+        // A TLS 1.3 client completes its handshake before the server has evaluated it.
         let late = peer.read() == nil ? peer.lastAlert().map { TLSAlert(rawValue: $0) } : nil
         return (engine.handshake().error, peer.alertInHandshake ?? late, engine)
     }
@@ -104,7 +104,7 @@ import Testing
         let result = try handshake(version, role, certificate: certificates[0], chain: Array(certificates.dropFirst()))
         #expect(result.error?.code == .certificateTooLarge)
         #expect(result.error?.fault == .certificate)
-        // OpenSSL has one word on a client and another on a server for a certificate that it cannot decode.
+        // OpenSSL sends different alerts on clients and servers for a certificate that it cannot decode.
         #expect(result.error?.sentAlert == (role == .client ? .badCertificate : .decodeError))
         #expect(result.alert == result.error?.sentAlert)
         #expect(
@@ -184,7 +184,7 @@ import Testing
         }
     }
 
-    /// In TLS 1.2 the groups are those of certificates too.
+    /// In TLS 1.2, the groups also apply to certificates.
     @Test(arguments: versions, Side.allCases)
     func aCertificateOnTheLargestCurveIsTaken(version: TLSVersion, role: Side) throws {
         let signer = try ForgedKey(curve: "P-256")
@@ -206,7 +206,7 @@ import Testing
         }
     }
 
-    /// Also in an authority of the chain.
+    /// The same for an intermediate in the chain.
     @Test(arguments: versions, ["DSA", "DH", "DHX"])
     func aKeyOfAnOldKindIsRefused(version: TLSVersion, kind: String) throws {
         let honest = try ForgedKey(curve: "P-256")

@@ -4,7 +4,7 @@ import SocketBuffers
 import SocketTLS
 import Testing
 
-/// Floods of TLS 1.2, of records that OpenSSL does not send by itself.
+/// Floods in TLS 1.2 with records that OpenSSL itself does not send.
 @Suite struct FloodTLS12Tests {
     private static let warning: [UInt8] = [1, 90]
     private static let helloRequest: [UInt8] = [0, 0, 0, 0]
@@ -47,7 +47,7 @@ import Testing
         #expect(end.error?.code == .tooManyKeyUpdates)
         #expect(client.output.count < 101 * 40)
         peer.carryFrom(client)
-        // OpenSSL has no call for an alert of our choice here: the poison (EngineBIO, rule 6) becomes this
+        // OpenSSL has no function to send a chosen alert here. The poison (EngineBIO, rule 6) causes this
         // one.
         #expect(end.error?.sentAlert == .recordOverflow)
     }
@@ -63,7 +63,7 @@ import Testing
         }
     }
 
-    /// OpenSSL's own bound.
+    /// OpenSSL's own limit.
     @Test(arguments: Side.allCases)
     func emptyRecordsInARowAreAFlood(side: Side) throws {
         let (victim, _, records) = try connected(side, TestClock())

@@ -13,7 +13,7 @@ import Testing
         return (peer, server)
     }
 
-    /// A hundred a second, and for as long as they like.
+    /// A hundred per second are allowed indefinitely.
     @Test func asManyKeyUpdatesAsAreAllowedAreFine() throws {
         let clock = TestClock()
         let (peer, server) = try connected(clock)
@@ -38,12 +38,12 @@ import Testing
         #expect(text.isEmpty)
         #expect(end.error?.code == .tooManyKeyUpdates)
         #expect(end.error?.sentAlert == .unexpectedMessage)
-        // A hundred answers and the alert, and not 5,000.
+        // A hundred responses and the alert instead of 5,000.
         #expect(server.output.count < 102 * 30)
         #expect(server.received.count > 100_000)
     }
 
-    /// A slow peer that follows the rules and changes its key with every record, for eleven hours.
+    /// A slow but compliant peer that changes its key with every record for eleven hours.
     @Test func aKeyUpdateForEveryRecordIsNoFlood() throws {
         let clock = TestClock()
         let (peer, server) = try connected(clock)
@@ -57,7 +57,7 @@ import Testing
         }
     }
 
-    /// A slow peer whose data goes the other way: nothing of its own comes between its KeyUpdates.
+    /// A slow peer that receives data but does not send any between its KeyUpdates.
     @Test func keyUpdatesWithoutDataAreNoFloodInTime() throws {
         let clock = TestClock()
         let (peer, server) = try connected(clock)
@@ -94,7 +94,7 @@ import Testing
         #expect(server.readAll().end.error?.code == .tooManyKeyUpdates)
     }
 
-    /// An allowance that is spent stays so.
+    /// A used-up allowance is not restored.
     @Test func aFloodIsNotForgotten() throws {
         let clock = TestClock()
         let (peer, server) = try connected(clock)

@@ -7,9 +7,9 @@ import SocketTestSupport
 import SocketTestTraits
 import Testing
 
-/// A peer that makes a socket answer, and never reads the answers.
+/// A peer that makes a socket send responses and never reads them.
 @Suite(.timeLimit(.patient)) struct FloodedSocketTests {
-    /// The other end, on a raw socket.
+    /// The other end on a raw socket.
     private struct Attacker {
         let peer: RawPeer
         private let socket: RawSocket
@@ -31,8 +31,8 @@ import Testing
             }
         }
 
-        /// Sends all, and returns how much that was; nil when the other side takes no more, or has ended the
-        /// connection.
+        /// Sends all bytes and returns their number, or nil if the other side accepts no more or has closed
+        /// the connection.
         func send(_ bytes: [UInt8]) -> Int? {
             do throws(LoopbackError) {
                 try socket.send(bytes, waitLimit: .patient)
@@ -43,7 +43,7 @@ import Testing
         }
     }
 
-    /// Data between them does not help: after a hundred KeyUpdates it is over.
+    /// Data in between does not help: the connection closes after a hundred KeyUpdates.
     @Test func aFloodOfKeyUpdatesEndsASocketsConnection() async throws {
         let fixture = try Fixture(.tls13)
         let recorder = Recorder { socket, told in
@@ -70,9 +70,9 @@ import Testing
 
     private static let limit = 32 << 20
 
-    /// Sends for as long as the server takes it, closes the connection, and returns the number of bytes.
+    /// Sends as long as the server accepts data, closes the connection, and returns the number of bytes.
     ///
-    /// It has a thread of its own, which it keeps busy for seconds.
+    /// Uses its own thread, which is busy for seconds.
     private static func flood(_ port: UInt16, upTo limit: Int) async throws -> Int {
         try await withCheckedThrowingContinuation { continuation in
             Thread.detachNewThread {

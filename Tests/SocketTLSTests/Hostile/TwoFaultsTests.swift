@@ -5,7 +5,7 @@ import SocketTLS
 import SocketTestTraits
 import Testing
 
-/// One fault of a peer, and two at once, in every mode of trust: neither hides the other.
+/// A peer with one fault or two, in every mode of trust evaluation. Neither fault hides the other.
 @Suite(.timeLimit(.patient), .ownThreads) struct TwoFaultsTests {
     private enum Fault: CaseIterable {
         case wrongName, unknownRoot, expired, revokedByList, keyUsage, wrongPin, revokedByResponse, noResponse
@@ -25,16 +25,16 @@ import Testing
         /// No callback can overrule it.
         var isFinal: Bool { self == .wrongPin || comesLater }
 
-        /// It is found after the question about the chain.
+        /// Whether it is detected after the chain is evaluated.
         var comesLater: Bool { self == .revokedByResponse || self == .noResponse }
 
-        /// Clients have no names to be checked, and staple nothing.
+        /// Client names are not checked, and clients do not staple responses.
         var concernsClients: Bool { self != .wrongName && !comesLater }
     }
 
     private let root: HandmadeCertificate
     private let intermediate: HandmadeCertificate
-    /// By whether they have expired, and whether their key may not sign.
+    /// Indexed by whether they have expired, and by whether their key may not sign.
     private let leaves: [[HandmadeCertificate]]
     private let strangers: TLSTrustRoots
 
@@ -52,7 +52,7 @@ import Testing
         (self.root, self.intermediate, strangers) = (root, intermediate, try Fixture.stranger.roots)
     }
 
-    /// None, each one, and all pairs that are possible.
+    /// No fault, each single one, and all possible pairs.
     private static func combinations(for verifier: Side) -> [Set<Fault>] {
         let faults = Fault.allCases.filter { verifier == .client || $0.concernsClients }
         let pairs = faults.flatMap { first in faults.map { Set([first, $0]) } }
@@ -75,7 +75,7 @@ import Testing
         ]
     }
 
-    /// The questions of a side that says yes to everything, and the outcome.
+    /// Returns the trust callbacks of a side that accepts everything, and the result.
     private func judge(
         _ faults: Set<Fault>, by verifier: Side, _ version: TLSVersion, _ evaluation: TLSTrustEvaluation
     ) throws -> (questions: [PeerTrust], error: TLSError?) {
@@ -121,7 +121,7 @@ import Testing
             for evaluation in [TLSTrustEvaluation.builtIn, .delegate] {
                 let (questions, error) = try judge(faults, by: verifier, version, evaluation)
                 #expect((error == nil) == faults.isEmpty, "\(faults)")
-                // A chain that is right is a question, before the response is judged.
+                // A valid chain is passed to the callback before the response is evaluated.
                 let isAsked = evaluation == .delegate && faults.allSatisfy(\.comesLater)
                 #expect(questions.map(\.verdict) == (isAsked ? [.trusted] : []), "\(faults)")
                 guard let code = error?.verifyCode else { continue }
@@ -130,7 +130,7 @@ import Testing
         }
     }
 
-    /// A callback learns of all that it may overrule, and overrules nothing else.
+    /// A callback receives all faults that it may overrule, and cannot overrule others.
     @Test(arguments: versions, Side.allCases)
     func aCallbackSeesBothOfTwoFaults(version: TLSVersion, verifier: Side) throws {
         for faults in Self.combinations(for: verifier) {
@@ -138,12 +138,12 @@ import Testing
             let final = faults.filter(\.isFinal)
             #expect((error == nil) == final.isEmpty, "\(faults): \(String(describing: error))")
             if let code = error?.verifyCode { #expect(final.contains { $0.codes.contains(code) }, "\(faults)") }
-            // Nothing is asked about a chain without a pinned key.
+            // The callback is not called for a chain without a pinned key.
             #expect(questions.count == (faults.contains(.wrongPin) ? 0 : 1), "\(faults)")
             guard let trust = questions.first else { continue }
             let expected = faults.subtracting(final).reduce(into: Set<Int32>()) { $0.formUnion($1.codes) }
             #expect(Self.codes(trust).isSuperset(of: expected), "\(faults): \(trust)")
-            // Without its root a chain has more to complain about.
+            // Without its root, a chain has additional faults.
             #expect(faults.contains(.unknownRoot) || Self.codes(trust) == expected, "\(faults): \(trust)")
         }
     }

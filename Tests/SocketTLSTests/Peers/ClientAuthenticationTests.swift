@@ -4,7 +4,7 @@ import SocketBuffers
 import SocketTLS
 import Testing
 
-/// Servers that ask their clients for certificates after the handshake (RFC 8446, 4.6.2).
+/// Servers that request client certificates after the handshake (RFC 8446, 4.6.2).
 @Suite struct ClientAuthenticationTests {
     private var fixture: Fixture
 
@@ -25,7 +25,8 @@ import Testing
         return pair
     }
 
-    /// Asks, and carries the request, the client's `words`, and its answer. The server has read nothing yet.
+    /// Requests a certificate, and transfers the request, the client's data and its response. The server has
+    /// not read yet.
     private func ask(_ pair: EnginePair, isRequired: Bool = true, asks: Bool = false) throws {
         _ = try pair.server.requestClientCertificate(isRequired: isRequired, asks: asks)
         pair.carryAll()
@@ -39,7 +40,7 @@ import Testing
         session?.peerCertificates.first?.subject.contains("alice") == true ? "alice" : nil
     }
 
-    /// The client's Certificate is there, and its Finished will not come: nothing can be written any more.
+    /// The client's Certificate has arrived, but its Finished never will, so nothing can be written any more.
     @Test func aClientThatEndsInTheMiddleOfItsAnswerEndsTheConnection() throws {
         let pair = try connected()
         _ = try pair.server.requestClientCertificate(isRequired: true)
@@ -56,7 +57,7 @@ import Testing
         #expect(pair.server.write("too late").error?.code == .truncated)
     }
 
-    // MARK: - Who decides
+    // MARK: - Decisions
 
     @Test func aClientIsKnownWhenItWasAsked() throws {
         let pair = try connected()
@@ -64,7 +65,7 @@ import Testing
         for _ in 0..<3 {
             try ask(pair)
             #expect(pair.server.isAwaitingClient && !pair.server.isAuthenticatingClient)
-            // What comes before the answer is delivered, and what comes after it waits.
+            // Data before the response is delivered, and data after it waits.
             let (text, end) = pair.server.readAll()
             #expect(text == "before " && end.isIncomplete)
             #expect(pair.server.isAuthenticatingClient && !pair.server.isAwaitingClient)
@@ -88,7 +89,7 @@ import Testing
             #expect(pair.server.readAll().text == "before ")
             guard case .awaitingTrust(let trust) = pair.server.handshake() else { throw TestFailure(what: "question") }
             #expect(trust.peer == .client && trust.verdict == .trusted && trust.leaf?.subject.contains("alice") == true)
-            // Nothing moves until the decision.
+            // No data is transferred until the decision.
             #expect(pair.server.handshake().isIncomplete)
             #expect(pair.server.write("early").isIncomplete && pair.server.readAll().text.isEmpty && !pair.server.hasOutput)
             pair.server.decideTrust(isAccepted)
@@ -148,7 +149,7 @@ import Testing
         let (text, end) = pair.server.readAll()
         #expect(text == "before ")
         guard isRequired else {
-            // No one is asked about no certificate.
+            // The callback is not called without a certificate.
             #expect(end.isIncomplete && pair.server.handshake().isComplete)
             #expect(pair.server.session?.peerCertificates.isEmpty == true && pair.server.readAll().text == "after")
             return
@@ -207,14 +208,14 @@ import Testing
         #expect(pair.server.readAll().end.error?.code == .certificateTooLarge)
     }
 
-    // MARK: - What cannot be asked
+    // MARK: - Invalid requests
 
     @Test func onlyOneRequestIsOutstanding() throws {
         let pair = try connected()
         _ = try pair.server.requestClientCertificate(isRequired: true)
         let error = #expect(throws: TLSError.self) { _ = try pair.server.requestClientCertificate(isRequired: false) }
         #expect(error?.code == .certificateRequestPending && error?.fault == .caller)
-        // The first one goes on, as it was made.
+        // The first one continues unchanged.
         pair.carryAll()
         _ = pair.client.readAll()
         pair.carryAll()
@@ -250,7 +251,7 @@ import Testing
             var named = fixture.server
             if !isNamed { named.values.clientCertificates = .none }
             fixture.server.values.clientCertificates = isNamed ? .none : .onRequest
-            // The question of the settings around them is asked for a name too.
+            // The trust callback of the outer settings also applies to a server name.
             fixture.server.trustEvaluation = .delegate
             fixture.server.serverNames = try TLSServerNames([Fixture.host: named])
         }
@@ -262,12 +263,12 @@ import Testing
         #expect(pair.server.handshake().isComplete && name(pair.server.session) == "alice")
     }
 
-    // MARK: - When
+    // MARK: - Timing
 
     @Test func aClientThatDoesNotAnswerIsGivenUp() throws {
         let pair = try connected()
         _ = try pair.server.requestClientCertificate(isRequired: false)
-        // Data goes on meanwhile.
+        // Data is still transferred meanwhile.
         #expect(pair.server.write("well?").accepted == 5 && pair.client.write("wait").accepted == 4)
         pair.carryAll()
         #expect(pair.server.readAll().text == "wait" && pair.server.isAwaitingClient)
@@ -289,7 +290,7 @@ import Testing
         pair.client.output.reset()
         var writes = 0
         for byte in answer {
-            // Whatever part of the answer is there, a write neither passes it nor completes it.
+            // Whatever part of the response has arrived, a write is neither sent before it nor completes it.
             pair.server.receive([byte])
             if pair.server.write("w").accepted == 1 { writes += 1 }
             #expect(pair.server.readAll().text.isEmpty)
@@ -353,9 +354,9 @@ import Testing
         fixture.client.resumption = .session(try #require(pair.client.session?.resumable))
         let before = pair.server.output.count
         _ = pair.server.write("x")
-        // One record, and no ticket before it.
+        // One record without a ticket before it.
         #expect(pair.server.output.count - before < 100)
-        // Who resumes is one without a certificate, and can be asked again.
+        // The resumed session has no client certificate, which can be requested again.
         let resumed = try fixture.pair()
         resumed.shakeHands()
         #expect(resumed.isComplete && resumed.server.session?.isResumed == true)

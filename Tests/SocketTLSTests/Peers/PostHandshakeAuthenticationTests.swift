@@ -5,7 +5,7 @@ import SocketTLS
 import SocketTestTraits
 import Testing
 
-/// Clients that show their certificate when the server asks after the handshake (RFC 8446, 4.6.2).
+/// Clients that send their certificate when the server requests it after the handshake (RFC 8446, 4.6.2).
 @Suite(.ownThreads) struct PostHandshakeAuthenticationTests {
     private var fixture: Fixture
 
@@ -13,13 +13,13 @@ import Testing
         fixture = try Fixture(.tls13)
     }
 
-    /// A client of ours and a bare server, which have shaken hands.
+    /// Returns one of our clients and a bare server after the handshake.
     private func connected(_ settings: TLSClientSettings, defersWork: Bool = false) throws -> (client: TLSEngine, server: RawPeer)
     {
         let issued = try fixture.authority.issue(.server(names: [Fixture.host]), signedBy: .root)
         let server = try RawPeer(.tls13, serverPEM: issued.pem)
         SSL_set_verify(server.ssl, SSL_VERIFY_PEER | SSL_VERIFY_POST_HANDSHAKE, { _, _ in 1 })
-        // OpenSSL goes on after a certificate only with an identifier for sessions.
+        // OpenSSL continues after a certificate only if a session ID context is set.
         SSL_set_session_id_context(server.ssl, [1], 1)
         let client = try TLSEngine(
             context: TLSContext.context(for: settings), settings: settings, defersWork: defersWork)
@@ -28,7 +28,7 @@ import Testing
         return (client, server)
     }
 
-    /// Whether the server could ask.
+    /// Requests a certificate. Returns whether the server could do so.
     private func ask(_ client: TLSEngine, _ server: RawPeer) -> Bool {
         ERR_clear_error()
         guard SSL_verify_client_post_handshake(server.ssl) == 1 else { return false }
@@ -56,7 +56,7 @@ import Testing
             #expect(isAsked)
             server.send("hello \(round)")
             server.carryTo(client)
-            // The answer is made while the client reads.
+            // The response is created while the client reads.
             #expect(client.readAll().text == "hello \(round)")
             #expect(client.output.count > (hasCertificate ? 300 : 50))
             _ = client.write("data \(round)")
@@ -66,7 +66,7 @@ import Testing
         }
     }
 
-    /// No one takes work off the thread any more.
+    /// Work is no longer moved to another thread.
     @Test func aSlowKeySignsWhereTheClientReads() throws {
         var settings = fixture.client
         settings.allowsPostHandshakeAuthentication = true
@@ -94,9 +94,9 @@ import Testing
         #expect(client.readAll().end.error?.alert == .certificateRequired)
     }
 
-    // MARK: - More than fits into the output
+    // MARK: - More than fits in the output
 
-    /// A chain of more than 600,000 bytes, of which the first certificate is the one that counts.
+    /// Returns a chain of more than 600,000 bytes, of which only the first certificate matters.
     private func longChain(_ purpose: CertificateAuthority.Purpose) throws -> TLSIdentity {
         let leaf = try fixture.authority.identity(purpose)
         let names = (0..<300).map { "host-\($0).a-rather-long-name.example.org" }
@@ -122,7 +122,7 @@ import Testing
         #expect(pair.isComplete && pair.client.session?.peerCertificates.count == 61, "\(String(describing: pair.clientError))")
     }
 
-    /// OpenSSL stops in the middle of the client's answer, and reading goes on with it.
+    /// OpenSSL stops in the middle of the client's response, and reading continues it.
     @Test func anAnswerGoesOnWhenItsBeginningHasLeft() throws {
         var fixture = fixture
         fixture.client.allowsPostHandshakeAuthentication = true

@@ -5,11 +5,11 @@ import Testing
 
 @testable import SocketTLS
 
-/// Our server and a bare client that mixes tickets and keys, as ours never does.
+/// Our server and a bare client that mixes tickets and pre-shared keys, which our client never does.
 @Suite struct PreSharedKeyPeerTests {
     private let alice = Array("alice".utf8)
     private let certificates: Fixture
-    /// Keys are preferred, and there are tickets.
+    /// Pre-shared keys are preferred, and tickets are issued.
     private let mixed: TLSServerSettings
     private let version: TLSVersion
 
@@ -37,7 +37,7 @@ import Testing
         #expect(peer.isResumed && second.session?.isResumed == true && second.session?.preSharedKeyIdentity == nil)
     }
 
-    /// A ticket of another server, which this one cannot open.
+    /// A ticket from another server that this one cannot decrypt.
     @Test func aKeyBehindAStrangeTicketCounts() throws {
         let ticket = try RawPeer.client(of: engine(mixed)).session()
         for use in [TLSPreSharedKeys.Use.required, .preferred] {
@@ -49,8 +49,8 @@ import Testing
         }
     }
 
-    /// A client with one key cannot ask for others: an identity that exists is passed over like one that does
-    /// not. The guess is in the place of a ticket, with an invalid proof. With and without a second
+    /// A client with one key cannot probe for others: an identity that exists is skipped like one that does
+    /// not. The guess is offered in place of a ticket, with an invalid binder. With and without a second
     /// ClientHello.
     @Test(arguments: [TLSPreSharedKeys.Use.required, .preferred], [nil, "P-521:P-256"])
     func aGuessAheadOfAKeyIsAnsweredAlike(use: TLSPreSharedKeys.Use, groups: String?) throws {
@@ -66,7 +66,7 @@ import Testing
             try peer.resume(ticket.session())
             peer.shakeHands(with: server)
             #expect(SSL_is_init_finished(peer.ssl) == 1 && server.session?.preSharedKeyIdentity == alice, "\(keys.count)")
-            // Alone it fails in the same way too.
+            // Without the valid key, it also fails in the same way.
             let other = try engine(settings)
             let guesser = try RawPeer(.tls13)
             try guesser.resume(ticket.session())
@@ -76,7 +76,7 @@ import Testing
         }
     }
 
-    /// The proofs of our own clients, with each hash algorithm.
+    /// The binders of our own clients, with each hash algorithm.
     @Test(arguments: [TLSPreSharedKey.HashAlgorithm.sha256, .sha384])
     func aProofIsThatOfItsKey(hash: TLSPreSharedKey.HashAlgorithm) throws {
         func key(_ byte: UInt8) throws -> TLSPreSharedKey {
@@ -98,7 +98,7 @@ import Testing
         #expect(try !binders.prove(key(1), at: 1, of: list))
     }
 
-    /// Not even one that was made with the keys that this server has.
+    /// Not even one issued with this server's keys.
     @Test(arguments: versions) func aTicketIsNoKey(_ version: TLSVersion) throws {
         let tests = try Self(version)
         let ticket = try RawPeer.client(version, of: tests.engine(tests.mixed)).session()
@@ -118,7 +118,7 @@ import Testing
         #expect(!certified.ticket().isEmpty)
     }
 
-    /// The newest version of both is negotiated, and the key is used in it.
+    /// The newest common version is negotiated, with the key.
     @Test(arguments: versions, versions) func theKeyServesBothVersions(client: TLSVersion, server: TLSVersion) throws {
         var fixture = try PreSharedKeyFixture()
         (fixture.client.minimumVersion, fixture.client.maximumVersion) = (.tls12, client)
@@ -131,7 +131,7 @@ import Testing
         #expect(refused.isRefused && refused.serverError?.code == .preSharedKeyMismatch)
     }
 
-    /// OpenSSL's callback of TLS 1.2 would see only "alice".
+    /// OpenSSL's TLS 1.2 callback would see only "alice".
     @Test func anIdentityIsNotCutAtAZero() throws {
         let longer = try TLSPreSharedKey(identity: alice + [0, 1], key: PreSharedKeyFixture.bytes)
         var fixture = PreSharedKeyFixture(.tls13, longer, TLSPreSharedKeys(try PreSharedKeyFixture.key()))
@@ -147,7 +147,7 @@ import Testing
         #expect(certified.server.session?.preSharedKeyIdentity == nil)
     }
 
-    /// Only TLS 1.3 unless more is asked for (RFC 8446, appendix E.7).
+    /// Only in TLS 1.3 by default (RFC 8446, appendix E.7).
     @Test func keysAreForTLS13ByDefault() throws {
         let key = try PreSharedKeyFixture.key()
         let server = TLSSettings.server(preSharedKeys: TLSPreSharedKeys(key))
@@ -159,7 +159,7 @@ import Testing
         #expect(engine.handshake().error?.code == .noSharedParameters && peer.alertInHandshake == .protocolVersion)
     }
 
-    /// The binder has shown that the keys are the same.
+    /// The binder has already proved that the keys are the same.
     @Test func aDamagedFinishedIsNoMismatchInTLS13() throws {
         let fixture = try PreSharedKeyFixture()
         let count = try fixture.shaken().original.fromClient.count
@@ -169,7 +169,7 @@ import Testing
         #expect(pair.serverError?.sentAlert == .badRecordMAC)
     }
 
-    /// Whatever the byte says.
+    /// Whatever the byte.
     @Test(arguments: versions) func changedBytesNeverEstablish(_ version: TLSVersion) throws {
         let fixture = try PreSharedKeyFixture(version)
         let hello = try fixture.shaken().original.fromClient.count

@@ -4,7 +4,7 @@ import Testing
 
 @testable import SocketTLS
 
-/// Connections by a key that both sides have, in memory.
+/// Connections with a pre-shared key, in memory.
 @Suite struct PreSharedKeyTests {
     private let alice = Array("alice".utf8)
 
@@ -32,7 +32,7 @@ import Testing
         }
     }
 
-    /// The server wants another group than the client's first one.
+    /// The server requires a different group than the client's first one.
     @Test func aSecondClientHelloHasTheKeyToo() throws {
         for hash in [TLSPreSharedKey.HashAlgorithm.sha256, .sha384] {
             let key = try PreSharedKeyFixture.key("alice", PreSharedKeyFixture.bytes, hash)
@@ -73,7 +73,7 @@ import Testing
         #expect(pair.server.session?.description.contains("\n") == false)
     }
 
-    // MARK: - Refusals
+    // MARK: - Rejections
 
     @Test(arguments: versions) func aWrongKeyIsRefused(_ version: TLSVersion) throws {
         let other = try PreSharedKeyFixture.key("alice", PreSharedKeyFixture.otherBytes)
@@ -85,7 +85,7 @@ import Testing
         #expect(pair.serverError?.message.contains("for the identity \"alice\" differ") == true)
     }
 
-    /// No one on the network can tell an unknown identity from a wrong key.
+    /// On the network, an unknown identity cannot be distinguished from a wrong key.
     @Test(arguments: versions) func anUnknownIdentityLooksLikeAWrongKey(_ version: TLSVersion) throws {
         let others = try TLSPreSharedKeys(["bob", "carol"].map { try PreSharedKeyFixture.key($0) })
         let unknown = try PreSharedKeyFixture(version, PreSharedKeyFixture.key(), others).shaken()
@@ -138,7 +138,7 @@ import Testing
         #expect(pair.serverError?.sentAlert == .handshakeFailure && pair.clientError?.alert == .handshakeFailure)
     }
 
-    /// A certificate that would be good does not help, and is not shown.
+    /// A valid certificate does not help, and is not sent.
     @Test(arguments: versions) func anIdentityIsNotShownWhereKeysAreRequired(_ version: TLSVersion) throws {
         let certificates = try Fixture(version)
         var fixture = try PreSharedKeyFixture(version)
@@ -173,7 +173,7 @@ import Testing
         keyless.server.clients = .anyone
         fixture.server.clients = .preSharedKeysOrAnyone(TLSPreSharedKeys(try PreSharedKeyFixture.key("bob")))
         var sides = [(keyless.client, fixture.server), (fixture.client, keyless.server)]
-        // In TLS 1.2 the cipher suite is chosen before the server sees the identity.
+        // In TLS 1.2, the cipher suite is chosen before the server sees the identity.
         if version == .tls13 { sides.append((fixture.client, fixture.server)) }
         for (client, server) in sides {
             let pair = try EnginePair(client, server)
@@ -217,7 +217,7 @@ import Testing
 
     // MARK: - Sessions and names
 
-    /// Clients with certificates resume; those with a key get no ticket.
+    /// Clients with certificates can resume. Clients with a key do not receive tickets.
     @Test(arguments: versions) func ticketsGoOnBesideKeys(_ version: TLSVersion) throws {
         var fixture = try preferring(version)
         fixture.server.values.tickets = .issued(2)
@@ -256,7 +256,7 @@ import Testing
         let certified = try EnginePair(certificates.client, server)
         certified.shakeHands()
         #expect(certified.isRefused && certified.serverError?.code == .preSharedKeyMissing)
-        // The other way: keys for the default, certificates for the name.
+        // The opposite: keys by default, certificates for the name.
         var reversed = try PreSharedKeyFixture(version).server
         reversed.serverNames = try TLSServerNames([Fixture.host: certificates.server])
         let named = try EnginePair(certificates.client, reversed)
@@ -267,7 +267,7 @@ import Testing
         #expect(unnamed.isRefused)
     }
 
-    /// For keys that have to be fetched.
+    /// For keys that must be fetched.
     @Test func aFunctionOfNamesSeesTheIdentities() async throws {
         let fixture = try PreSharedKeyFixture()
         let names = TLSServerNames { hello in

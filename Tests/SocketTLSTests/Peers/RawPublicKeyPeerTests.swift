@@ -5,9 +5,9 @@ import Testing
 
 @testable import SocketTLS
 
-/// Raw public keys that our own engine would not show.
+/// Raw public keys that our own engine would not send.
 @Suite struct RawPublicKeyPeerTests {
-    /// Has `peer` show its key without the certificate. The headers may not have the function.
+    /// Makes `peer` send its key without the certificate. The headers may lack the function.
     private func showRawKey(of peer: RawPeer) throws {
         typealias SetTypes = @convention(c) (OpaquePointer?, UnsafePointer<UInt8>?, Int) -> Int32
         let function = try #require(dlsym(nil, "SSL_set1_server_cert_type"))
@@ -28,7 +28,7 @@ import Testing
 
     private func isSupported() throws -> Bool { try RawPublicKeyFixture().isSupported() }
 
-    /// Decoding one can take a fifth of a second.
+    /// Decoding such a key can take a fifth of a second.
     @Test(arguments: versions) func aKeyOnADescribedCurveIsRefused(_ version: TLSVersion) throws {
         guard try isSupported() else { return }
         for mode in [TLSTrustEvaluation.builtIn, .manual] {
@@ -38,7 +38,7 @@ import Testing
         }
     }
 
-    /// Verifying a signature with it can take a second.
+    /// Verifying a signature with such a key can take a second.
     @Test(arguments: versions) func anExpensiveKeyIsRefusedBeforeItIsUsed(_ version: TLSVersion) throws {
         guard try isSupported() else { return }
         let error = try handshake(version, ForgedKey(rsaBits: 2048, exponentBits: 2000), .manual)

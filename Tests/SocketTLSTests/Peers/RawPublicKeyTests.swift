@@ -4,8 +4,8 @@ import Testing
 
 @testable import SocketTLS
 
-/// Connections by public keys without certificates, in memory. With an OpenSSL older than 3.2 each test
-/// checks that its settings are an error.
+/// Connections with raw public keys, in memory. With OpenSSL older than 3.2, each test checks that its
+/// settings are rejected.
 @Suite struct RawPublicKeyTests {
     @Test(arguments: versions, [1, Int.max]) func aServerIsKnownByItsKey(_ version: TLSVersion, chunk: Int) throws {
         let fixture = try RawPublicKeyFixture(version)
@@ -35,7 +35,7 @@ import Testing
         #expect(try pair.exchange(Array("hello".utf8), from: .client) == Array("hello".utf8))
     }
 
-    /// The server shows a certificate, and its clients keys.
+    /// The server sends a certificate, and its clients send keys.
     @Test(arguments: versions) func onlyClientsMayHaveKeys(_ version: TLSVersion) throws {
         var fixture = try RawPublicKeyFixture(version)
         try fixture.makeMutual()
@@ -56,14 +56,14 @@ import Testing
         #expect(try fixture.shaken().client.session?.peerPublicKey == fixture.serverKey)
     }
 
-    // MARK: - Refusals
+    // MARK: - Rejections
 
     @Test(arguments: versions, [TLSTrustEvaluation.builtIn, .delegate, .manual])
     func anUnexpectedKeyOfAServerIsRefused(_ version: TLSVersion, mode: TLSTrustEvaluation) throws {
         var fixture = try RawPublicKeyFixture(version)
         for use in [TLSRawPublicKeys.Use.required, .preferred] {
             fixture.client.values.rawPublicKeys = try TLSRawPublicKeys(expected: [RawPublicKeyFixture.otherKey]).used(use)
-            // Its certificate would do.
+            // Its certificate would be accepted.
             fixture.client.trustRoots = try fixture.base.authority.roots
             fixture.client.trustEvaluation = mode
             guard try fixture.isSupported() else { return }
@@ -94,7 +94,7 @@ import Testing
         }
     }
 
-    /// Someone in between shows the expected key, and does not have it.
+    /// An attacker sends the expected public key without having the private key.
     @Test func aKeyHasToBeProved() throws {
         var fixture = try RawPublicKeyFixture(.tls12)
         let impostor = try Fixture.stranger.identity(.server(names: [Fixture.host]))
@@ -258,13 +258,13 @@ import Testing
         let pair = try EnginePair(fixture.client, outer)
         pair.shakeHands()
         #expect(pair.isComplete && pair.server.session?.peerPublicKey == fixture.clientKey)
-        // The callback of the settings that hold the names is asked (TrustGate, rule 10).
+        // The callback of the outer settings is called (TrustGate, rule 10).
         outer.trustEvaluation = .delegate
         let asking = try EnginePair(fixture.client, outer)
         asking.decideServerTrust = { _ in false }
         asking.shakeHands()
         #expect(asking.serverQuestions.first?.publicKey == fixture.clientKey && asking.serverError?.code == .trustRejected)
-        // Other names have none.
+        // Other names have no raw keys.
         fixture.client = .client(serverName: "www.example.org")
         (fixture.client.minimumVersion, fixture.client.maximumVersion) = (version, version)
         fixture.client.proof = .rawPublicKeys(try TLSRawPublicKeys(expected: [fixture.serverKey]))

@@ -2,7 +2,7 @@ import AsyncSocketsTesting
 import SocketBuffers
 import SocketTLS
 
-/// Hands out the latest session, whatever it is asked for, and whether or not it is over.
+/// Returns the latest session for any key, even if it has expired.
 final class CarelessStore: TLSSessionStore {
     private let contents = Locked((sessions: [TLSResumableSession](), handedOut: 0))
 
@@ -10,7 +10,7 @@ final class CarelessStore: TLSSessionStore {
         contents.withLock { $0.sessions = sessions }
     }
 
-    /// How many sessions it has handed out.
+    /// The number of sessions it has returned.
     var handedOut: Int { contents.withLock { $0.handedOut } }
 
     func removeAll() {
@@ -31,8 +31,8 @@ final class CarelessStore: TLSSessionStore {
 }
 
 extension Fixture {
-    /// A connection to an endpoint, which has shaken hands if that is possible. The server has written only
-    /// `greeting`, with which its tickets leave.
+    /// Returns a connection to an endpoint after the handshake, if it succeeded. The server has written only
+    /// `greeting`, which is sent with its tickets.
     func connection(
         as settings: TLSClientSettings? = nil, to context: TLSContext? = nil, greeting: String? = "!"
     ) throws -> EarlyConversation {

@@ -5,7 +5,7 @@ import SocketBuffers
 import SocketTLS
 import Testing
 
-/// Clients of ours and a bare server with OpenSSL's own tickets.
+/// Our clients and a bare server with OpenSSL's own tickets.
 @Suite struct ClientResumptionTests {
     private var fixture: Fixture
     private let server: RawServer
@@ -27,7 +27,7 @@ import Testing
             version, pem: fixture.authority.issue(.server(names: [Fixture.host, "other.example.org"]), signedBy: .root).pem)
     }
 
-    /// What became of one connection.
+    /// The result of one connection.
     private struct Conversation {
         let session: TLSSession?
         let questions: [PeerTrust]
@@ -62,7 +62,7 @@ import Testing
             #expect(client.readAll().text == "hello")
         }
         end(client)
-        // Or else OpenSSL's server would forget the session.
+        // Otherwise OpenSSL's server would discard the session.
         SSL_set_shutdown(peer.ssl, SSL_SENT_SHUTDOWN | SSL_RECEIVED_SHUTDOWN)
         return Conversation(session: client.session, questions: questions, error: error)
     }
@@ -123,7 +123,7 @@ import Testing
         func take(for key: TLSSessionStoreKey) -> TLSResumableSession? { nil }
     }
 
-    // MARK: - What is not resumed
+    // MARK: - Sessions that are not resumed
 
     @Test(arguments: versions) func nothingCrossesSettings(_ version: TLSVersion) throws {
         let tests = try Self(version)
@@ -195,7 +195,7 @@ import Testing
         #expect(first.questions.count == 1)
         let second = try tests.converse()
         #expect(second.session?.isResumed == true && second.questions == first.questions)
-        // A no after OpenSSL's handshake has ended.
+        // A rejection after OpenSSL's handshake has completed.
         let third = try tests.converse(decision: false)
         #expect(third.error?.code == .trustRejected && third.session == nil && third.questions == first.questions)
     }
@@ -211,7 +211,7 @@ import Testing
         #expect(tests.store.count == 0)
     }
 
-    /// By `.manual`: what OpenSSL found goes with the session.
+    /// With `.manual`, OpenSSL's findings are stored with the session.
     @Test(arguments: versions) func theVerdictGoesWithTheSession(_ version: TLSVersion) throws {
         var tests = try Self(version)
         tests.fixture.client.trustEvaluation = .manual
@@ -261,12 +261,12 @@ import Testing
             var changed = bytes
             changed[Int.random(in: 0..<bytes.count, using: &generator)] = .random(in: 0...255, using: &generator)
             guard let session = try? TLSResumableSession(bytes: changed) else { continue }
-            // Numbers that have changed may need more bytes, and OpenSSL 3.5 writes more of them.
+            // Changed numbers may need more bytes, and OpenSSL 3.5 writes more of them.
             #expect(session.bytes.count <= bytes.count + 16)
         }
     }
 
-    /// The date of the verdict is behind the format and the scope, the verdict, and the number of faults.
+    /// The date of the verdict follows the format, the scope, the verdict and the number of faults.
     private func bytes(of date: Int64) throws -> [UInt8] {
         var bytes = try #require(try converse().session?.resumable).bytes
         let place = 8 + "AsyncSockets session 2".utf8.count + 8 + 32 + 8 + 8
@@ -274,7 +274,7 @@ import Testing
         return bytes
     }
 
-    /// A session in a file is not younger when it comes back.
+    /// A session that is stored and restored keeps its age.
     @Test func bytesKeepTheDateOfTheVerdict() throws {
         let bytes = try bytes(of: Int64(Date().timeIntervalSince1970) - 3600)
         #expect(try TLSResumableSession(bytes: bytes).bytes == bytes)
@@ -287,12 +287,12 @@ import Testing
         #expect(error?.code == .invalidSession)
     }
 
-    /// No lifetime in TLS 1.3: the ticket is to be discarded at once (RFC 8446, 4.6.1).
+    /// In TLS 1.3, a ticket with a lifetime of zero must be discarded immediately (RFC 8446, 4.6.1).
     @Test(arguments: versions) func aTicketOfTLS13WithoutALifetimeIsOver(_ version: TLSVersion) throws {
         let session = try #require(try Self(version).converse().session?.resumable)
         #expect(session.isUsable)
         var bytes = session.bytes
-        // OpenSSL's form of the session is the last field, and in it the lifetime of 7,200 seconds is [9].
+        // OpenSSL's encoding of the session is the last field. In it, the lifetime of 7,200 seconds is [9].
         func number(at place: Int) -> Int { bytes[place..<place + 8].reduce(0) { $0 << 8 | Int($1) } }
         let start = try #require((8..<bytes.count).first { number(at: $0 - 8) == bytes.count - $0 && bytes[$0] == 0x30 })
         try #require(bytes[start + 1] == 0x82)
@@ -306,7 +306,8 @@ import Testing
         #expect(try TLSResumableSession(bytes: bytes).isUsable == (version == .tls12))
     }
 
-    /// In TLS 1.2 the log of a resumed connection has the secret of all that the session was used for.
+    /// In TLS 1.2, the key log of a resumed connection contains the secret of all connections that used the
+    /// session.
     @Test(arguments: versions) func aLogDoesNotHaveTheSecretsOfOthers(_ version: TLSVersion) throws {
         let tests = try Self(version)
         let log = try TemporaryFile("")
@@ -330,7 +331,7 @@ import Testing
         var taken = 0
         while memory.take(for: all[0]) != nil { taken += 1 }
         #expect(taken == 6)
-        // The oldest one goes, and the latest one is taken first.
+        // The oldest one is removed, and the latest one is used first.
         let sessions = try (0..<8).map { _ in try #require(try converse().session?.resumable) }
         for session in sessions { memory.store(session, for: all[1]) }
         for session in sessions.dropFirst(2).reversed() { #expect(memory.take(for: all[1]) === session) }
@@ -352,7 +353,7 @@ import Testing
         var held: TLSResumableSession?
         _ = try tests.converse(before: { client in
             held = client.session?.resumable
-            // A record that no one has encrypted.
+            // A forged record.
             client.receive([23, 3, 3, 0, 20] + [UInt8](repeating: 7, count: 20))
             _ = client.readAll()
         })

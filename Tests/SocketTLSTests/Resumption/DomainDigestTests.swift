@@ -18,7 +18,7 @@ import Testing
             : SecurityDomain(TLSSettings.client(serverName: "a").values)
     }
 
-    /// The base with some properties replaced.
+    /// Returns the base with some properties replaced.
     private func domain(
         _ base: SecurityDomain, side: SecurityDomain.Side? = nil, identities: [TLSIdentity]? = nil, roots: TrustedRoots? = nil,
         rules: TrustRules? = nil, stapling: TLSOCSPStapling? = nil, policy: TLSPolicy? = nil, minimumVersion: TLSVersion? = nil,
@@ -39,7 +39,8 @@ import Testing
             keyLogFile: keyLogFile ?? base.keyLogFile)
     }
 
-    /// For each property, domains that differ from the base, and from one another, in this property.
+    /// Returns, for each property, domains that differ from the base and from each other only in this
+    /// property.
     private func changes(of base: SecurityDomain) throws -> [String: [SecurityDomain]] {
         let rules = { (change: (inout TLSCertificateRules) -> Void) in
             var settings = TLSSettings.client(serverName: "a").values
@@ -73,7 +74,7 @@ import Testing
         ]
     }
 
-    /// All proofs except certificates. Proofs with raw public keys differ in one property each.
+    /// Returns all proofs except certificates. Proofs with raw public keys differ in one property each.
     private func proofs() throws -> [TLSProof] {
         let digests: [Set<[UInt8]>] = [[[UInt8](repeating: 1, count: 32)], [[UInt8](repeating: 2, count: 32)]]
         var proofs = digests.map { TLSProof.rawPublicKeys(TLSRawPublicKeys($0, .required)) }
@@ -87,17 +88,18 @@ import Testing
         return proofs
     }
 
-    /// The properties of `value` and their values.
+    /// Returns the properties of `value` and their values.
     private func properties(_ value: Any) -> [(name: String, value: AnyHashable?)] {
         Mirror(reflecting: value).children.map { ($0.label ?? "", $0.value as? AnyHashable) }
     }
 
-    /// The digests by file stamps and by file contents. Without files they are the same.
+    /// Returns the digests by file stamps and by file contents. Without files they are the same.
     private func digests(_ domain: SecurityDomain) throws -> Set<[UInt8]> {
         [domain.clientScope.digest, try domain.serverScope().digest]
     }
 
-    /// A server resumes no session of a version that it does not accept, so `maximumVersion` may differ.
+    /// A server does not resume sessions of a version that it does not accept, so `maximumVersion` may
+    /// differ.
     private static let leftOutOnServers: Set<String> = ["maximumVersion"]
 
     @Test(arguments: [SecurityDomain.Side.client, .server]) func eachPropertyCounts(side: SecurityDomain.Side) throws {

@@ -1,22 +1,22 @@
 import COpenSSL
 import SocketTLS
 
-/// Everything with an end that a session depends on.
+/// The inputs of a session that can expire.
 enum SessionInput: CaseIterable {
     case ticket, leaf, intermediate, root, listOfRoot, listOfIntermediate, response, responder
 
-    /// Those of a client that a server verifies.
+    /// The inputs for a client that is verified by a server.
     static let ofClients: [SessionInput] = [.ticket, .leaf, .intermediate, .root, .listOfRoot, .listOfIntermediate]
 }
 
-/// A chain with all its proofs, of which one ends in ten minutes. If it is the ticket, which lives for an
-/// hour, none of the proofs ends before.
+/// A chain with all its proofs, one of which expires in ten minutes. If this is the ticket, which is valid
+/// for an hour, no proof expires before.
 struct EndingChain {
     private let root: HandmadeCertificate
     private let leaf: HandmadeCertificate
     private let lists: [TemporaryFile]
     private let response: [UInt8]
-    /// How long a session lives.
+    /// The lifetime of a session.
     let seconds: Int
 
     init(_ first: SessionInput) throws {
@@ -36,7 +36,7 @@ struct EndingChain {
         response = try intermediate.response(about: leaf, .init(seconds: end(.response), responder: responder))
     }
 
-    /// Settings by which `side` shows the chain, and the other side verifies it; sessions are resumed.
+    /// Returns settings in which `side` sends the chain and the other side verifies it. Sessions are resumed.
     func fixture(_ version: TLSVersion, shownBy side: Side) throws -> Fixture {
         var fixture = try side == .server ? Fixture(version, leaf: leaf, roots: [root]) : Fixture(version)
         fixture.server.values.tickets = .issued(1)

@@ -3,9 +3,9 @@ import SocketBuffers
 import SocketTLS
 import Testing
 
-/// A side that refuses its peer although a session of theirs is resumed: the other side gets an alert.
+/// A side rejects its peer although a session is resumed. The other side receives an alert.
 @Suite struct RefusedResumptionTests {
-    /// Settings of both sides, and a session that they have made.
+    /// The settings of both sides and a session between them.
     private struct Acquaintance {
         var fixture: Fixture
 
@@ -69,7 +69,7 @@ import Testing
         #expect(pair.clientError?.code == .trustTimeout && pair.serverError?.alert == .badCertificate)
     }
 
-    /// The server has to ask for another ClientHello first, which OpenSSL reports as a ServerHello.
+    /// The server must request another ClientHello first, which OpenSSL reports as a ServerHello.
     @Test(arguments: [true, false]) func aSecondHelloChangesNothing(isAccepted: Bool) throws {
         let pair = try Acquaintance(.tls13) {
             $0.client.trustEvaluation = .delegate
@@ -97,7 +97,7 @@ import Testing
         }
     }
 
-    /// OpenSSL has them all when the client stops.
+    /// OpenSSL has received all messages when the client stops.
     @Test(arguments: [true, false], [true, false])
     func messagesThatShareARecordChangeNothing(isTaken: Bool, isAccepted: Bool) throws {
         var acquaintance = try Acquaintance(.tls12) { $0.client.trustEvaluation = .delegate }
@@ -114,7 +114,7 @@ import Testing
         if !isAccepted { #expect(pair.serverError?.alert == .badCertificate) }
     }
 
-    /// Makes one record of those in plaintext.
+    /// Joins the plaintext records into one.
     private func joinMessages(of output: PreBuffer) throws {
         var (rest, messages) = (Array(output.readableBytes)[...], [UInt8]())
         while let type = rest.first, type == 22 {

@@ -5,10 +5,10 @@ import SocketBuffers
 import SocketTLS
 import Testing
 
-/// Tickets in TLS 1.2: one stays in use until the server encrypts with another key, and then gives way to a
-/// new one, to which OpenSSL leaves the date of the first.
+/// Tickets in TLS 1.2: a ticket stays in use until the server encrypts with another key. It is then replaced
+/// by a new one, for which OpenSSL keeps the date of the first.
 @Suite struct RenewedTicketTests {
-    /// Each byte of the first key is 1, so that a test can open tickets.
+    /// Each byte of the first key is 1, so that a test can decrypt tickets.
     private final class KnownKeys: TLSTicketKeySource {
         static let byte: UInt8 = 1
         private let current: Locked<TLSTicketKeys>
@@ -27,7 +27,7 @@ import Testing
         }
     }
 
-    /// As if `session` had been made `seconds` earlier, by OpenSSL's count.
+    /// Returns the session as if it had been created `seconds` earlier, according to OpenSSL.
     private func aged(_ peer: RawPeer, by seconds: Int) throws -> [UInt8] {
         let (key, ticket) = ([UInt8](repeating: KnownKeys.byte, count: 32), peer.ticket())
         var (vector, sealed) = (Array(ticket[16..<32]), Array(ticket[32..<(ticket.count - 32)]))
@@ -85,7 +85,7 @@ import Testing
         #expect(try !connect(at: 13_600, resuming: third.session()).isResumed)
     }
 
-    /// A new one would say that it lasts for an unknown time (RFC 5077, 3.3), and wolfSSL would not use it.
+    /// A new one would have an unspecified lifetime (RFC 5077, 3.3), and wolfSSL would not use it.
     @Test(arguments: [true, false]) func aTicketOfTLS12StaysAsLongAsItsKeyEncrypts(sharesKeys: Bool) throws {
         let now = Locked(10_000)
         var settings = try Fixture.resuming().server
@@ -100,7 +100,8 @@ import Testing
         }
     }
 
-    /// The key of a context encrypts for an hour from its first ticket, which another session may have got.
+    /// A context's key encrypts for an hour from its first ticket, which may have been issued to another
+    /// session.
     @Test func aTicketOfTLS12IsRenewedWithTheNextKeyOfTheContext() throws {
         let now = Locked(10_000)
         let settings = try Fixture.resuming().server

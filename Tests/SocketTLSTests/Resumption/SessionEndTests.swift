@@ -7,13 +7,13 @@ import Testing
 
 @testable import SocketTLS
 
-/// When a client's sessions are over. Each input with an end is once the first to end.
+/// The expiry of a client's sessions. Each input that can expire is the first to do so in one case.
 @Suite(.timeLimit(.patient), .ownThreads) struct SessionEndTests {
     private func session(_ connection: EarlyConversation) throws -> TLSResumableSession {
         try #require(connection.client.session?.resumable, "\(String(describing: connection.clientError))")
     }
 
-    /// The same session, as it would be if something about it were different.
+    /// Returns the same session with a change.
     private func changed(
         _ session: TLSResumableSession, certificates: [TLSCertificate]? = nil, verified: Date? = nil, evidenceEnd: Date? = nil
     ) -> TLSResumableSession {
@@ -31,14 +31,14 @@ import Testing
         #expect((Double(chain.seconds) - 60...Double(chain.seconds) + 1).contains(left), "\(left)")
         #expect(session.isUsable && session.isUsable(at: session.end - 1))
         #expect(!session.isUsable(at: session.end) && !session.isUsable(at: session.end + 100_000))
-        // Neither its bytes nor its use renew it, but for the ticket, which is another then.
+        // Neither encoding nor using a session renews it, except for the ticket, which is replaced.
         fixture.client.resumption = .session(try TLSResumableSession(bytes: session.bytes))
         let second = try fixture.connection()
         #expect(second.client.session?.isResumed == true)
         #expect(try input == .ticket || abs(self.session(second).end.timeIntervalSince(session.end)) <= 1)
     }
 
-    /// Without a trusted chain only the certificates say when it ends.
+    /// Without a trusted chain, only the certificates determine the expiry.
     @Test(arguments: versions) func aSessionAcceptedByHandEndsWithItsCertificates(version: TLSVersion) throws {
         var fixture = try Fixture(version, validity: .endsSoon)
         fixture.server.values.tickets = .issued(1)
@@ -52,7 +52,7 @@ import Testing
         #expect((500...601).contains(end), "\(end)")
     }
 
-    /// RFC 5280, 4.1.2.5: the year 9999, in certificates and in a list.
+    /// The year 9999 (RFC 5280, 4.1.2.5) in certificates and in a list.
     @Test(arguments: [true, false]) func proofsWithoutAnEndAreInTheBytes(hasList: Bool) throws {
         let days = -1..<2_900_000
         let root = try HandmadeCertificate("Root", HandmadeCertificate.authority, days: days)
@@ -67,8 +67,8 @@ import Testing
         #expect(try fixture.connection().client.session?.isResumed == true)
     }
 
-    /// A session that is over, or that was verified later than now, is not offered,
-    /// also when a store hands it out.
+    /// A session that has expired, or whose verification is in the future, is not offered, even if a store
+    /// returns it.
     @Test(arguments: versions) func noSessionIsOfferedOutOfItsTime(version: TLSVersion) throws {
         var fixture = try Fixture(version)
         fixture.server.values.tickets = .issued(1)
@@ -90,7 +90,7 @@ import Testing
                 #expect(connection.client.session?.isResumed == isUsable, "\(index)")
                 #expect(connection.server.session?.isResumed == isUsable, "\(index)")
                 guard isUsable else { continue }
-                // The verdict stays as old as it is.
+                // The verdict keeps its age.
                 let next = try self.session(connection)
                 #expect(next.verified == session.verified && next.evidenceEnd == session.evidenceEnd, "\(index)")
                 #expect(next.end <= session.verified + 604_800, "\(index)")
@@ -98,7 +98,8 @@ import Testing
         }
     }
 
-    /// The server that resumes it gives no other: then one of TLS 1.2 may be used again.
+    /// The server does not issue a new ticket when it resumes the session. A TLS 1.2 session can then be used
+    /// again.
     @Test(arguments: versions) func aTicketOfTLS13DoesNotComeBack(version: TLSVersion) throws {
         var fixture = try Fixture(version)
         fixture.server.values.tickets = .issued(1)
@@ -111,7 +112,7 @@ import Testing
     }
 }
 
-/// When the sessions of a server's clients are over, by the server's clock.
+/// The expiry of the sessions of a server's clients, by the server's clock.
 @Suite(.timeLimit(.patient), .ownThreads) struct ServerSessionEndTests {
     private final class Keys: TLSTicketKeySource {
         let keys: TLSTicketKeys
@@ -127,7 +128,7 @@ import Testing
         try TLSContext(for: settings) { [clock] in clock.withLock { $0 } }
     }
 
-    /// Connects at a time of the server's clock; returns the session that comes of it.
+    /// Connects at a time of the server's clock, and returns the resulting session.
     private func connect(
         _ fixture: Fixture, to context: TLSContext, at time: Int, resuming session: TLSResumableSession? = nil
     ) throws -> (isResumed: Bool?, session: TLSResumableSession?) {
@@ -147,7 +148,7 @@ import Testing
         let session = try #require(try connect(fixture, to: context, at: 10_000).session)
         let later = try connect(fixture, to: context, at: 10_000 + chain.seconds - 60, resuming: session)
         #expect(later.isResumed == true)
-        // A session that was resumed does not live longer.
+        // Resuming a session does not extend its lifetime.
         for session in [session, try #require(later.session)] {
             for seconds in [chain.seconds, chain.seconds + 3600, 1_000_000] {
                 #expect(try connect(fixture, to: context, at: 10_000 + seconds, resuming: session).isResumed == false)

@@ -6,7 +6,7 @@ import Testing
 
 @testable import SocketTLS
 
-/// Clients in TLS 1.2 that keep sessions by identifier.
+/// TLS 1.2 clients that resume sessions by session ID.
 @Suite struct SessionIdentifierTests {
     private let fixture: Fixture
 
@@ -16,7 +16,7 @@ import Testing
 
     private func server(_ settings: TLSServerSettings? = nil) throws -> TLSEngine { try fixture.engine(settings) }
 
-    /// A client that sends no ticket extension, as some do (RFC 5246, 7.3).
+    /// Returns a client that does not send the ticket extension, as some do (RFC 5246, 7.3).
     private func clientOfIdentifiers(_ server: TLSEngine, resuming session: [UInt8]? = nil, named name: String? = nil) throws
         -> RawPeer
     {
@@ -76,8 +76,8 @@ import Testing
         }
     }
 
-    /// Such a client gets a ticket, and the session under its identifier stays as it is. Many at once, since
-    /// OpenSSL writes to the session of a connection without a lock.
+    /// Such a client receives a ticket, and the session under its ID is unchanged. Many in parallel, because
+    /// OpenSSL writes to a connection's session without a lock.
     @Test func clientsOfOneIdentifierMayAskForTickets() throws {
         let settings = fixture.server
         let session = try clientOfIdentifiers(server()).session()
@@ -91,7 +91,7 @@ import Testing
         #expect(outcomes.withLock { $0 } == Array(repeating: true, count: 256))
     }
 
-    /// Neither with a new ticket nor when they come back with it: the ticket has the whole session.
+    /// Neither with a new ticket nor when they resume with it, because the ticket contains the whole session.
     @Test func clientsWithTicketsTakeNoRoom() throws {
         let context = try TLSContext(for: fixture.server, ticketClock: nil)
         func server() throws -> TLSEngine { try TLSEngine(context: context, settings: fixture.server) }

@@ -3,7 +3,7 @@ import Foundation
 import SocketTLS
 import Testing
 
-/// What a session says of itself, to people and to programs.
+/// The textual descriptions of a session, for people and for programs.
 @Suite struct SessionTextTests {
     private func session(_ fixture: Fixture, _ change: (EnginePair) -> Void = { _ in }) throws -> (TLSSession, TLSSession) {
         let pair = try fixture.pair()
@@ -45,7 +45,7 @@ import Testing
                 + #""preSharedKeyIdentity":null,"peerPublicKey":null}"#)
     }
 
-    /// A peer chooses some of it.
+    /// Parts of the text are chosen by the peer.
     @Test(arguments: ["\"", "\\", "\n\u{0}\u{1F}\u{7F}", "\u{2028}\u{2029}", "é 😀", "\",\"version\":\"x"])
     func oddTextStaysInItsPlace(_ text: String) throws {
         let session = TLSSession(applicationProtocol: text, serverName: text, preSharedKeyIdentity: Array(text.utf8))

@@ -75,7 +75,7 @@ import Testing
         }
     }
 
-    /// The first byte of a ticket is of its key's name, the last of its HMAC.
+    /// The first byte of a ticket belongs to the name of its key, the last to its HMAC.
     @Test(arguments: [0, 16, 40, -1])
     func aTicketThatWasChangedMeansAFullHandshake(place: Int) throws {
         let first = try RawPeer.client(of: server())
@@ -194,7 +194,7 @@ import Testing
         try TLSTicketKey(bytes: [UInt8](repeating: number, count: 80))
     }
 
-    /// Contexts that share nothing but the keys, as those of two processes.
+    /// Contexts that share only the keys, as in two processes.
     @Test(arguments: versions) func serversThatShareKeysResumeEachOthersSessions(_ version: TLSVersion) throws {
         let keys = Keys(TLSTicketKeys(current: try Self.key(1), decryptionOnly: [try Self.key(2)]))
         var settings = try asking()
@@ -232,7 +232,7 @@ import Testing
         numbers.map { Data(repeating: $0, count: 80).base64EncodedString() }.joined(separator: "\n")
     }
 
-    /// Each time, and not only the first one.
+    /// Every time, not only the first.
     @Test func aFileThatChangesIsReadAgain() async throws {
         let file = try TemporaryFile(Self.lines(1, 2, 3))
         let keys = try TLSTicketKeyFile(path: file.path)
@@ -243,7 +243,7 @@ import Testing
         }
     }
 
-    /// Half a file may have the size and the date of the whole one.
+    /// A partially written file may have the size and date of the complete one.
     @Test func aFileThatCouldNotBeReadIsTriedAgain() throws {
         let file = try TemporaryFile(Self.lines(1, 2, 3))
         let keys = try TLSTicketKeyFile(path: file.path)
@@ -277,7 +277,7 @@ import Testing
         try write([line(2), line(3), line(4)])
         keys.reload()
         #expect(keys.keys.current.name[0] == 3 && keys.failure == nil)
-        // A bad file leaves the keys as they are, and says why.
+        // An invalid file leaves the keys unchanged and causes an error.
         try write([line(3), line(4)])
         keys.reload()
         #expect(keys.keys.current.name[0] == 3 && keys.failure?.message.contains("contains 2 lines instead of three") == true)
@@ -299,7 +299,7 @@ import Testing
     }
 }
 
-/// With a clock of the test's own.
+/// Ages of tickets, with a test clock.
 @Suite struct TicketAgeTests {
     private let clock = Locked(0)
     private let settings: TLSServerSettings
@@ -344,7 +344,7 @@ import Testing
         #expect(try !connect(at: 3700, resuming: third.session()).isResumed)
     }
 
-    /// A server that writes for the first time when the session is over has no ticket to give, and goes on.
+    /// A server that first writes after the session has expired does not send a ticket, and continues.
     @Test func aSessionMayEndBeforeTheFirstData() throws {
         let first = try connect(at: 100)
         clock.withLock { $0 = 3699 }
@@ -362,7 +362,7 @@ import Testing
     }
 }
 
-/// Times count from the creation of the first key, at 100.
+/// Times are relative to the creation of the first key, at 100.
 @Suite final class TicketKeyRingTests {
     private var ring = TicketKeyRing()
 
@@ -382,7 +382,7 @@ import Testing
         if let successor { #expect(try sealing(at: successor) !== key) }
         #expect(opens(key, at: 7199))
         #expect(!opens(key, at: 7200))
-        // It is gone, and not only refused.
+        // The key is removed, not only rejected.
         #expect(!opens(key, at: 0))
     }
 

@@ -1,21 +1,21 @@
 @testable import SocketTLS
 
-/// Where a setting counts.
+/// Where a setting applies.
 enum SettingPlace: Sendable {
     /// In the security domain: connections that differ in it share neither a context nor a session.
     case domain
     /// For a single connection, and in the scope of a client's sessions (`ExpectedPeer`).
     case peer
-    /// In the context (`ContextKey`), beside the domain.
+    /// In the context (`ContextKey`), in addition to the domain.
     case context
     /// For a single connection.
     case connection
 }
 
 extension TLSSettingValues {
-    /// The places of all settings, in their order. Making the value again names each of them: a new setting
-    /// does not compile until it has a place. One with a default value, such as the nil of an optional,
-    /// compiles, and `SettingScopeTests` finds it.
+    /// The places of all settings, in order. The value is created again with every setting named, so a new
+    /// setting does not compile until it has a place. A setting with a default value, such as an optional,
+    /// does compile, but `SettingScopeTests` detects it.
     var places: [SettingPlace] {
         var places: [SettingPlace] = []
         func put<Value>(_ place: SettingPlace, _ value: Value) -> Value {

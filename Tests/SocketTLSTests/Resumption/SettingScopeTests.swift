@@ -7,12 +7,12 @@ import Testing
 
 @testable import SocketTLS
 
-/// Every setting alone is another one: whether a session of the settings before is then resumed. A property
-/// that the tables do not know fails.
+/// Changes each setting by itself, and checks whether a session of the previous settings is still resumed. A
+/// property that is missing in the tables fails.
 @Suite(.timeLimit(.patient), .ownThreads) struct SettingScopeTests {
     private typealias Change = (inout TLSSettingValues) throws -> Void
 
-    /// What becomes of a session of the settings as they were before.
+    /// The fate of a session of the previous settings.
     private enum Fate: Equatable {
         case resumed, refused
     }
@@ -39,7 +39,7 @@ import Testing
         keys = try Keys(1)
     }
 
-    /// The names of all properties that are stored, and those of a policy and of rules.
+    /// The names of all stored properties, including those of the policy and the rules.
     private var properties: Set<String> {
         func names(_ value: Any) -> [String] { Mirror(reflecting: value).children.compactMap(\.label) }
         let parts =
@@ -47,7 +47,7 @@ import Testing
         return Set(names(TLSSettings.client(serverName: "x").values) + parts).subtracting(["policy", "rules"])
     }
 
-    /// Where the setting of a case counts, as the library says.
+    /// Returns where the setting of a case applies, according to the library.
     private func place(of name: String) throws -> SettingPlace {
         let values = TLSSettings.client(serverName: "x").values
         let names = Mirror(reflecting: values).children.compactMap(\.label)
@@ -62,7 +62,7 @@ import Testing
         return certificates
     }
 
-    // MARK: - What is the same for both sides
+    // MARK: - Settings of both sides
 
     private var shared: [(String, Fate, Change)] {
         [
@@ -97,9 +97,9 @@ import Testing
     /// They are in the domain, and change nothing about what may be resumed; the second one on servers.
     private static let withoutEffect: Set<String> = ["policy.prefersServerCipherSuites", "maximumVersion"]
 
-    /// Each has a reason to be missing: it means nothing alone, or cannot go with sessions at all.
+    /// Each is missing for a reason: it has no meaning by itself, or cannot be combined with sessions.
     private let withoutCase: Set<String> = [
-        // Counts with lists, and goes with them (`revocationScopeCounts`).
+        // Applies only with lists, and is tested with them (`revocationScopeCounts`).
         "rules.revocationScope",
         // Settings of the other side are of another type.
         "role",
@@ -109,7 +109,7 @@ import Testing
         "proof", "presentsRawPublicKey",
     ]
 
-    // MARK: - Servers that share the keys of their tickets
+    // MARK: - Servers with shared ticket keys
 
     private func server() throws -> TLSServerSettings {
         var settings = TLSSettings.server(identity: try authority.identity(.server(names: ["a"])))
@@ -134,7 +134,7 @@ import Testing
         ]
     }
 
-    /// They are for clients, or cannot go with shared keys.
+    /// They apply only to clients, or cannot be combined with shared keys.
     private let notForServers: Set<String> = [
         "serverName", "ocspStapling", "verifiesHostName", "allowsPostHandshakeAuthentication", "earlyData", "resumption",
         "acceptedEarlyData",
@@ -148,7 +148,7 @@ import Testing
         }
         let session = try RawPeer.client(of: engine(base), showing: pem).session()
         func isResumed(_ settings: TLSSettingValues) throws -> Bool {
-            // Settings that are refused resume nothing.
+            // Rejected settings do not resume sessions.
             guard thrown({ try engine(settings) }) == nil else { return false }
             let (server, peer) = (try engine(settings), try RawPeer(.tls13, clientPEM: pem))
             try peer.resume(session)
@@ -191,7 +191,7 @@ import Testing
         ]
     }
 
-    /// They are for servers; the last one is how the session is given.
+    /// They apply only to servers; the last one is how the session is passed.
     private let notForClients: Set<String> = [
         "additionalIdentities", "clientCertificates", "tickets", "acceptedEarlyData", "serverNames", "resumption",
     ]
@@ -238,12 +238,12 @@ import Testing
 
     // MARK: - Digests
 
-    /// They count outside of the domain: for one connection, or for the tickets.
+    /// They apply outside of the domain: to one connection, or to the tickets.
     private static let outsideOfTheDomain: Set<String> = [
         "serverName", "verifiesHostName", "trustEvaluation", "tickets", "serverNames",
     ]
 
-    /// Neither those of one side nor those of two.
+    /// Neither for one side nor across both.
     @Test func noTwoDomainsHaveTheSameDigest() throws {
         var client = TLSSettings.client(serverName: "a")
         client.trustRoots = try authority.roots
@@ -265,7 +265,7 @@ import Testing
         }
     }
 
-    /// Otherwise what follows could pass for another list.
+    /// Otherwise the following data could be mistaken for another list.
     @Test func theDigestOfMoreListsDoesNotBeginLikeThatOfFewer() throws {
         let sources = [TLSRevocationSource.file(path: list.path), .file(path: list.path)]
         func bytes(_ sources: [TLSRevocationSource]) -> [UInt8] {
@@ -276,7 +276,7 @@ import Testing
         #expect(!bytes(sources).starts(with: bytes([sources[0]])))
     }
 
-    /// A store may be anyone's code: whatever it hands out, a session stays in its scope.
+    /// A store is arbitrary code. Whatever it returns, a session stays within its scope.
     @Test(arguments: versions) func aCarelessStoreCrossesNoScope(_ version: TLSVersion) throws {
         var fixture = try Fixture(version)
         fixture.server.values.tickets = .issued(1)

@@ -5,7 +5,7 @@ import SocketBuffers
 import SocketTLS
 import Testing
 
-/// Servers that share the keys of their tickets, and little else.
+/// Servers that share their ticket keys, and little else.
 @Suite struct TicketScopeTests {
     private let fixture: Fixture
     private let keys = FixedKeys()
@@ -32,8 +32,8 @@ import Testing
         try TLSEngine(context: TLSContext.context(for: settings, in: ContextCache(limit: 1)), settings: settings)
     }
 
-    /// A suite that one of the servers does not allow must not come in with a session of the other: OpenSSL
-    /// looks only whether the client offers it.
+    /// A suite that one of the servers does not allow must not be used because of a session from the other.
+    /// OpenSSL checks only that the client offers it.
     @Test func aSessionBringsNoForbiddenSuite() throws {
         var old = fixture.server
         old.policy = .compatible
@@ -52,7 +52,8 @@ import Testing
         }
     }
 
-    /// In TLS 1.2 the log of a resumed connection has the secret of all that the session was used for.
+    /// In TLS 1.2, the key log of a resumed connection contains the secret of all connections that used the
+    /// session.
     @Test func aLogDoesNotHaveTheSecretsOfOthers() throws {
         let log = try TemporaryFile("")
         var logged = fixture.server
@@ -62,7 +63,7 @@ import Testing
         #expect(try !RawPeer.client(.tls12, of: engine(logged), resuming: session).isResumed)
     }
 
-    /// A file that could not be read once is read when it can be, though it looks the same.
+    /// A file that could not be read is read again later, even if it looks the same.
     @Test func aFileOfKeysIsTriedAgain() throws {
         func lines(_ numbers: [UInt8]) -> String {
             numbers.map { Data(repeating: $0, count: 80).base64EncodedString() + "\n" }.joined()

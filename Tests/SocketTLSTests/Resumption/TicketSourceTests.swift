@@ -6,9 +6,9 @@ import SocketTLS
 import SocketTestTraits
 import Testing
 
-/// A source of ticket keys is code of the program: nothing is locked while it is asked.
+/// A ticket key source is the program's code, so no lock is held while it is called.
 @Suite(.timeLimit(.patient), .ownThreads) struct TicketSourceTests {
-    /// Asks the connection whose tickets are made for its channel binding.
+    /// Requests the channel binding of the connection whose tickets are being created.
     private final class AskingSource: TLSTicketKeySource {
         private let key: TLSTicketKey
         private let exporter = Locked<KeyExporter?>(nil)
@@ -18,7 +18,7 @@ import Testing
 
         func ask(_ exporter: KeyExporter) { self.exporter.withLock { $0 = exporter } }
 
-        /// How many bindings it has got.
+        /// The number of bindings it has received.
         var bindings: Int { count.withLock { $0 } }
 
         var keys: TLSTicketKeys {
@@ -28,7 +28,7 @@ import Testing
         }
     }
 
-    /// Runs `body` on a thread of its own; false if it does not return.
+    /// Runs `body` on its own thread. Returns false if it does not return.
     private func returns(_ body: @escaping @Sendable () throws -> Void) -> Bool {
         let end = DispatchSemaphore(value: 0)
         Thread.detachNewThread {
@@ -64,7 +64,7 @@ import Testing
         #expect(source.bindings > 0)
     }
 
-    /// The alert takes the way of a ticket, which never leaves.
+    /// The alert is created like a ticket, which is never sent.
     @Test func aSourceIsNotAskedForAnAlert() throws {
         let source = try AskingSource()
         let isOver = returns {

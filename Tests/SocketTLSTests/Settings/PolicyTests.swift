@@ -3,7 +3,7 @@ import COpenSSL
 import SocketTLS
 import Testing
 
-/// What may be negotiated, as the program says.
+/// Policies for what may be negotiated.
 @Suite struct PolicyTests {
     private func pair(_ change: (inout TLSClientSettings, inout TLSServerSettings) -> Void) throws -> EnginePair {
         var fixture = try Fixture()
@@ -72,7 +72,7 @@ import Testing
     func theGroupIsOneOfTheList(_ version: TLSVersion, _ group: String) throws {
         let pair = try pair { client, server in
             (client.maximumVersion, server.maximumVersion) = (version, version)
-            // The curve of the certificate has to be there in TLS 1.2.
+            // In TLS 1.2, the groups must include the certificate's curve.
             client.policy.groups = group == "secp256r1" ? [group] : [group, "secp256r1"]
             server.policy.groups = [group]
         }
@@ -90,7 +90,7 @@ import Testing
         }
     }
 
-    /// The list of the server, which it sends, and the list of the client itself.
+    /// The server's list, which is sent, and the client's own list.
     @Test(arguments: versions, Side.allCases)
     func aClientSignsWithOneOfTheList(_ version: TLSVersion, _ side: Side) throws {
         let authority = try CertificateAuthority(name: "Clients")
@@ -101,7 +101,7 @@ import Testing
                 (client.maximumVersion, server.maximumVersion) = (version, version)
                 client.identity = identity
                 (server.values.clientCertificates, server.trustRoots) = (.required, roots)
-                // The server's own key is on this curve.
+                // The server's own key uses this curve.
                 if side == .server {
                     server.policy.signatureAlgorithms = ["ecdsa_secp256r1_sha256"]
                 } else {
@@ -114,7 +114,7 @@ import Testing
         }
     }
 
-    // MARK: - What is refused
+    // MARK: - Invalid policies
 
     @Test func unknownNamesAreAnErrorThatListsWhatIsKnown() throws {
         let suite = try #require(try complaint { $0.cipherSuites = ["TLS_NO_SUCH_SUITE"] })
@@ -161,7 +161,7 @@ import Testing
     }
 }
 
-/// The switch for FIPS.
+/// The FIPS setting.
 @Suite struct FIPSTests {
     @Test(arguments: versions) func withoutAProviderTheSettingsFail(version: TLSVersion) throws {
         var fixture = try Fixture(version)

@@ -5,9 +5,9 @@ import Testing
 
 @testable import SocketTLS
 
-/// What can be said with pre-shared keys, and what is an error.
+/// Settings with pre-shared keys, and their errors.
 @Suite struct PreSharedKeySettingsTests {
-    /// The message of an error about settings.
+    /// Returns the message of an error about settings.
     private func refusal(_ body: () throws -> Void) -> String? {
         do {
             try body()
@@ -89,7 +89,7 @@ import Testing
         }
     }
 
-    /// The policy may leave nothing but TLS 1.3, where identities are longer and hashes others.
+    /// The policy may allow only TLS 1.3, in which identities may be longer and other hashes are allowed.
     @Test func aPolicyOfTLS13AllowsWhatTLS12DoesNot() throws {
         let fixture = try PreSharedKeyFixture()
         for base in [fixture.client.values, fixture.server.values] {
@@ -102,7 +102,7 @@ import Testing
         }
     }
 
-    /// What differs in its keys is never the same context.
+    /// Settings with different keys never share a context.
     @Test func contextsDifferByTheirKeys() throws {
         let cache = ContextCache(limit: 64)
         let fixture = try PreSharedKeyFixture()
@@ -132,7 +132,7 @@ import Testing
         #expect(context.resumptionScope == nil && context.options & COpenSSL_noTicketOption() != 0)
     }
 
-    // MARK: - The gate
+    // MARK: - The trust gate
 
     @Test func onlyAKeyOpensAGateThatRequiresOne() {
         for mode in [TLSTrustEvaluation.builtIn, .delegate, .manual] {
@@ -159,7 +159,7 @@ import Testing
         #expect(!refused.admits(isOptional: true))
     }
 
-    // MARK: - What comes from the network
+    // MARK: - Untrusted input
 
     @Test func theListOfAClientIsReadWithoutTrust() {
         func withLength(_ bytes: [UInt8]) -> [UInt8] { [UInt8(bytes.count >> 8), UInt8(bytes.count & 0xFF)] + bytes }

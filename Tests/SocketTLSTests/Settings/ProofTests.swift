@@ -3,7 +3,7 @@ import Testing
 
 @testable import SocketTLS
 
-/// The ways to prove who one is, as a program writes them, and what the code below the settings gets.
+/// The ways to authenticate in the public API, and the resulting internal values.
 @Suite struct ProofTests {
     private let rules = TLSCertificateRules(
         pins: [[UInt8](repeating: 1, count: 32)], onlyReportsPins: true, revocationLists: [.file(path: "a")],
@@ -27,7 +27,7 @@ import Testing
 
     // MARK: - Clients of a server
 
-    /// A case, the request that it causes, and the rules that it has.
+    /// A case, the resulting certificate request, and the rules.
     private typealias Row = (TLSClients, TLSCertificateRequest, TLSCertificateRules)
 
     private var none: TLSCertificateRules { TLSCertificateRules() }
@@ -64,7 +64,7 @@ import Testing
         #expect(try server().clients == .anyone)
     }
 
-    /// So rules go with the case that they were written for.
+    /// Rules therefore apply only to their own case.
     @Test func nothingIsLeftOverFromTheWayBefore() throws {
         var fresh = try server()
         for (before, _, _) in clients {
@@ -78,7 +78,7 @@ import Testing
         }
     }
 
-    /// Tickets, early data and the form of the server's key are choices of their own.
+    /// Tickets, early data and the form of the server's key are separate settings.
     @Test func otherChoicesAreKept() throws {
         var settings = try server()
         settings.sessionTickets = .issued(2, keys: source)

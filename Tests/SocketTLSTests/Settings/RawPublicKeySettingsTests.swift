@@ -4,7 +4,7 @@ import Testing
 
 @testable import SocketTLS
 
-/// What can be said with raw public keys, what is an error, and how they open the trust gate.
+/// Settings with raw public keys, their errors, and their effect on the trust gate.
 @Suite struct RawPublicKeySettingsTests {
     @Test func onlyOpenSSLBefore32HasNoRawKeys() throws {
         let isNew = (OPENSSL_version_major(), OPENSSL_version_minor()) >= (3, 2)
@@ -23,7 +23,7 @@ import Testing
         #expect(throws: TLSError.self) { try TLSServerNames([Fixture.host: fixture.server]) }
     }
 
-    /// The message of an error about settings.
+    /// Returns the message of an error about settings.
     private func refusal(_ body: () throws -> Void) -> String? {
         do {
             try body()
@@ -120,7 +120,7 @@ import Testing
         #expect(context.resumptionScope == nil && context.options & COpenSSL_noTicketOption() != 0)
     }
 
-    // MARK: - The gate
+    // MARK: - The trust gate
 
     private let key: [UInt8] = [1, 2, 3]
     private var trust: PeerTrust { PeerTrust(chain: [], publicKey: key) }
@@ -133,7 +133,7 @@ import Testing
             var refused = TrustGate(mode, requiredKey: isRequired ? .rawPublicKey : nil)
             #expect(refused.judge(proof, fault, trust) == .refuse)
             #expect(refused.takeQuestion() == nil && refused.refusal == .byKey(fault))
-            // The first judgement counts.
+            // The first decision counts.
             #expect(refused.judge(proof, nil, trust) == .refuse)
             #expect(!refused.admits(isOptional: true) && refused.admissionError.code == .rawPublicKeyMismatch)
             var expected = TrustGate(mode, requiredKey: isRequired ? .rawPublicKey : nil)

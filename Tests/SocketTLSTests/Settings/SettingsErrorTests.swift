@@ -12,7 +12,7 @@ import Testing
     private struct Row {
         let words: String
         let change: Change
-        /// Makes the settings valid again.
+        /// Makes the settings valid.
         let mended: Change
 
         init(_ words: String, _ change: @escaping Change, mended: @escaping Change) {

@@ -166,7 +166,7 @@ import Testing
         #expect(try TLSContext.context(for: settings, in: cache) !== context)
     }
 
-    /// With names whose settings issue tickets, a context that issues none itself counts among these.
+    /// A context that issues no tickets itself, but whose names do, counts among those that issue tickets.
     @Test func aContextWhoseNamesIssueTicketsCountsAmongThose() throws {
         let (fixture, cache) = (try Fixture(), ContextCache(limit: 3))
         var (named, settings) = (fixture.server, fixture.server)
@@ -190,7 +190,7 @@ import Testing
         let second = try context(1)
         _ = try context(2)
         #expect(try context(0) === first)
-        // The fourth takes the place of the second.
+        // The fourth replaces the second.
         let fourth = try context(3)
         #expect(try context(0) === first && context(3) === fourth)
         #expect(try context(1) !== second)

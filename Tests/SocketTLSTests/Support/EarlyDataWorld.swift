@@ -2,12 +2,12 @@ import AsyncSocketsTesting
 import SocketBuffers
 import SocketTLS
 
-/// Settings of both sides that allow early data, and connections of them.
+/// Settings that allow early data on both sides, and connections with them.
 struct EarlyDataWorld {
     var client: TLSClientSettings
     var server: TLSServerSettings
     let authority: CertificateAuthority
-    /// A context with a clock of its own; nil: the shared ones.
+    /// A context with its own clock, or nil for the shared ones.
     var context: TLSContext?
 
     init(maximum: Int = 16_384, tickets: Int = 1) throws {
@@ -26,7 +26,7 @@ struct EarlyDataWorld {
         try TLSEngine(context: context ?? TLSContext.context(for: server), settings: server)
     }
 
-    /// A session that the server has given to a client.
+    /// Returns a session that the server has issued to a client.
     func session() throws -> TLSResumableSession {
         var conversation = try connect(resuming: nil, sending: nil)
         try conversation.shakeHands()
@@ -53,17 +53,17 @@ struct EarlyDataWorld {
     }
 }
 
-/// Two engines, and what they have said.
+/// Two engines and the data that they have sent.
 struct EarlyConversation {
     let client: TLSEngine
     let server: TLSEngine
-    /// How many bytes go over the wire at a time.
+    /// The number of bytes that are transferred at a time.
     let chunk: Int
     private(set) var clientError: TLSError?
     private(set) var serverError: TLSError?
-    /// The bytes that left the client before the server had answered.
+    /// The bytes that the client sent before the server's response.
     private(set) var firstFlight: [UInt8] = []
-    /// The responder's questions, which wait for an answer.
+    /// The pending question for the responder.
     private(set) var question: TLSServerQuestion?
     private var hasHeardFromServer = false
     private var (clientIsComplete, serverIsComplete) = (false, false)
@@ -74,7 +74,7 @@ struct EarlyConversation {
 
     var isComplete: Bool { clientIsComplete && serverIsComplete }
 
-    /// Shakes hands until nothing moves any more.
+    /// Performs the handshake until no more data moves.
     mutating func advance() {
         for _ in 0..<200_000 {
             (clientIsComplete, clientError) = noted(client.handshake())
@@ -87,7 +87,7 @@ struct EarlyConversation {
         }
     }
 
-    /// Whether it has a record of application data (RFC 8446, 5.1).
+    /// Whether it contains an application data record (RFC 8446, 5.1).
     var firstFlightHasData: Bool {
         var rest = firstFlight[...]
         while rest.count >= 5 {
@@ -114,7 +114,7 @@ struct EarlyConversation {
         return (false, nil)
     }
 
-    /// Has the program answer the question, if there is one.
+    /// Lets the program answer the pending question, if there is one.
     mutating func answer() async {
         guard let question else { return }
         self.question = nil
@@ -141,8 +141,8 @@ struct EarlyConversation {
 }
 
 extension TLSResumableSession {
-    /// OpenSSL's own form, which is the last field of `bytes`: behind the format, the scope, five numbers
-    /// (no fault among them) and the certificates.
+    /// OpenSSL's own encoding, which is the last field of `bytes`, after the format, the scope, five numbers
+    /// (no faults) and the certificates.
     var openSSLBytes: [UInt8] {
         var rest = bytes[...]
         func number() -> Int {

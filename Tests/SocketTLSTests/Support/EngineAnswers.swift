@@ -66,7 +66,7 @@ extension TLSEngine {
         Array(text.utf8).withUnsafeBytes { write($0) }
     }
 
-    /// Everything that can be read now, as text, and the answer that ended it.
+    /// Reads all available data as text. Also returns the result that ended reading.
     func readAll() -> (text: String, end: ReadAnswer) {
         let (bytes, end) = readAllBytes()
         return (String(decoding: bytes, as: UTF8.self), end)

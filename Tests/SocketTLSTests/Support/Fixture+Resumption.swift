@@ -3,7 +3,7 @@ import SocketTLS
 import Testing
 
 extension Fixture {
-    /// The server speaks TLS 1.2 and 1.3, and sends two tickets.
+    /// The server supports TLS 1.2 and 1.3, and sends two tickets.
     static func resuming() throws -> Fixture {
         var fixture = try Fixture()
         fixture.server.minimumVersion = .tls12
@@ -12,7 +12,7 @@ extension Fixture {
         return fixture
     }
 
-    /// A server that shares its context with the others of these settings.
+    /// Returns a server that shares its context with others that have the same settings.
     func engine(_ settings: TLSServerSettings? = nil) throws -> TLSEngine {
         let settings = settings ?? server
         return try TLSEngine(context: TLSContext.context(for: settings), settings: settings)
@@ -20,7 +20,7 @@ extension Fixture {
 }
 
 extension RawPeer {
-    /// Both sides agree about the resumption, and bytes arrive after it.
+    /// Checks that both sides agree on whether the session was resumed, and that data arrives afterwards.
     func expectResumption(_ expected: Bool, by server: TLSEngine) {
         #expect(isResumed == expected)
         #expect(server.session?.isResumed == expected)

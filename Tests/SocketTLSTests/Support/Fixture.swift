@@ -1,7 +1,7 @@
 import AsyncSocketsTesting
 import SocketTLS
 
-/// What most tests need: one authority, and settings of both sides that agree.
+/// The common fixture: one CA, and matching settings for both sides.
 struct Fixture {
     static let host = "mail.example.org"
     let authority: CertificateAuthority
@@ -25,7 +25,7 @@ struct Fixture {
         server.maximumVersion = version
     }
 
-    /// The server asks for a certificate of the same authority.
+    /// Makes the server request a certificate from the same CA.
     mutating func askForClientCertificate(_ wish: TLSCertificateRequest = .required) throws {
         server.values.clientCertificates = wish
         server.trustRoots = try authority.roots
@@ -35,26 +35,26 @@ struct Fixture {
         client.identity = try authority.identity(.client(commonName: name))
     }
 
-    /// Engines of these settings, and a wire that carries `chunk` bytes at a time.
+    /// Returns engines with these settings, and a wire that carries `chunk` bytes at a time.
     func pair(chunk: Int = .max) throws -> EnginePair {
         try EnginePair(client, server, chunk: chunk)
     }
 
-    /// A root that no one trusts.
+    /// An untrusted root.
     static var stranger: CertificateAuthority {
         get throws { try CertificateAuthority(name: "Somebody else") }
     }
 }
 
 extension CertificateAuthority {
-    /// Signed by the root itself.
+    /// Returns an identity signed directly by the root.
     func identity(_ purpose: Purpose, validity: Validity = .current) throws -> TLSIdentity {
         try issue(purpose, validity: validity, signedBy: .root).identity()
     }
 }
 
 extension IssuedCertificate {
-    /// The certificate alone, and its key.
+    /// The certificate without its chain, and its key.
     var pem: String { certificatePEM + privateKeyPEM }
 }
 
@@ -64,7 +64,7 @@ struct TestFailure: Error {
 
 let versions: [TLSVersion] = [.tls12, .tls13]
 
-/// The side of an engine.
+/// The role of an engine.
 enum Side: CaseIterable {
     case client, server
 }
@@ -77,7 +77,7 @@ extension Fixture {
         return try TLSEngine(context: context, settings: settings, clock: clock)
     }
 
-    /// A client of ours, and a bare server with a good certificate.
+    /// Returns one of our clients and a bare server with a valid certificate.
     func clientAndServer(_ version: TLSVersion, clock: (@Sendable () -> Int)? = nil) throws -> (client: TLSEngine, peer: RawPeer)
     {
         let issued = try authority.issue(.server(names: [Fixture.host]), signedBy: .root)

@@ -2,7 +2,7 @@ import AsyncSocketsTesting
 import COpenSSL
 import SocketTLS
 
-/// A certificate with its key, made with any extensions, right or wrong.
+/// A certificate and key with arbitrary extensions, valid or not.
 final class HandmadeCertificate {
     let x509: OpaquePointer
     let key: OpaquePointer
@@ -78,7 +78,7 @@ final class HandmadeCertificate {
         get throws { try TLSCertificate(der: MemoryBytes.written { i2d_X509_bio($0, x509) }) }
     }
 
-    /// With the chain up to the root, which is left out.
+    /// With the chain up to, but not including, the root.
     var identity: TLSIdentity {
         get throws {
             var chain = [try certificate]
@@ -92,7 +92,7 @@ final class HandmadeCertificate {
         }
     }
 
-    /// A root, an intermediate and a server's certificate.
+    /// Returns a root, an intermediate and a server certificate.
     static func chain(
         root: Extensions = authority, intermediate: Extensions = authority, leaf: Extensions = server(),
         raw: [(String, [UInt8])] = []
@@ -104,14 +104,14 @@ final class HandmadeCertificate {
 }
 
 extension Fixture {
-    /// The client trusts `roots`, and the server shows `leaf` with its chain.
+    /// The client trusts `roots`, and the server sends `leaf` with its chain.
     init(_ version: TLSVersion = .tls13, leaf: HandmadeCertificate, roots: [HandmadeCertificate]) throws {
         try self.init(version)
         client.trustRoots = try .certificates(roots.map { try $0.certificate })
         server.identity = try leaf.identity
     }
 
-    /// The client's error after a handshake, or nil if it is complete.
+    /// Returns the client's error after a handshake, or nil if it completes.
     func clientError() throws -> TLSError? {
         let pair = try pair()
         pair.shakeHands()
@@ -123,7 +123,7 @@ extension Fixture {
 }
 
 extension HandmadeCertificate {
-    /// This authority's list of revoked certificates, in DER.
+    /// Returns this CA's certificate revocation list in DER.
     ///
     /// - Parameters:
     ///   - days: From when until when it is valid, counted from today.
@@ -161,7 +161,7 @@ extension HandmadeCertificate {
         return try MemoryBytes.written { i2d_X509_CRL_bio($0, list) }
     }
 
-    /// The same in PEM.
+    /// Returns the revocation list in PEM.
     func revocationListPEM(of revoked: [HandmadeCertificate] = []) throws -> String {
         let der = try revocationList(of: revoked)
         let list = der.withUnsafeBufferPointer { bytes in

@@ -2,13 +2,13 @@ import AsyncSocketsTesting
 import COpenSSL
 import SocketTLS
 
-/// A key in all the forms that OpenSSL writes.
+/// A key in all formats that OpenSSL writes.
 final class WrittenKey {
     private let key: OpaquePointer
 
     init(pem: String) throws {
         let key = Array(pem.utf8).withUnsafeBytes { bytes in
-            // A BIO of this kind reads the caller's memory.
+            // This kind of BIO reads from the caller's memory.
             let bio = BIO_new_mem_buf(bytes.baseAddress, Int32(bytes.count))
             defer { BIO_free(bio) }
             return PEM_read_bio_PrivateKey(bio, nil, nil, nil)
@@ -48,12 +48,12 @@ final class WrittenKey {
         return text
     }
 
-    /// The public half, which is no private key.
+    /// Returns only the public key.
     func publicDER() throws -> [UInt8] {
         try MemoryBytes.written { i2d_PUBKEY_bio($0, key) }
     }
 
-    /// What a PKCS#12 file is encrypted with.
+    /// The encryption of a PKCS#12 file.
     enum Encryption: CaseIterable {
         case none, aes, tripleDES, rc2
 
@@ -67,7 +67,7 @@ final class WrittenKey {
         }
     }
 
-    /// A PKCS#12 file. `passphrase` nil writes none at all.
+    /// Returns a PKCS#12 file. If `passphrase` is nil, it has none.
     func pkcs12(
         certificate: TLSCertificate?, others: [TLSCertificate] = [], passphrase: String?, _ encryption: Encryption = .aes,
         hasKey: Bool = true, hasMAC: Bool = true
@@ -99,7 +99,7 @@ final class WrittenKey {
     }
 }
 
-/// What functions of OpenSSL write.
+/// Captures the output of OpenSSL functions.
 enum MemoryBytes {
     static func written(_ write: (OpaquePointer) -> Int32) throws -> [UInt8] {
         guard let bio = BIO_new(BIO_s_mem()) else { throw TestFailure(what: "BIO_new") }

@@ -1,7 +1,7 @@
 import AsyncSocketsTesting
 import SocketTLS
 
-/// Settings of both sides that agree on a key.
+/// Settings with a common pre-shared key for both sides.
 struct PreSharedKeyFixture {
     var client: TLSClientSettings
     var server: TLSServerSettings
@@ -15,7 +15,7 @@ struct PreSharedKeyFixture {
         try TLSPreSharedKey(identity: identity, key: bytes, hash: hash)
     }
 
-    /// A client with `clientKey`, and a server with `keys`.
+    /// Creates a client with `clientKey` and a server with `keys`.
     init(_ version: TLSVersion = .tls13, _ clientKey: TLSPreSharedKey, _ keys: TLSPreSharedKeys) {
         client = .client(serverName: Fixture.host, preSharedKey: clientKey)
         server = .server(preSharedKeys: keys)

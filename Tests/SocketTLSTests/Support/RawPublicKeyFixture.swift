@@ -3,7 +3,7 @@ import Testing
 
 @testable import SocketTLS
 
-/// A client that expects the server's key, and a server that shows it.
+/// A client that expects the server's raw public key, and a server that sends it.
 struct RawPublicKeyFixture {
     var base: Fixture
     let serverKey: [UInt8]
@@ -30,7 +30,7 @@ struct RawPublicKeyFixture {
         set { base.server = newValue }
     }
 
-    /// The client shows its key too, and the server expects it.
+    /// Makes the client send its key too, and the server expect it.
     mutating func makeMutual(_ use: TLSRawPublicKeys.Use = .required) throws {
         client.identity = clientIdentity
         client.presentsRawPublicKey = true
@@ -45,13 +45,13 @@ struct RawPublicKeyFixture {
         return pair
     }
 
-    /// A key that no one expects.
+    /// An unexpected key.
     static var otherKey: [UInt8] {
         get throws { try #require(Fixture.stranger.identity(.client(commonName: "mallory")).privateKey.publicKey) }
     }
 
-    /// True where the loaded OpenSSL has raw keys. Elsewhere the settings have to be an error, which is
-    /// checked, and the rest of a test cannot run.
+    /// Returns whether the loaded OpenSSL supports raw public keys. If not, checks that the settings are
+    /// rejected, and the rest of the test cannot run.
     func isSupported() throws -> Bool {
         if TLSRawPublicKeys.isSupported { return true }
         for settings in [client.values, server.values] {

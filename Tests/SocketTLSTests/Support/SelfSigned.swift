@@ -7,7 +7,7 @@ enum SignatureKind: String, CaseIterable {
 }
 
 extension TLSIdentity {
-    /// A certificate that its own key has signed in that way, which no authority would do any more.
+    /// Returns a self-signed certificate with this kind of signature, which CAs no longer use.
     static func selfSigned(_ kind: SignatureKind) throws -> TLSIdentity {
         let key = try OwnedKey(kind)
         guard let certificate = X509_new() else { throw TestFailure(what: "X509_new") }

@@ -3,7 +3,7 @@ import COpenSSL
 import Glibc
 import SocketTLS
 
-/// A bare server that staples any bytes as its OCSP response, or none.
+/// A bare server that staples arbitrary bytes as its OCSP response, or nothing.
 final class StaplingServer {
     private let context: OpaquePointer
     private let response: [UInt8]?
@@ -29,9 +29,9 @@ final class StaplingServer {
 
     deinit { SSL_CTX_free(context) }
 
-    /// What a client of these settings says in the end: an error, or nil for a complete handshake.
+    /// Returns the error of a client with these settings, or nil if the handshake completes.
     ///
-    /// - Parameter decide: The answer to a trust question.
+    /// - Parameter decide: Makes the trust decision.
     func error(
         of settings: TLSClientSettings, _ decide: @escaping (PeerTrust) -> Bool = { _ in true }
     ) throws -> (error: TLSError?, alert: TLSAlert?) {
@@ -47,21 +47,21 @@ final class StaplingServer {
 }
 
 extension HandmadeCertificate {
-    /// What an OCSP response says, and who says it.
+    /// The contents of an OCSP response, and its signer.
     struct Answer {
         var status = V_OCSP_CERTSTATUS_GOOD
-        /// From when until when it is valid, counted in hours from now.
+        /// The validity period in hours relative to now.
         var hours: Range<Int>? = -1..<24
-        /// Until when, counted in seconds from now; nil for what `hours` says.
+        /// The end of the validity in seconds from now, or nil to use `hours`.
         var seconds: Int?
-        /// Nil for the issuer itself.
+        /// The signer, or nil for the issuer itself.
         var responder: HandmadeCertificate?
         var digest = EVP_sha1()
-        /// Certificates about which the response says first that they are good.
+        /// Certificates that the response lists first, as good.
         var behind: [HandmadeCertificate] = []
     }
 
-    /// An OCSP response about `subject` by this authority.
+    /// Returns an OCSP response for `subject` from this CA.
     func response(about subject: HandmadeCertificate, _ answer: Answer = Answer()) throws -> [UInt8] {
         guard let basic = OCSP_BASICRESP_new() else { throw TestFailure(what: "OCSP_BASICRESP_new") }
         defer { OCSP_BASICRESP_free(basic) }

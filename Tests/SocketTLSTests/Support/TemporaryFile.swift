@@ -1,6 +1,6 @@
 import Glibc
 
-/// A file for this user alone that is deleted with its object.
+/// A file that only this user can access, deleted with its object.
 final class TemporaryFile {
     let path: String
 

@@ -1,6 +1,6 @@
 import SocketBuffers
 
-/// A clock that the test moves.
+/// A clock that is controlled by the test.
 final class TestClock: Sendable {
     private let time = Locked((nanoseconds: 0, step: 0))
 
@@ -16,7 +16,7 @@ final class TestClock: Sendable {
         time.withLock { $0.nanoseconds += milliseconds * 1_000_000 }
     }
 
-    /// Moves on by this much at each look.
+    /// Makes the clock advance by this much each time it is read.
     func step(milliseconds: Int) {
         time.withLock { $0.step = milliseconds * 1_000_000 }
     }

@@ -3,10 +3,10 @@ import Foundation
 import SocketTLS
 import Testing
 
-/// This library's verdicts on random chains beside those of plain OpenSSL. CHAIN_SEED and CHAIN_COUNT in the
-/// environment repeat a run, or one chain, or try more of them.
+/// Compares this library's verdicts on random chains with those of plain OpenSSL. Set CHAIN_SEED and
+/// CHAIN_COUNT in the environment to repeat a run or a single chain, or to try more chains.
 @Suite struct ChainVerdictTests {
-    /// What became of many chains.
+    /// The results of many chains.
     private struct Tally {
         var trusted = 0
         var refused: [Int32: Int] = [:]
@@ -27,7 +27,7 @@ import Testing
             let (ours, hasDepth) = try chain.verdict()
             let rules = chain.brokenRules(along: path)
             if plain.isTrusted, !rules.isEmpty {
-                // The reason is one of the rules that the chain breaks.
+                // The reason must be one of the rules that the chain breaks.
                 guard rules.contains(where: { $0.code == ours.code }) else {
                     return differences.append("\(rules) broken, and \(ours): \(chain.description)")
                 }
@@ -45,13 +45,13 @@ import Testing
     private static let environment = ProcessInfo.processInfo.environment
     private static let count = environment["CHAIN_COUNT"].flatMap { Int($0) } ?? 200
 
-    /// Chain after chain: each has a seed of its own, which follows that of the one before.
+    /// Tests consecutive chains, each with its own seed.
     private func tally(from seed: UInt64) async throws -> Tally {
         var tally = Tally()
         for number in 0..<Self.count {
             var generator = ChainGenerator(seed: seed &+ UInt64(number))
             let chain = try generator.make()
-            // Other tests want the thread too.
+            // Other tests need the thread too.
             await Task.yield()
             do { try tally.judge(chain) } catch { tally.differences.append("\(error)") }
         }
@@ -65,7 +65,7 @@ import Testing
         #expect(tally.differences.isEmpty, "\(tally.differences.joined(separator: "\n"))")
     }
 
-    /// The fixed chains show that the random ones test something.
+    /// Fixed chains, which show that the random ones are meaningful.
     @Test func chainsOfAllKindsAreTried() async throws {
         let tally = try await tally(from: 1)
         #expect(tally.differences.isEmpty, "\(tally.differences.joined(separator: "\n"))")

@@ -3,10 +3,10 @@ import COpenSSL
 import SocketTLS
 import Testing
 
-/// Chains over which OpenSSL stumbles while it verifies them: it leaves errors in its queue, which belong to
-/// the verdict and not to the handshake.
+/// Chains for which OpenSSL leaves errors in its queue while verifying them. These errors belong to the
+/// verdict, not to the handshake.
 @Suite struct DamagedChainTests {
-    /// What is wrong with an intermediate certificate.
+    /// A fault of an intermediate certificate.
     enum Fault: CaseIterable {
         case signature, extensions
     }

@@ -55,8 +55,8 @@ import Testing
             error?.message == "the certificate of \"Intermediate\" has malformed name constraints", "\(error?.message ?? "")")
     }
 
-    /// No constraint at all; bytes that are none; an address of five bytes; a distance; the sign of Kelvin,
-    /// which is a K in lower case.
+    /// No constraints; invalid bytes; a five-byte address; a minimum distance; the Kelvin sign, whose lower
+    /// case is k.
     @Test(arguments: [
         [0x30, 0x00], [0x01, 0x02], [0x30, 0x0B, 0xA1, 0x09, 0x30, 0x07, 0x87, 0x05, 1, 2, 3, 4, 5],
         [0x30, 0x0B, 0xA1, 0x09, 0x30, 0x07, 0x82, 0x02, 0x61, 0x62, 0x81, 0x01, 0x01],
@@ -67,8 +67,8 @@ import Testing
         #expect(error?.fault == .certificate)
     }
 
-    /// Distances (RFC 5280, 4.2.1.10), in a constraint for addresses of mail: the certificate has none, so
-    /// OpenSSL does not look at it. A minimum of zero is the default.
+    /// Minimum and maximum distances (RFC 5280, 4.2.1.10) in a constraint for mail addresses. The certificate
+    /// has no mail address, so OpenSSL does not check the constraint. A minimum of zero is the default.
     @Test(
         arguments: [
             ([0x80, 1, 0], true), ([0x80, 1, 1], false), ([0x81, 1, 0], false), ([0x81, 1, 9], false),

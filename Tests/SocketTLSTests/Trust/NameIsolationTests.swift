@@ -4,7 +4,7 @@ import SocketBuffers
 import SocketTLS
 import Testing
 
-/// Clients that try to get around what the settings of a name demand.
+/// Clients that try to bypass the settings of a server name.
 @Suite struct NameIsolationTests {
     private let authority: CertificateAuthority
 
@@ -16,7 +16,7 @@ import Testing
         .server(identity: try authority.identity(.server(names: [name])))
     }
 
-    /// "secure.example.org" asks for client certificates.
+    /// "secure.example.org" requires client certificates.
     private func settings(_ evaluation: TLSTrustEvaluation = .builtIn) throws -> TLSServerSettings {
         var asking = try server("secure.example.org")
         asking.values.clientCertificates = .required
@@ -46,7 +46,7 @@ import Testing
         }
     }
 
-    /// The callback that decides alone for the others only narrows here.
+    /// The callback that alone decides for the others can only restrict here.
     @Test(arguments: versions) func aManualDecisionDoesNotWidenThatOfAName(_ version: TLSVersion) throws {
         var client = try authority.clientSettings(serverName: "secure.example.org")
         (client.minimumVersion, client.maximumVersion) = (version, version)
@@ -59,7 +59,8 @@ import Testing
 
     // MARK: - The second ClientHello
 
-    /// A client whose key share the server does not know, so that it has to begin again (RFC 8446, 4.1.4).
+    /// Connects a client whose key share the server does not support, so that it must send a second
+    /// ClientHello (RFC 8446, 4.1.4).
     private func secondHello(
         of settings: TLSServerSettings, changing change: (RawPeer) -> Void
     ) throws -> (peer: RawPeer, server: TLSEngine) {
@@ -98,7 +99,7 @@ import Testing
         #expect(server.handshake().error?.code == .protocolViolation)
     }
 
-    /// A key that does not fit may be missing in the second message (RFC 8446, 4.1.2).
+    /// A key that does not match may be omitted in the second message (RFC 8446, 4.1.2).
     @Test func theSecondHelloMayOfferFewerKeys() {
         let first = TLSClientHello(serverName: "a", applicationProtocols: ["h2"], preSharedKeyIdentities: [[1], [2]])
         #expect(TLSClientHello(serverName: "a", applicationProtocols: ["h2"]).asksForTheSame(as: first))
@@ -119,9 +120,9 @@ import Testing
         }
     }
 
-    // MARK: - Odd names
+    // MARK: - Unusual names
 
-    /// OpenSSL accepts such names, so they are names.
+    /// OpenSSL accepts such names, so they are valid.
     @Test(arguments: versions, ["ümlaut.example.org", "two words", "secure.example.org\u{212A}", "\u{1}"])
     func aNameOutsideASCIIIsUnknown(_ version: TLSVersion, _ name: String) throws {
         var settings = try settings()
@@ -132,7 +133,7 @@ import Testing
         #expect(server.handshake().error?.code == .unrecognizedName)
     }
 
-    /// The sign of Kelvin is a K only where case does not matter.
+    /// The Kelvin sign equals K only in a Unicode case-insensitive comparison.
     @Test func lettersThatOnlyLookAlikeAreOthers() throws {
         let names = try TLSServerNames(["k.example.org": server("k.example.org")])
         var settings = try server("default.example.org")
@@ -149,7 +150,7 @@ import Testing
 
     // MARK: - Files
 
-    /// What the settings of a name refer to is read again as well.
+    /// Files in the settings of a name are also reloaded.
     @Test(arguments: versions) func aListOfANameIsReadAgain(_ version: TLSVersion) throws {
         let root = try HandmadeCertificate("Root", HandmadeCertificate.authority)
         let alice = try HandmadeCertificate(
@@ -187,8 +188,8 @@ import Testing
         init() throws { keys = TLSTicketKeys(current: try TLSTicketKey(bytes: [UInt8](repeating: 1, count: 80))) }
     }
 
-    /// One certificate and one set of settings for both names: a session belongs to the name that was asked
-    /// for (RFC 6066, section 3).
+    /// One certificate and one set of settings for both names. A session belongs to the requested name (RFC
+    /// 6066, section 3).
     @Test(arguments: versions, [true, false])
     func aSessionIsNotResumedUnderAnotherNameOfTheList(_ version: TLSVersion, sharesKeys: Bool) throws {
         let certificate = try authority.identity(.server(names: ["a.example.org", "b.example.org"]))

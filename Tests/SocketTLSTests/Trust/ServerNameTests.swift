@@ -4,7 +4,7 @@ import SocketBuffers
 import SocketTLS
 import Testing
 
-/// Servers that choose by the name that the client asks for.
+/// Servers that choose settings by the requested server name.
 @Suite struct ServerNameTests {
     private let authority: CertificateAuthority
 
@@ -16,7 +16,7 @@ import Testing
         .server(identity: try authority.identity(.server(names: [name])))
     }
 
-    /// The common name of the certificate that a client gets.
+    /// Returns the common name of the certificate that a client receives.
     private func names(of pair: EnginePair) -> [String]? {
         pair.client.session?.peerCertificates.first?.dnsNames
     }
@@ -49,7 +49,7 @@ import Testing
             "mail.example.org": "mail.example.org", "MAIL.example.org": "mail.example.org", "www.example.org": "*.example.org",
             "x.a.example.org": "*.a.example.org", "a.b.example.org": "default.example.org",
             "example.org": "default.example.org", "example.com": "example.com", "other.net": "default.example.org",
-            // An address is not sent.
+            // Addresses are not sent as SNI.
             "192.0.2.1": "default.example.org",
         ]
         for (asked, expected) in expectations {
@@ -147,7 +147,7 @@ import Testing
         }
     }
 
-    /// CVE-2025-23419: the session of one name must not open another one.
+    /// CVE-2025-23419: a session for one name must not be accepted for another one.
     @Test(arguments: versions)
     func noSessionCrossesNames(_ version: TLSVersion) throws {
         var settings = try server("default.example.org")
@@ -164,7 +164,7 @@ import Testing
         }
     }
 
-    // MARK: - A function
+    // MARK: - Functions
 
     private struct Unavailable: Error {}
 
@@ -198,7 +198,7 @@ import Testing
         }
     }
 
-    // MARK: - Bad input
+    // MARK: - Invalid input
 
     @Test(arguments: ["", "192.0.2.1", "a b", "*.", "ümlaut.example"])
     func namesThatNoOneCanAskForAreRefused(_ name: String) throws {
@@ -214,7 +214,7 @@ import Testing
         #expect(throws: TLSError.self) { try TLSServerNames(["b": nested]) }
     }
 
-    /// What is no ClientHello ends as without names.
+    /// Bytes that are not a ClientHello fail as without names.
     @Test func nonsenseIsAnsweredAsWithoutNames() throws {
         let (plain, named) = (try server("default.example.org"), try settings())
         let client = try authority.clientSettings(serverName: "mail.example.org")
@@ -242,7 +242,7 @@ import Testing
         }
     }
 
-    /// RFC 6066, 3: the name has none, and some clients send one.
+    /// According to RFC 6066, 3, the name has no trailing dot, but some clients send one.
     @Test(arguments: versions) func aDotAtTheEndDoesNotMatter(_ version: TLSVersion) throws {
         for (name, shown) in [("mail.example.org.", "mail.example.org"), ("x.A.example.org.", "x.a.example.org")] {
             let settings = try settings(unknownName: .reject)
@@ -255,7 +255,7 @@ import Testing
         }
     }
 
-    /// RFC 6066, 3: a server that resumes a session sends no server_name.
+    /// A server that resumes a session must not send server_name (RFC 6066, 3).
     @Test(arguments: versions) func theNameIsAcknowledgedInFullHandshakesAlone(_ version: TLSVersion) throws {
         var named = try server("mail.example.org")
         named.values.tickets = .issued(1)

@@ -3,7 +3,7 @@ import COpenSSL
 import SocketTLS
 import Testing
 
-/// A server staples OCSP responses to its certificates.
+/// Servers that staple OCSP responses to their certificates.
 @Suite struct ServerStaplingTests {
     private let chain: (root: HandmadeCertificate, intermediate: HandmadeCertificate, leaf: HandmadeCertificate)
 
@@ -82,7 +82,7 @@ import Testing
         #expect(stapled != identity)
     }
 
-    /// A client would still take it for five minutes, because clocks differ.
+    /// A client would still accept it for five minutes, because clocks differ.
     @Test(arguments: versions) func aResponseThatHasEndedIsNotStapled(version: TLSVersion) throws {
         for (seconds, code) in [(-60, X509_V_ERR_OCSP_VERIFY_NEEDED), (3600, nil)] {
             let response = try chain.intermediate.response(about: chain.leaf, .init(seconds: seconds))

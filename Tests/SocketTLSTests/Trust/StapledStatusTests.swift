@@ -72,7 +72,7 @@ import Testing
         #expect(refused?.message.contains("expired or not yet valid") == true)
     }
 
-    /// By five minutes, at both ends.
+    /// By five minutes at both ends of the validity.
     @Test func theClockOfTheResponderMayDiffer() throws {
         let response = try chain.intermediate.response(about: chain.leaf, .init(hours: -10 ..< -8))
         for (seconds, isAccepted) in [(-10 * 3600 - 360, false), (-10 * 3600 - 240, true), (-8 * 3600 + 240, true)] {
@@ -83,7 +83,7 @@ import Testing
         #expect(late?.message.contains("expired or not yet valid") == true)
     }
 
-    /// The client's certificate may be anywhere in the response.
+    /// The certificate's status may be anywhere in the response.
     @Test(arguments: versions) func theAnswerIsFoundBehindOthers(version: TLSVersion) throws {
         let other = try HandmadeCertificate("Other", HandmadeCertificate.server(), signedBy: chain.intermediate)
         #expect(try error(chain.intermediate.response(about: chain.leaf, .init(behind: [other])), version).error == nil)
@@ -98,7 +98,8 @@ import Testing
         #expect(try error(response) { $0.values.rules.verificationTime = Date() - 9 * 3600 }.error == nil)
     }
 
-    /// Also for the certificate of a delegate: one that has ended since then, and one that had not begun.
+    /// Also for the certificate of a delegated responder: one that has expired since then, and one that was
+    /// not yet valid.
     @Test func theTimeOfVerificationCountsForDelegates() throws {
         let purpose = [(NID_ext_key_usage, "OCSPSigning")]
         let old = try HandmadeCertificate("Old", purpose, endingIn: -10 * 3600, signedBy: chain.intermediate)

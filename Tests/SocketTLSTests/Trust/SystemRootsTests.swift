@@ -5,7 +5,7 @@ import SocketTLS
 import Testing
 
 @Suite struct SystemRootsTests {
-    /// This needs a process of its own: the environment belongs to all tests.
+    /// Needs a separate process, because the environment is shared by all tests.
     @Test func theSystemsRootsFollowTheEnvironmentAndTheirFile() async {
         await #expect(processExitsWith: .success) {
             var fixture = try Fixture()
@@ -26,7 +26,7 @@ import Testing
         }
     }
 
-    /// In a process of its own too: lists of one client are unknown to the next one.
+    /// Also in a separate process. One client's lists must not affect the next one.
     @Test func theSystemsRootsHaveNoListsOfOthers() async {
         await #expect(processExitsWith: .success) {
             let chain = try HandmadeCertificate.chain()

@@ -63,7 +63,7 @@ import Testing
         #expect(gate.evaluation == (named == .builtIn && around != .builtIn ? .delegate : named))
     }
 
-    /// Only settings that ask for nothing change when someone is to be asked.
+    /// The mode changes only if the settings do not use a callback and one is required.
     @Test(arguments: modes) func anotherCertificateIsJudgedInTheSameMode(mode: TLSTrustEvaluation) {
         #expect(TrustGate(mode).renewed(asks: false).evaluation == mode)
         #expect(TrustGate(mode).renewed(asks: true).evaluation == (mode == .builtIn ? .delegate : mode))

@@ -121,7 +121,7 @@ import Testing
         #expect(pair.serverError?.alert == .badCertificate)
     }
 
-    /// The peer may show any certificate beside its chain.
+    /// The peer may send any certificate in addition to its chain.
     @Test func aPinnedKeyOutsideOfTheVerifiedChainDoesNotCount() throws {
         var fixture = try fixture()
         let pinned = try HandmadeCertificate("Pinned", HandmadeCertificate.authority)

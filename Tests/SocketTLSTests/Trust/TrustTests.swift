@@ -107,7 +107,7 @@ import Testing
         #expect(pair.serverError?.alert == .badCertificate)
     }
 
-    /// The peer is gone meanwhile: the answer is still what ended the handshake.
+    /// The peer has disconnected meanwhile. The result is still the cause of the failed handshake.
     @Test(arguments: versions)
     func aNoAfterTheEndOfTheTransportIsARejection(version: TLSVersion) throws {
         var fixture = try Fixture(version)
@@ -123,7 +123,7 @@ import Testing
         #expect(error?.fault == .certificate)
     }
 
-    /// The same on a server, which OpenSSL gives no reason for a failure.
+    /// The same on a server, for which OpenSSL does not give a reason.
     @Test(arguments: versions)
     func aServersNoAfterTheEndIsARejection(version: TLSVersion) throws {
         var fixture = try Fixture(version)
@@ -180,7 +180,8 @@ import Testing
         pair.shakeHands()
         #expect(pair.serverError?.code == .trustRejected)
         #expect(pair.serverError?.sentAlert == .badCertificate)
-        // A TLS 1.3 client is done before the server decides, and hears of it when it reads.
+        // A TLS 1.3 client completes its handshake before the server decides, and receives the alert when it
+        // reads.
         let clientError = version == .tls13 ? pair.client.readAll().end.error : pair.clientError
         #expect(clientError?.code == .peerAlert)
         #expect(clientError?.alert == .badCertificate)
@@ -192,8 +193,8 @@ import Testing
         let pair = try fixture(version).pair()
         pair.shakeHands()
         #expect(pair.server.isAwaitingTrust)
-        // Under TLS 1.2 the client waits for the server's Finished; under TLS 1.3 it believes that it is
-        // connected.
+        // With TLS 1.2, the client waits for the server's Finished. With TLS 1.3, its handshake is already
+        // complete.
         #expect(pair.client.handshake().isComplete == (version == .tls13))
         _ = pair.client.write("early")
         pair.carryAll()
@@ -264,8 +265,8 @@ import Testing
         pair.server.decideTrust(true)
         let handshake = pair.server.handshake()
         let error = version == .tls13 ? pair.server.readAll().end.error : handshake.error
-        // Under TLS 1.2 the client's Finished had arrived before: the handshake completes, and only the data
-        // is cut short.
+        // With TLS 1.2, the client's Finished had already arrived, so the handshake completes, and only the
+        // data is truncated.
         #expect((error ?? pair.server.readAll().end.error)?.code == .truncated)
     }
 }

@@ -3,27 +3,27 @@ import COpenSSL
 import Foundation
 import SocketTLS
 
-/// A chain that a server shows, and what its client thinks of chains.
+/// A chain sent by a server, and its client's settings.
 struct ChainCase {
-    /// Repeats the case.
+    /// The seed that reproduces the case.
     let seed: UInt64
-    /// What has been done to a good chain, for messages.
+    /// The changes made to a valid chain, for messages.
     var changes: [String]
-    /// The leaf first.
+    /// The certificates sent, with the leaf first.
     var shown: [PlannedCertificate]
     var roots: [PlannedCertificate]
     var serverName = "mail.example.org"
     var verifiesHostName = true
     var isStrict = false
     var acceptsPartialChains = false
-    /// Seconds since 1970; nil for the present.
+    /// Seconds since 1970, or nil for the current time.
     var verificationTime: Int?
-    /// The most certificates that may be shown, and that may lie between the leaf and a root.
+    /// The maximum number of certificates sent, and of those between the leaf and a root.
     var limit = 10
     var version = TLSVersion.tls13
     var evaluation = TLSTrustEvaluation.builtIn
 
-    /// Where this library has to be stricter than OpenSSL.
+    /// Rules in which this library must be stricter than OpenSSL.
     enum Rule: String, CaseIterable {
         case wildcardReachesIntoExcludedDomain, malformedConstraints, authorityAsPeerInStrictMode, keyThatMayNotSign
 
@@ -37,7 +37,7 @@ struct ChainCase {
         }
     }
 
-    /// The rules that a path breaks, by how its certificates were made.
+    /// Returns the rules that a path breaks, according to how its certificates were created.
     func brokenRules(along path: [PlannedCertificate]) -> [Rule] {
         guard let leaf = path.first?.plan else { return [] }
         let wildcards = leaf.alternativeNames.map { $0.replacing("DNS:", with: "").lowercased() }
@@ -48,7 +48,7 @@ struct ChainCase {
                 constraints.contains { !$0.isMalformed && !Set($0.reachedBy).isDisjoint(with: wildcards) }
             case .malformedConstraints: constraints.contains(where: \.isMalformed)
             case .authorityAsPeerInStrictMode: isStrict && leaf.isAuthority
-            // Where extensions cannot be read, none allows a signature.
+            // If extensions cannot be decoded, none of them allows a signature.
             case .keyThatMayNotSign: leaf.cannotSign || path.first?.hasUnreadableExtensions == true
             }
         }
@@ -64,7 +64,7 @@ struct ChainCase {
     }
 }
 
-/// OpenSSL's `X509_V_ERR_*` code, and where.
+/// OpenSSL's `X509_V_ERR_*` code and its depth.
 struct ChainVerdict: Hashable, CustomStringConvertible {
     var code = X509_V_OK
     var depth = 0
@@ -80,11 +80,11 @@ struct ChainVerdict: Hashable, CustomStringConvertible {
 // MARK: - Plain OpenSSL
 
 extension ChainCase {
-    /// What OpenSSL says without this library, and the path that it has found.
+    /// Returns OpenSSL's verdict without this library, and the path that it has found.
     func plainVerdict() throws -> (verdict: ChainVerdict, path: [PlannedCertificate]) {
         let untrusted = COpenSSL_sk_X509_new()
         defer { COpenSSL_sk_X509_free(untrusted) }
-        // OpenSSL remembers in a certificate what it has found out: none is used twice.
+        // OpenSSL caches results in certificate objects, so none is used twice.
         let (shown, roots) = (try shown.map { try $0.copy() }, try roots.map { try $0.copy() })
         for certificate in shown {
             X509_up_ref(certificate.x509)
@@ -117,8 +117,8 @@ extension ChainCase {
         return (ChainVerdict(), path)
     }
 
-    /// As OpenSSL's own client sets them, and with this library's documented choices: security level 2, names
-    /// by RFC 6125.
+    /// As set by OpenSSL's own client, plus this library's documented choices: security level 2, and names
+    /// according to RFC 6125.
     private func setParameters(of context: OpaquePointer) -> Bool {
         guard X509_STORE_CTX_set_default(context, "ssl_server") == 1 else { return false }
         let parameters = X509_STORE_CTX_get0_param(context)
@@ -140,8 +140,8 @@ extension ChainCase {
 // MARK: - This library
 
 extension ChainCase {
-    /// What a client of this library says to a bare server that shows the chain; the depth only when it asks
-    /// about it.
+    /// Returns the verdict of one of our clients on a bare server with the chain. The depth is known only if
+    /// the callback is called.
     func verdict() throws -> (verdict: ChainVerdict, hasDepth: Bool) {
         let settings = try settings()
         let client = try TLSEngine(context: TLSContext(for: settings, ticketClock: { 0 }), settings: settings)
@@ -188,7 +188,7 @@ extension ChainCase {
     }
 }
 
-/// A bare server that shows any certificates, however bad.
+/// A bare server that sends any certificates, however invalid.
 private enum ShowingServer {
     nonisolated(unsafe) private static let context: OpaquePointer? = {
         let context = SSL_CTX_new(TLS_server_method())

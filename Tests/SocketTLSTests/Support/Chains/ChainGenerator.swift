@@ -2,7 +2,7 @@ import COpenSSL
 import Foundation
 import SocketTLS
 
-/// Makes a chain from a seed: a good one first, to which a few things happen.
+/// Generates a chain from a seed: a valid chain with a few modifications.
 struct ChainGenerator {
     private let seed: UInt64
     private var numbers: SeededNumbers
@@ -17,7 +17,7 @@ struct ChainGenerator {
 
     mutating func make() throws -> ChainCase {
         planGoodChain()
-        // A third of the chains keep to the rules.
+        // A third of the chains follow the rules.
         let count = numbers.one(of: [0, 0, 1, 1, 1, 2, 3])
         for _ in 0..<count { change() }
         if numbers.happens(25) { constrain() }
@@ -30,7 +30,7 @@ struct ChainGenerator {
         return result
     }
 
-    // MARK: - The good chain
+    // MARK: - The valid chain
 
     private mutating func planGoodChain() {
         let intermediates = numbers.one(of: [0, 1, 1, 1, 2, 2, 3, 4])
@@ -59,7 +59,7 @@ struct ChainGenerator {
         ["email:ann@example.org", "DNS:*.example.org"], ["email:a b", "DNS:mail.example.org"],
     ]
 
-    // MARK: - What happens to it
+    // MARK: - Modifications
 
     private mutating func note(_ change: String, _ index: Int) {
         changes.append("\(index): \(change)")
@@ -109,7 +109,7 @@ struct ChainGenerator {
         case 9: plans[index].raw.append((numbers.one(of: Self.knownExtensions), [0x05, 0x00], numbers.happens(50)))
         case 10: plans[index].further.append(numbers.one(of: Self.additions))
         default:
-            // A leaf that is an authority.
+            // A leaf that is a CA.
             plans[0].basicConstraints = "critical,CA:TRUE"
             plans[0].keyUsage = "critical,digitalSignature,keyCertSign"
         }
@@ -128,7 +128,7 @@ struct ChainGenerator {
         nil, "serverAuth", "clientAuth", "serverAuth,clientAuth", "critical,serverAuth", "anyExtendedKeyUsage", "codeSigning",
         "critical,1.2.3.4", "OCSPSigning", "critical,timeStamping",
     ]
-    /// Subject and issuer alternative names, key usage, basic constraints, policies, and their limits.
+    /// Subject and issuer alternative names, key usage, basic constraints, policies, and their constraints.
     private static let knownExtensions = [
         "2.5.29.17", "2.5.29.18", "2.5.29.15", "2.5.29.19", "2.5.29.32", "2.5.29.36", "2.5.29.14",
     ]
@@ -159,7 +159,7 @@ struct ChainGenerator {
         return bare
     }
 
-    /// Name constraints on an authority; on the leaf they mean nothing.
+    /// Adds name constraints to a CA. On the leaf they have no meaning.
     private mutating func constrain() {
         let index = numbers.happens(5) ? 0 : Int.random(in: 1..<plans.count, using: &numbers)
         let sample = numbers.one(of: numbers.happens(30) ? ConstraintSample.reached : ConstraintSample.all)
@@ -176,7 +176,7 @@ struct ChainGenerator {
 
     // MARK: - Other certificates
 
-    /// Certificates that share a name or a key with one of the chain.
+    /// Adds certificates that share a name or a key with one in the chain.
     private mutating func addRelatives(of made: [PlannedCertificate], to result: inout ChainCase) throws {
         guard numbers.happens(35) else { return }
         let stranger = try CertificatePlan.authority(
@@ -211,7 +211,7 @@ struct ChainGenerator {
         if numbers.happens(50) { result.roots.reverse() }
     }
 
-    /// The order and the number of what is shown and trusted. The leaf stays in front.
+    /// Changes the order and the number of sent and trusted certificates. The leaf stays first.
     private mutating func rearrange(_ result: inout ChainCase) {
         let leaf = result.shown.removeFirst()
         if numbers.happens(15), !result.shown.isEmpty {
@@ -253,7 +253,7 @@ struct ChainGenerator {
         if numbers.happens(12) { result.limit = max(result.shown.count, numbers.one(of: [1, 2, 3])) }
         result.version = numbers.one(of: [.tls12, .tls13])
         result.evaluation = numbers.one(of: [.builtIn, .delegate, .manual, .manual])
-        // Such a leaf fails elsewhere, if its chain is good.
+        // Such a leaf fails elsewhere if its chain is valid.
         if result.leafIsNotForHandshakes { (result.version, result.evaluation) = (.tls13, .manual) }
     }
 }

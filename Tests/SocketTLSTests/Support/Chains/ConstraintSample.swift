@@ -1,11 +1,11 @@
-/// Name constraints of an authority, and what has to become of them: written down, not computed.
+/// Name constraints of a CA with the expected results, which are written down rather than computed.
 struct ConstraintSample {
     /// In the syntax of x509v3_config(5).
     var text: String?
-    /// In DER, where that syntax has no words for it.
+    /// In DER, if this syntax cannot express it.
     var bytes: [UInt8]?
     var isMalformed = false
-    /// Wildcards that reach into an excluded domain of it.
+    /// Wildcards that cover part of an excluded domain.
     var reachedBy: [String] = []
 
     static let all: [ConstraintSample] =
@@ -41,7 +41,7 @@ struct ConstraintSample {
         "critical,excluded;email:a b", "excluded;URI:a b",
     ]
 
-    /// No constraint at all; bytes that are none; an address of five bytes; a distance; the sign of Kelvin.
+    /// No constraints; invalid bytes; a five-byte address; a minimum distance; the Kelvin sign.
     private static let malformedBytes: [[UInt8]] = [
         [0x30, 0x00], [0x01, 0x02], [0x30, 0x0B, 0xA1, 0x09, 0x30, 0x07, 0x87, 0x05, 1, 2, 3, 4, 5],
         [0x30, 0x0B, 0xA1, 0x09, 0x30, 0x07, 0x82, 0x02, 0x61, 0x62, 0x81, 0x01, 0x01],

@@ -2,11 +2,11 @@ import AsyncSocketsTesting
 import COpenSSL
 import SocketTLS
 
-/// A key of the tests' pool: making keys would take most of the time.
+/// A key from the tests' pool, because generating keys would take most of the time.
 final class PooledKey: Sendable {
-    // OpenSSL counts references with atomic operations, and no one changes a key.
+    // OpenSSL's reference counts are atomic, and keys are not modified.
     nonisolated(unsafe) let pointer: OpaquePointer
-    /// Nil where the key decides itself.
+    /// Nil if the key determines the digest.
     nonisolated(unsafe) let digest: OpaquePointer?
     let isWeak: Bool
 
@@ -20,7 +20,7 @@ final class PooledKey: Sendable {
         PooledKey(COpenSSL_EVP_EC_generate("P-384")), PooledKey(COpenSSL_EVP_RSA_generate(2048)),
         PooledKey(COpenSSL_EVP_RSA_generate(3072)),
     ]
-    /// Only authorities have these here.
+    /// Used only by CAs here.
     static let ofAuthorities = [
         PooledKey(COpenSSL_EVP_EC_generate("P-521")), PooledKey(edwards(), digest: nil),
         PooledKey(COpenSSL_EVP_EC_generate("P-384"), digest: EVP_sha384()),
@@ -37,17 +37,17 @@ final class PooledKey: Sendable {
     }
 }
 
-/// What a certificate says, right or wrong.
+/// The contents of a certificate, valid or not.
 struct CertificatePlan {
-    /// Nil for no name at all.
+    /// Nil for an empty name.
     var subject: String?
     var key: PooledKey
-    /// Another issuer's name than that of the certificate's issuer.
+    /// An issuer name that differs from the actual issuer's.
     var issuerName: String?
-    /// Another key than that of the certificate's issuer.
+    /// A signing key that differs from the actual issuer's.
     var signingKey: PooledKey?
     var digest: Digest?
-    /// The text of each extension, in the syntax of x509v3_config(5); nil for none.
+    /// The text of each extension in the syntax of x509v3_config(5), or nil for none.
     var basicConstraints: String?
     var keyUsage: String?
     var extendedKeyUsage: String?
@@ -66,7 +66,7 @@ struct CertificatePlan {
         case sha1, sha384
     }
 
-    /// What happens to a certificate after it has been signed.
+    /// A modification of a certificate after it was signed.
     enum Damage: CaseIterable {
         case signature, contents, algorithm
     }
@@ -88,7 +88,8 @@ struct CertificatePlan {
 
     var cannotSign: Bool { keyUsage.map { !$0.contains("digitalSignature") } ?? false }
 
-    /// Whether a peer cannot shake hands with it in TLS 1.2, or not at all, whatever is thought of its chain.
+    /// Whether it cannot be used in TLS 1.2 handshakes, or in any handshake, whatever the verdict on its
+    /// chain.
     var isNotForHandshakes: Bool {
         cannotSign || key.isWeak || !further.isEmpty || !raw.isEmpty || constraints?.bytes != nil
     }
@@ -104,7 +105,7 @@ struct CertificatePlan {
         return all.compactMap { identifier, text in text.map { (identifier, $0) } } + further
     }
 
-    /// - Parameter issuer: Nil for a certificate that signs itself.
+    /// - Parameter issuer: Nil for a self-signed certificate.
     func make(signedBy issuer: PlannedCertificate? = nil) throws -> PlannedCertificate {
         guard let certificate = X509_new() else { throw TestFailure(what: "X509_new") }
         defer { X509_free(certificate) }
@@ -132,7 +133,7 @@ struct CertificatePlan {
             X509_ALGOR_set0(algorithm, OBJ_nid2obj(NID_ecdsa_with_SHA512), V_ASN1_UNDEF, nil)
         case .signature, nil: break
         }
-        // OpenSSL then encodes what is signed again, and keeps the signature.
+        // OpenSSL then encodes the signed part again, and keeps the signature.
         if damage != nil { i2d_re_X509_tbs(certificate, nil) }
         var bytes = try MemoryBytes.written { i2d_X509_bio($0, certificate) }
         if damage == .signature { bytes[bytes.count - 1] ^= 1 }
@@ -142,7 +143,7 @@ struct CertificatePlan {
     private func addExtensions(to certificate: OpaquePointer, _ issuer: PlannedCertificate?) throws {
         var context = X509V3_CTX()
         X509V3_set_ctx(&context, issuer?.x509 ?? certificate, certificate, nil, nil, 0)
-        // OpenSSL cannot name a key that has no name.
+        // OpenSSL cannot refer to a key without an identifier.
         let isNameless = (issuer?.plan ?? self).subjectKeyIdentifier == nil
         for (identifier, text) in extensions where !(isNameless && identifier == NID_authority_key_identifier) {
             let part = X509V3_EXT_conf_nid(nil, &context, identifier, text)
@@ -161,11 +162,11 @@ struct CertificatePlan {
     }
 }
 
-/// A certificate that has been made, and how.
+/// A generated certificate and its plan.
 final class PlannedCertificate {
     let plan: CertificatePlan
     let bytes: [UInt8]
-    /// Read from the bytes, as a peer reads it.
+    /// Decoded from the bytes, as by a peer.
     let x509: OpaquePointer
 
     fileprivate init(plan: CertificatePlan, bytes: [UInt8]) throws {
@@ -177,11 +178,11 @@ final class PlannedCertificate {
         (self.plan, self.bytes, self.x509) = (plan, bytes, x509)
     }
 
-    /// OpenSSL trusts such a certificate all the same, where it is a root.
+    /// OpenSSL still trusts such a certificate if it is a root.
     var hasUnreadableExtensions: Bool { X509_get_extension_flags(x509) & UInt32(EXFLAG_INVALID) != 0 }
 
     deinit { X509_free(x509) }
 
-    /// The same bytes as an object of its own: OpenSSL remembers things in the object.
+    /// Returns a new object with the same bytes, because OpenSSL caches results in the object.
     func copy() throws -> PlannedCertificate { try PlannedCertificate(plan: plan, bytes: bytes) }
 }

@@ -1,4 +1,4 @@
-/// Numbers that a seed decides: SplitMix64 (Steele, Lea and Flood, 2014).
+/// Seeded random numbers: SplitMix64 (Steele, Lea and Flood, 2014).
 struct SeededNumbers: RandomNumberGenerator {
     private var state: UInt64
 
@@ -14,7 +14,7 @@ struct SeededNumbers: RandomNumberGenerator {
         return mixed ^ (mixed >> 31)
     }
 
-    /// True in so many of a hundred cases.
+    /// Returns true with this probability.
     mutating func happens(_ percent: Int) -> Bool {
         Int.random(in: 0..<100, using: &self) < percent
     }

@@ -7,13 +7,13 @@ extension RawPeer {
         try require(groups.withCString { SSL_ctrl(ssl, SSL_CTRL_SET_GROUPS_LIST, 0, UnsafeMutableRawPointer(mutating: $0)) } == 1)
     }
 
-    /// What this side verifies, in the names of SSL_CTX_set1_sigalgs_list(3).
+    /// Sets the signature algorithms that this side verifies, as in SSL_CTX_set1_sigalgs_list(3).
     func offer(signatures: String) throws {
         try require(
             signatures.withCString { SSL_ctrl(ssl, SSL_CTRL_SET_SIGALGS_LIST, 0, UnsafeMutableRawPointer(mutating: $0)) } == 1)
     }
 
-    /// The certificates that the other side has shown, its own first.
+    /// The certificates that the other side has sent, with its own first.
     var peerCertificates: [TLSCertificate] {
         let chain = SSL_get_peer_cert_chain(ssl)
         return (0..<COpenSSL_sk_X509_num(chain)).compactMap { index in
@@ -21,13 +21,13 @@ extension RawPeer {
         }
     }
 
-    /// Of TLS 1.2.
+    /// Sets the TLS 1.2 cipher suites.
     func offer(ciphers: String) throws {
         SSL_set_security_level(ssl, 0)
         try require(SSL_set_cipher_list(ssl, ciphers) == 1)
     }
 
-    /// Of TLS 1.3.
+    /// Sets the TLS 1.3 cipher suites.
     func offer(ciphersuites: String) throws {
         try require(SSL_set_ciphersuites(ssl, ciphersuites) == 1)
     }
@@ -50,11 +50,11 @@ extension RawPeer {
     }
 }
 
-/// A key that is of no use for signing, or costs much to verify with.
+/// A key that cannot sign, or that is expensive to verify with.
 final class ForgedKey {
     let pointer: OpaquePointer
 
-    /// A random modulus and an exponent of this many bits: its signatures are not valid.
+    /// Uses a random modulus and an exponent of this size, so its signatures are invalid.
     init(rsaBits: Int32, exponentBits: Int32 = 17, kind: String = "RSA") throws {
         let (modulus, exponent, secret) = (BN_new(), BN_new(), BN_new())
         let builder = OSSL_PARAM_BLD_new()
@@ -76,11 +76,11 @@ final class ForgedKey {
         pointer = key
     }
 
-    /// Random numbers in place of a key: "DSA", "DH" or "DHX".
+    /// Uses random numbers as a key of the kind "DSA", "DH" or "DHX".
     init(oldKind kind: String) throws {
         let builder = OSSL_PARAM_BLD_new()
         let context = EVP_PKEY_CTX_new_from_name(nil, kind, nil)
-        // OpenSSL refers to both until it has made the parameters.
+        // OpenSSL refers to both until it has built the parameters.
         var (numbers, names): ([OpaquePointer?], [UnsafeMutablePointer<CChar>?]) = ([], [])
         defer {
             for number in numbers { BN_free(number) }
@@ -110,7 +110,8 @@ final class ForgedKey {
         pointer = key
     }
 
-    /// A good key on a curve; `describesItsCurve` puts numbers into the certificate where others have a name.
+    /// Creates a valid key on a curve. With `describesItsCurve`, the certificate contains explicit curve
+    /// parameters instead of the curve's name.
     init(curve: String, describesItsCurve: Bool = false) throws {
         guard let key = COpenSSL_EVP_EC_generate(curve) else { throw TestFailure(what: curve) }
         pointer = key
@@ -124,12 +125,12 @@ final class ForgedKey {
     deinit { EVP_PKEY_free(pointer) }
 }
 
-/// A certificate that calls itself `name`, and that no authority knows.
+/// A certificate for `name` that is not issued by any CA.
 final class ForgedCertificate {
     let x509: OpaquePointer
     let key: ForgedKey
 
-    /// - Parameter signer: The key that signs, when that of the certificate cannot or should not.
+    /// - Parameter signer: The signing key, if the certificate's own key cannot or should not sign.
     init(_ key: ForgedKey, name: String = "x", signer: ForgedKey? = nil) throws {
         guard let certificate = X509_new() else { throw TestFailure(what: "X509_new") }
         (x509, self.key) = (certificate, key)

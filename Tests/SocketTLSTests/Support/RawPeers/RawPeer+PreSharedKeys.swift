@@ -2,7 +2,7 @@ import COpenSSL
 import SocketTLS
 
 extension RawPeer {
-    /// Has a client offer the key of `PreSharedKeyFixture` as "alice", behind a ticket if it has one.
+    /// Makes a client offer the key of `PreSharedKeyFixture` as "alice", after a ticket if it has one.
     func offerKey() {
         SSL_set_psk_use_session_callback(ssl) { ssl, _, identity, count, session in
             let key = PreSharedKeyFixture.bytes
@@ -16,7 +16,7 @@ extension RawPeer {
             return 1
         }
         SSL_set_psk_client_callback(ssl) { ssl, _, identity, _, buffer, _ in
-            // OpenSSL asks in TLS 1.3 too.
+            // OpenSSL also calls this in TLS 1.3.
             guard let identity, let buffer, !RawPeer.writesHello(ssl) else { return 0 }
             for index in 0..<5 { identity[index] = CChar(bitPattern: RawPeer.alice[index]) }
             identity[5] = 0
@@ -25,7 +25,8 @@ extension RawPeer {
         }
     }
 
-    /// Whether a client writes its ClientHello. The numbers of states depend on OpenSSL's version.
+    /// Returns whether a client is writing its ClientHello. The numbers of states depend on OpenSSL's
+    /// version.
     private static func writesHello(_ ssl: OpaquePointer?) -> Bool {
         SSL_state_string(ssl).map { String(cString: $0) } == "TWCH"
     }

@@ -2,7 +2,8 @@ import COpenSSL
 import SocketTLS
 
 extension RawPeer {
-    /// A client that has shaken hands with `server`, and read a byte and what came with it.
+    /// Returns a client that has completed the handshake with `server`, and has read a byte and what was sent
+    /// with it.
     static func client(
         _ version: TLSVersion = .tls13, of server: TLSEngine, resuming session: [UInt8]? = nil,
         named serverName: String? = nil, offering protocols: String = "", showing pem: String? = nil,
@@ -28,17 +29,17 @@ extension RawPeer {
         return peer
     }
 
-    /// Counts in `tickets` from now on.
+    /// From now on, counts tickets in `tickets`.
     func countTickets() {
         SSL_set_msg_callback(ssl) { isOurs, _, contentType, bytes, _, _, peer in
             guard isOurs == 0, contentType == SSL3_RT_HANDSHAKE, bytes?.load(as: UInt8.self) == 4, let peer else { return }
             Unmanaged<RawPeer>.fromOpaque(peer).takeUnretainedValue().tickets += 1
         }
-        // Not retained: the connection goes with this object.
+        // Not retained, because this object owns the connection.
         SSL_ctrl(ssl, SSL_CTRL_SET_MSG_CALLBACK_ARG, 0, Unmanaged.passUnretained(self).toOpaque())
     }
 
-    /// Collects in `extensions` the numbers of those that the server sends.
+    /// Collects the numbers of the server's extensions in `extensions`.
     func noteExtensions() {
         let callback:
             @convention(c) (OpaquePointer?, Int32, Int32, UnsafePointer<UInt8>?, Int32, UnsafeMutableRawPointer?) -> Void = {
@@ -47,14 +48,14 @@ extension RawPeer {
                 Unmanaged<RawPeer>.fromOpaque(peer).takeUnretainedValue().extensions.append(type)
             }
         SSL_callback_ctrl(ssl, SSL_CTRL_SET_TLSEXT_DEBUG_CB, unsafeBitCast(callback, to: (@convention(c) () -> Void).self))
-        // Not retained: the connection goes with this object.
+        // Not retained, because this object owns the connection.
         SSL_ctrl(ssl, SSL_CTRL_SET_TLSEXT_DEBUG_ARG, 0, Unmanaged.passUnretained(self).toOpaque())
     }
 
     var isResumed: Bool { SSL_session_reused(ssl) == 1 }
 
-    /// What the last ticket has brought, as a value: freeing a connection that was not shut down would spoil
-    /// the session itself.
+    /// Returns the session of the last ticket as a value, because freeing a connection that was not shut down
+    /// would invalidate the session itself.
     func session() throws -> [UInt8] {
         var memory: UnsafeMutablePointer<UInt8>?
         let count = i2d_SSL_SESSION(SSL_get_session(ssl), &memory)
@@ -72,7 +73,7 @@ extension RawPeer {
         guard SSL_set_session(ssl, parsed) == 1 else { throw TestFailure(what: "SSL_set_session") }
     }
 
-    /// The last ticket itself, as it goes over the wire.
+    /// Returns the last ticket itself, as sent over the wire.
     func ticket() -> [UInt8] {
         var bytes: UnsafePointer<UInt8>?
         var count = 0
@@ -80,6 +81,6 @@ extension RawPeer {
         return Array(UnsafeBufferPointer(start: bytes, count: count))
     }
 
-    /// The seconds for which the server says that the last ticket can be used.
+    /// The lifetime hint of the last ticket, in seconds.
     var ticketLifetime: UInt { SSL_SESSION_get_ticket_lifetime_hint(SSL_get_session(ssl)) }
 }

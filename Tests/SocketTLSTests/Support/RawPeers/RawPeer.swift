@@ -2,22 +2,22 @@ import COpenSSL
 import SocketBuffers
 import SocketTLS
 
-/// A bare OpenSSL peer over memory BIOs, which does what our own engine never does.
+/// A bare OpenSSL peer on memory BIOs that can do what our own engine never does.
 final class RawPeer {
-    /// Nil when the connection belongs to another's context.
+    /// Nil if the connection uses another object's context.
     private let context: OpaquePointer?
     let ssl: OpaquePointer
     private let input: OpaquePointer
     private let output: OpaquePointer
-    /// How many NewSessionTicket messages have come since `countTickets()`, which `client(of:)` calls.
+    /// The number of NewSessionTicket messages received since `countTickets()`, which `client(of:)` calls.
     var tickets = 0
     /// The numbers of the server's extensions, after `noteExtensions()`.
     var extensions: [Int32] = []
-    /// The first fatal alert that came while it shook hands.
+    /// The first fatal alert received during the handshake.
     private(set) var alertInHandshake: TLSAlert?
 
-    /// A client that trusts every certificate, or a server; `customExtension` is the number of one that it
-    /// sends and that means nothing.
+    /// Creates a client that trusts every certificate, or a server. `customExtension` is the number of a
+    /// meaningless extension to send.
     init(_ version: TLSVersion, serverPEM: String? = nil, clientPEM: String? = nil, customExtension: UInt32? = nil) throws {
         guard let context = SSL_CTX_new(serverPEM == nil ? TLS_client_method() : TLS_server_method()),
             customExtension.map({ Self.send($0, from: context) }) ?? true, let ssl = SSL_new(context),
@@ -35,7 +35,7 @@ final class RawPeer {
         if serverPEM == nil { SSL_set_connect_state(ssl) } else { SSL_set_accept_state(ssl) }
     }
 
-    /// The server side of a connection of some context.
+    /// Creates the server side of a connection from another context.
     init(serving connection: OpaquePointer?) throws {
         guard let connection, let input = BIO_new(BIO_s_mem()), let output = BIO_new(BIO_s_mem()) else {
             throw TestFailure(what: "raw peer")
@@ -60,7 +60,7 @@ final class RawPeer {
             }, nil, nil, nil, nil) == 1
     }
 
-    /// A server asks for a certificate, and takes any or none.
+    /// Makes a server request a certificate and accept any or none.
     func askForCertificate() {
         SSL_set_verify(ssl, SSL_VERIFY_PEER, { _, _ in 1 })
     }
@@ -70,10 +70,10 @@ final class RawPeer {
         guard isUsed else { throw TestFailure(what: "use") }
     }
 
-    /// Calls `use` with the first certificate and the first key of a PEM text.
+    /// Calls `use` with the first certificate and the first key in a PEM text.
     static func readIdentity(_ pem: String, _ use: (OpaquePointer?, OpaquePointer?) -> Bool) -> Bool {
         let (certificate, key) = Array(pem.utf8).withUnsafeBytes { bytes in
-            // A BIO of this kind reads the caller's memory.
+            // This kind of BIO reads from the caller's memory.
             let bio = BIO_new_mem_buf(bytes.baseAddress, Int32(bytes.count))
             defer { BIO_free(bio) }
             return (PEM_read_bio_X509(bio, nil, nil, nil), PEM_read_bio_PrivateKey(bio, nil, nil, nil))
@@ -85,7 +85,7 @@ final class RawPeer {
         return use(certificate, key)
     }
 
-    /// - Parameter decide: Answers a trust question; nil leaves it open.
+    /// - Parameter decide: Makes a trust decision. If nil, no decision is made.
     func shakeHands(with engine: TLSEngine, _ decide: ((PeerTrust) -> Bool)? = nil) {
         for _ in 0..<20 {
             ERR_clear_error()
@@ -124,7 +124,7 @@ final class RawPeer {
         if !bytes.isEmpty { BIO_write(input, bytes, Int32(bytes.count)) }
     }
 
-    /// One KeyUpdate that asks for an answer.
+    /// Sends a KeyUpdate that requests a response.
     func sendKeyUpdate() {
         ERR_clear_error()
         SSL_key_update(ssl, SSL_KEY_UPDATE_REQUESTED)
@@ -136,7 +136,7 @@ final class RawPeer {
         SSL_write(ssl, Array(text.utf8), Int32(text.utf8.count))
     }
 
-    /// What arrived, or nil when the engine's alert or nothing did.
+    /// Returns the received data, or nil if there was only an alert or nothing.
     func read() -> String? {
         ERR_clear_error()
         var block = [UInt8](repeating: 0, count: 65_536)
@@ -144,7 +144,7 @@ final class RawPeer {
         return count > 0 ? String(decoding: block.prefix(Int(count)), as: UTF8.self) : nil
     }
 
-    /// The issuers that the server named when it asked for a certificate.
+    /// Returns the issuers in the server's certificate request.
     func acceptedIssuers() -> [String] {
         let names = SSL_get0_peer_CA_list(ssl)
         return (0..<OPENSSL_sk_num(names)).map { index in
@@ -154,7 +154,7 @@ final class RawPeer {
         }
     }
 
-    /// The alert that the last failed call reported.
+    /// Returns the alert reported by the last failed call.
     func lastAlert() -> UInt8? {
         let reason = Int32(ERR_GET_REASON(ERR_peek_last_error()))
         return reason > 1000 && reason < 1256 ? UInt8(reason - 1000) : nil

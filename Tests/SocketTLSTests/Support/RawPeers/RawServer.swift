@@ -1,7 +1,7 @@
 import COpenSSL
 import SocketTLS
 
-/// A bare server that clients come back to: its tickets are good as long as its context lives.
+/// A bare server for resumption: its tickets are valid for the lifetime of its context.
 final class RawServer {
     private let context: OpaquePointer
 
@@ -19,7 +19,7 @@ final class RawServer {
 
     deinit { SSL_CTX_free(context) }
 
-    /// Sessions by their identifiers, and no tickets.
+    /// Uses session IDs instead of tickets.
     func issueNoTickets() {
         SSL_CTX_set_options(context, COpenSSL_noTicketOption())
     }

@@ -1,16 +1,16 @@
 import COpenSSL
 import SocketTLS
 
-/// Writes records of a TLS 1.2 client as it likes: warnings without end, empty ones, messages that OpenSSL
-/// would not send.
+/// Writes arbitrary TLS 1.2 records: endless warnings, empty records, and messages that OpenSSL would not
+/// send.
 ///
-/// With the keys of a handshake that OpenSSL has done (RFC 5246, 6.3; AES-256-GCM as RFC 5288 has it).
+/// Uses the keys of a handshake performed by OpenSSL (RFC 5246, 6.3; AES-256-GCM as in RFC 5288).
 final class SealedRecords {
     private let key: [UInt8]
     private let salt: [UInt8]
     private var sequence: UInt64
 
-    /// - Parameter sequence: How many records the peer has encrypted already: its Finished is one.
+    /// - Parameter sequence: The number of records that the peer has already encrypted. Its Finished is one.
     init(writingAs peer: RawPeer, isServer: Bool, sequence: UInt64 = 1) throws {
         var master = [UInt8](repeating: 0, count: 48)
         var (client, server) = ([UInt8](repeating: 0, count: 32), [UInt8](repeating: 0, count: 32))
@@ -24,7 +24,7 @@ final class SealedRecords {
         self.sequence = sequence
     }
 
-    /// One record of `type` with `content` in it.
+    /// Returns one record of `type` with `content`.
     func record(_ type: UInt8, _ content: [UInt8]) throws -> [UInt8] {
         let number = withUnsafeBytes(of: sequence.bigEndian) { Array($0) }
         sequence += 1
@@ -42,7 +42,7 @@ final class SealedRecords {
         return [type, 3, 3, UInt8(body.count >> 8), UInt8(body.count & 0xFF)] + body
     }
 
-    /// P_SHA384 of RFC 5246, section 5.
+    /// P_SHA384 in RFC 5246, section 5.
     private static func expand(secret: [UInt8], seed: [UInt8], count: Int) -> [UInt8] {
         var (result, chain) = ([UInt8](), seed)
         while result.count < count {
