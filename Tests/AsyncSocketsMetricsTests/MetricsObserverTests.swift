@@ -8,7 +8,7 @@ import SocketTestSupport
 import SocketTestTraits
 import Testing
 
-/// What a metrics backend gets of real connections over loopback, and of events that are made here.
+/// Metrics recorded for real loopback connections and for synthetic events.
 @Suite(.timeLimit(.patient)) struct MetricsObserverTests {
     private let metrics = TestMetrics()
 
@@ -16,7 +16,7 @@ import Testing
         try metrics.expectCounter("async_sockets_\(name)", labels).totalValue
     }
 
-    /// A client sends a line, gets it back, and ends. Returns when both sides have ended.
+    /// A client sends a line, receives it back and disconnects. Returns when both sides have ended.
     @discardableResult
     private func exchange(
         _ line: String, client: TLSClientSettings? = nil, server: TLSServerSettings? = nil
@@ -29,7 +29,7 @@ import Testing
         let socket = AsyncSocket(inlineDelegate: party)
         socket.observer = observer
         try socket.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: .patient)
-        // In a closure that is not async: otherwise this would be the upgrade that a task waits for.
+        // In a synchronous closure, because otherwise this would call the async version.
         if let client { try { try socket.beginTLS(settings: client) }() }
         socket.write(Data(line.utf8), withTimeout: .patient, tag: 1)
         socket.readData(to: Data("\n".utf8), withTimeout: .patient, tag: 1)
@@ -100,10 +100,10 @@ import Testing
         for await _ in pauses { break }
         #expect(try counter("accept_pauses_total", [("reason", "limit")]) == 1)
         #expect(try counter("accept_pauses_total", [("reason", "shortage")]) == 0)
-        client.disconnect()  // not before: a connection that ends early may leave no pause to count
+        client.disconnect()  // not earlier: if the connection closes early, there may be no pause to count
     }
 
-    // MARK: - Events that a test cannot easily have
+    // MARK: - Synthetic events
 
     @Test func whatHappensSeldomIsCountedToo() throws {
         let observer = MetricsObserver(factory: metrics)
@@ -132,7 +132,7 @@ import Testing
     }
 }
 
-/// Says when an observer has learned of a pause.
+/// Forwards notifications about pauses.
 private struct PauseForwarder: SocketObserver {
     let observer: MetricsObserver
     let continuation: AsyncStream<Void>.Continuation

@@ -10,7 +10,7 @@ final class Party: AsyncSocketDelegate, Sendable {
     private let ends: AsyncStream<AsyncSocketError?>
     private let continuation: AsyncStream<AsyncSocketError?>.Continuation
 
-    /// - Parameter settings: Every accepted socket begins TLS with them; nil: none does.
+    /// - Parameter settings: Every accepted socket starts TLS with these settings. If nil, none does.
     init(securing settings: TLSServerSettings? = nil) {
         self.settings = settings
         (ends, continuation) = AsyncStream<AsyncSocketError?>.makeStream()
@@ -28,7 +28,7 @@ final class Party: AsyncSocketDelegate, Sendable {
         newSocket.readData(to: Data("\n".utf8), withTimeout: .patient, tag: 0)
     }
 
-    /// Servers echo a line; clients end.
+    /// Servers echo a line. Clients disconnect.
     func socket(_ socket: AsyncSocket, didRead data: Data, withTag tag: Int) {
         guard tag == 0 else { return socket.disconnect() }
         socket.write(data, withTimeout: .patient, tag: 0)

@@ -52,7 +52,7 @@ import Testing
             let client = try await Self.client(of: listener)
             trigger.triggerGracefulShutdown()
             try await running
-            // The client has not closed its side: the service has ended the connection.
+            // The client has not closed its side, so the service has closed the connection.
             #expect(await Self.hasEnded(client))
         }
         continuation.finish()
@@ -61,7 +61,7 @@ import Testing
         #expect(errors.count == 1 && errors[0] is CancellationError, "\(errors)")
     }
 
-    /// Whether a read reports the end of the connection or an error.
+    /// Returns whether a read reports the end of the connection or an error.
     private static func hasEnded(_ client: AsyncSocket) async -> Bool {
         do {
             return try await client.read() == nil

@@ -16,7 +16,7 @@ import Testing
         directory = try TemporaryDirectory()
     }
 
-    /// Asks `openssl verify` with the root as the only trusted certificate, and what else the chain brings as
+    /// Runs `openssl verify` with the root as the only trusted certificate and the rest of the chain as
     /// untrusted.
     private func verify(_ issued: IssuedCertificate, _ name: String, purpose: String = "sslserver") throws
         -> OpenSSLProgram.Answer

@@ -26,7 +26,7 @@ import Testing
         pair.shakeHands()
         #expect(pair.isComplete)
         #expect(pair.client.session?.protocolVersion == version)
-        // More than one record holds.
+        // More than fits in one record.
         let text = Array(String(repeating: "0123456789", count: 1700).utf8)
         #expect(try pair.exchange(text, from: .client) == text)
         #expect(try pair.exchange(text, from: .server) == text)

@@ -1,6 +1,6 @@
 import Foundation
 
-/// The `openssl` program, which did not make the certificates and so may judge them.
+/// The `openssl` program, used as an independent verifier of the certificates.
 enum OpenSSLProgram {
     struct Answer {
         var succeeded: Bool

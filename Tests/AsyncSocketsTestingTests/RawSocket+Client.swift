@@ -2,7 +2,7 @@ import AsyncSocketsTesting
 import SocketTestSupport
 
 extension RawSocket {
-    /// A client on 127.0.0.1. Every call gives up after half a minute.
+    /// Returns a client on 127.0.0.1. Every call times out after half a minute.
     static func client(port: UInt16) throws -> RawSocket {
         try connected(to: .loopback(port: port), waitLimit: .patient)
     }

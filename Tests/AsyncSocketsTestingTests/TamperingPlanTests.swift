@@ -5,7 +5,7 @@ import Testing
 @Suite struct TamperingPlanTests {
     private func bytes(_ text: String) -> [UInt8] { Array(text.utf8) }
 
-    /// What a plan does at the beginning and then with each of the texts.
+    /// Returns a plan's actions at the start and for each of the texts.
     private func actions(_ tamperings: [Tampering], _ texts: String...) -> [TamperingPlan.Action] {
         var plan = TamperingPlan(tamperings)
         var actions = plan.actions(for: [])

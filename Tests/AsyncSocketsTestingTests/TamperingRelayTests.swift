@@ -42,7 +42,7 @@ import Testing
     }
 
     @Test func resetReachesBothSides() async throws {
-        // The client asks first: `connect` itself would fail with a reset that comes while it waits.
+        // The client sends first, because `connect` itself would fail if a reset arrived while it is waiting.
         let server = try ScriptedPeer.listening([.expect("x"), .send("0123456789"), .expectReset])
         let relay = try TamperingRelay(toPort: server.port, fromServer: [.reset(at: 4)])
         let client = try RawSocket.client(port: relay.port)

@@ -1,7 +1,7 @@
 import CocoaAsyncSocket
 import Foundation
 
-/// A UDP delegate as an app for Apple platforms has it. It writes down each callback.
+/// A UDP delegate in the style of an app for Apple platforms. Records each callback.
 package class DatagramDiary: NSObject, GCDAsyncUdpSocketDelegate, @unchecked Sendable {
     private let lock = NSLock()
     private var written: [String] = []
@@ -53,10 +53,10 @@ package class DatagramDiary: NSObject, GCDAsyncUdpSocketDelegate, @unchecked Sen
     }
 }
 
-/// A UDP delegate without a method.
+/// A UDP delegate without any methods.
 package final class SilentDatagramObserver: NSObject, GCDAsyncUdpSocketDelegate, @unchecked Sendable {}
 
-/// The filters of OSC and SSDP libraries are spelled like this.
+/// Filters as spelled in OSC and SSDP libraries.
 package enum DatagramFilterSpellings {
     package static func install(on socket: GCDAsyncUdpSocket, _ queue: DispatchQueue) {
         socket.setReceiveFilter(

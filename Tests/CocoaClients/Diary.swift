@@ -1,7 +1,7 @@
 import CocoaAsyncSocket
 import Foundation
 
-/// A delegate as an app for Apple platforms has it. It writes down each callback.
+/// A delegate in the style of an app for Apple platforms. Records each callback.
 package class Diary: NSObject, GCDAsyncSocketDelegate, @unchecked Sendable {
     private let lock = NSLock()
     private var written: [String] = []
@@ -11,7 +11,7 @@ package class Diary: NSObject, GCDAsyncSocketDelegate, @unchecked Sendable {
 
     private var plan = Plan()
 
-    /// The part of a test in what happens.
+    /// What a test can configure.
     private struct Plan {
         var extraTimes: [TimeInterval] = []
         var nextSocketQueue: dispatch_queue_t?
@@ -20,7 +20,7 @@ package class Diary: NSObject, GCDAsyncSocketDelegate, @unchecked Sendable {
         var verdict: (SecTrust) -> Bool = { _ in false }
     }
 
-    /// The answers to timeouts, in order; then 0.
+    /// The return values for timeouts, in order, then 0.
     package var extraTimes: [TimeInterval] {
         get { locked { plan.extraTimes } }
         set { locked { plan.extraTimes = newValue } }
@@ -30,17 +30,17 @@ package class Diary: NSObject, GCDAsyncSocketDelegate, @unchecked Sendable {
         get { locked { plan.nextSocketQueue } }
         set { locked { plan.nextSocketQueue = newValue } }
     }
-    /// False: accepted sockets are let go.
+    /// Whether accepted sockets are retained.
     package var keepsSockets: Bool {
         get { locked { plan.keepsSockets } }
         set { locked { plan.keepsSockets = newValue } }
     }
-    /// Called in each callback, with its line.
+    /// Called in each callback with its line.
     package var reaction: ((String, GCDAsyncSocket) -> Void)? {
         get { locked { plan.reaction } }
         set { locked { plan.reaction = newValue } }
     }
-    /// The verdict on a peer.
+    /// Decides whether to trust a peer.
     package var verdict: (SecTrust) -> Bool {
         get { locked { plan.verdict } }
         set { locked { plan.verdict = newValue } }
@@ -49,13 +49,13 @@ package class Diary: NSObject, GCDAsyncSocketDelegate, @unchecked Sendable {
     package var lines: [String] { locked { written } }
     package var accepted: [GCDAsyncSocket] { locked { sockets } }
     package var error: Error? { locked { lastError } }
-    /// All bytes of all reads.
+    /// The bytes of all reads.
     package var bytes: Data { locked { received } }
 
     package func has(_ line: String) -> Bool { lines.contains(line) }
     package func has(prefix: String) -> Bool { lines.contains { $0.hasPrefix(prefix) } }
 
-    /// Lets the accepted sockets go.
+    /// Releases the accepted sockets.
     package func forget() { locked { sockets = [] } }
 
     private func locked<Result>(_ body: () -> Result) -> Result {
@@ -145,7 +145,7 @@ package class Diary: NSObject, GCDAsyncSocketDelegate, @unchecked Sendable {
     }
 }
 
-/// A delegate that has one method, as many have.
+/// A delegate with a single method, like many.
 package class ReadersDelegate: NSObject, GCDAsyncSocketDelegate, @unchecked Sendable {
     private let lock = NSLock()
     private var ends: [Error?] = []
@@ -160,7 +160,7 @@ package class ReadersDelegate: NSObject, GCDAsyncSocketDelegate, @unchecked Send
     }
 }
 
-/// A delegate that decides about peers in a task, and has nothing else but the end.
+/// A delegate that evaluates trust in a task. Otherwise it only handles the end.
 package final class DecidingDelegate: NSObject, GCDAsyncSocketDelegate, @unchecked Sendable {
     private let lock = NSLock()
     private let answer: Bool
@@ -188,10 +188,11 @@ package final class DecidingDelegate: NSObject, GCDAsyncSocketDelegate, @uncheck
     }
 }
 
-/// A base class adopts the protocol, and only its subclass has the callback.
+/// A base class that conforms to the protocol, while only its subclass has the callback.
 package class SilentBase: NSObject, GCDAsyncSocketDelegate, @unchecked Sendable {}
 
-/// On Apple platforms the callback is found at run time; here the compiler chose the default for the base.
+/// On Apple platforms, the callback is found at run time. Here, the compiler has chosen the default
+/// implementation for the base class.
 package final class LateSubclass: SilentBase, @unchecked Sendable {
     package private(set) var calls = 0
 

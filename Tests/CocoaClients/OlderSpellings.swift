@@ -1,7 +1,7 @@
 import CocoaAsyncSocket
 import Foundation
 
-/// A delegate as programs from before nullability annotations have it.
+/// A delegate in the style of programs from before nullability annotations.
 package final class OlderDiary: NSObject, GCDAsyncSocketDelegate, GCDAsyncUdpSocketDelegate, @unchecked Sendable {
     private let lock = NSLock()
     private var written: [String] = []
@@ -30,7 +30,7 @@ package final class OlderDiary: NSObject, GCDAsyncSocketDelegate, GCDAsyncUdpSoc
         _ sock: GCDAsyncSocket!, shouldTimeoutReadWithTag tag: Int, elapsed: TimeInterval, bytesDone length: UInt
     ) -> TimeInterval {
         note("late \(elapsed)")
-        // As the echo server of the original asks.
+        // As in the original's echo server.
         return elapsed <= 0.01 ? 0.02 : 0
     }
 

@@ -1,7 +1,7 @@
 import CocoaAsyncSocket
 import Foundation
 
-/// Expressions as they occur in programs for Apple platforms: that this compiles is a part of the test.
+/// Expressions as used in programs for Apple platforms. Part of the test is that they compile.
 package enum Spellings {
     package static func settings(_ identity: SecIdentity, _ certificate: SecCertificate) -> [String: NSObject] {
         [
@@ -20,7 +20,7 @@ package enum Spellings {
         ]
     }
 
-    /// As OSCKit asks for the host of an address.
+    /// As OSCKit gets the host of an address.
     package static func hostAndPort(_ address: Data) -> (host: NSString?, port: UInt16) {
         var host: NSString?
         var port: UInt16 = 0
@@ -50,7 +50,7 @@ package enum Spellings {
         return (status, identity, chain)
     }
 
-    /// As pinning is written: evaluate, then compare the certificate.
+    /// As pinning is usually written: evaluate, then compare the certificate.
     package static func isPinned(_ trust: SecTrust, to pinned: Data) -> Bool {
         var error: CFError?
         guard SecTrustEvaluateWithError(trust, &error) else { return false }
@@ -63,7 +63,7 @@ package enum Spellings {
         return "\(error.domain) \(error.code)"
     }
 
-    /// The three ways in which programs look at an error.
+    /// The three ways in which programs inspect an error.
     package static func isClosed(_ error: Error?) -> (byCast: Bool, byCode: Bool, byNSError: Bool) {
         let byCast = (error as? GCDAsyncSocketError)?.code == GCDAsyncSocketError.closedError
         let byCode = (error as NSError?)?.code == GCDAsyncSocketError.Code.closedError.rawValue
@@ -75,6 +75,6 @@ package enum Spellings {
         throw GCDAsyncUdpSocketError(.badParamError, userInfo: [NSLocalizedDescriptionKey: "the address is wrong"])
     }
 
-    /// Runs at once.
+    /// Runs immediately.
     package static func pooled() -> Int { autoreleasepool { 42 } }
 }

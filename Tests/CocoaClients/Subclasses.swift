@@ -1,12 +1,12 @@
 import CocoaAsyncSocket
 import Foundation
 
-/// A subclass with a property more, and no initializer.
+/// A subclass with an additional property and no initializer.
 package class NamedSocket: GCDAsyncSocket, @unchecked Sendable {
     package var name = "unnamed"
 }
 
-/// A subclass that overrides the initializer that makes accepted sockets.
+/// A subclass that overrides the initializer used for accepted sockets.
 package class CountedSocket: GCDAsyncSocket, @unchecked Sendable {
     package var serial = 0
 
@@ -19,7 +19,7 @@ package class CountedSocket: GCDAsyncSocket, @unchecked Sendable {
     }
 }
 
-/// A subclass with a designated initializer of its own, which need not have the base's.
+/// A subclass with its own designated initializer, which does not need to override the base's.
 package class HostSocket: GCDAsyncSocket, @unchecked Sendable {
     package let host: String
 
@@ -29,7 +29,7 @@ package class HostSocket: GCDAsyncSocket, @unchecked Sendable {
     }
 }
 
-/// A subclass that sees each read and each write, in whichever form it was asked for.
+/// A subclass that intercepts each read and write, in whichever form it is requested.
 package class LoggingSocket: GCDAsyncSocket, @unchecked Sendable {
     package private(set) var calls: [String] = []
 

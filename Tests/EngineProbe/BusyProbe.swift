@@ -5,12 +5,12 @@ internal import SocketBuffers
 internal import SocketCore
 internal import SocketTestSupport
 
-/// Connections whose bytes come faster than they are handled, two on each loop, and what else the loops have
-/// to do: neighbours, a new connection, a deadline and a shutdown.
+/// Connections whose data arrives faster than it is handled, two on each loop, and their effect on the loops'
+/// other work: other connections, a new connection, a deadline and a shutdown.
 enum BusyProbe {
     private static let count = 2 * SocketEventLoop.usableProcessors
 
-    /// - Parameter way: How the busy ones read or write.
+    /// - Parameter way: How the busy connections read or write.
     static func run(_ way: String) throws {
         try waitForTask {
             for yields in [false, true] { try await Trial(way: way, yields: yields).run() }
@@ -87,7 +87,7 @@ enum BusyProbe {
             await handle()
         }
 
-        /// Takes longer than a chunk takes to come.
+        /// Takes longer than it takes a chunk to arrive.
         private nonisolated(nonsending) func handle() async {
             let end = ContinuousClock.now + .microseconds(300)
             while ContinuousClock.now < end {}
@@ -97,7 +97,7 @@ enum BusyProbe {
 
         // MARK: - The clients
 
-        /// Sends or receives as much as it can, for a minute at most.
+        /// Sends or receives as much as possible for at most a minute.
         private func flood(_ port: UInt16) throws {
             let socket = try RawSocket.connected(to: .loopback(port: port))
             try socket.send("busy\n")
@@ -128,7 +128,7 @@ enum BusyProbe {
             guard try await socket.readLine() == "ping" else { throw ProbeFailure(description: "another answer came") }
         }
 
-        /// A read for which no bytes come.
+        /// A read for which no data arrives.
         private static func timeOut(_ socket: AsyncSocket) async {
             _ = try? await socket.read(timeout: .milliseconds(10))
         }

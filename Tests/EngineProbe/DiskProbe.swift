@@ -1,7 +1,7 @@
 internal import AsyncSockets
 internal import Foundation
 
-/// Receives a file where the disk has less room than it needs.
+/// Receives a file that is larger than the free disk space.
 enum DiskProbe {
     static func run(_ folder: String) throws {
         let outcome = Mailbox<Result<Void, any Error>>()

@@ -5,7 +5,7 @@ internal import SocketBuffers
 internal import SocketCore
 internal import SocketTestSupport
 
-/// A task that blocks its loop for long, and the connections that are made meanwhile.
+/// A task that blocks its loop for a long time, and connections established meanwhile.
 enum HeldLoopProbe {
     private static let count = 4 * SocketEventLoop.usableProcessors
 
@@ -37,7 +37,7 @@ enum HeldLoopProbe {
         guard held.isHeldUp else { throw ProbeFailure(description: "the loop is no longer held up") }
         release.signal()
         await holder.value
-        // Those of the loop have waited, and go on.
+        // The loop's own connections have waited, and continue.
         let waited = try await clock.measure { for socket in established { try await ping(socket) } }
         print("beside a held loop: a new connection and an echo \(worst); \(count) that go on afterwards \(waited)")
         await listener.shutdown(within: .milliseconds(10))

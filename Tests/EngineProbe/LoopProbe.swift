@@ -1,10 +1,10 @@
 internal import Glibc
 internal import SocketCore
 
-/// Loops are made while descriptors run out: each attempt fails with a typed error, and leaks nothing.
+/// Creates loops while descriptors run out. Each attempt fails with a typed error and leaks nothing.
 enum LoopProbe {
     static func run() throws {
-        // By now the first loop of the process has all that it needs.
+        // By now the first loop of the process has all descriptors that it needs.
         let first = try SocketEventLoop()
         var limit = rlimit(rlim_cur: 64, rlim_max: 64)
         guard setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 else {

@@ -8,9 +8,9 @@ internal import SocketCore
 internal import SocketTLS
 internal import SocketTestSupport
 
-/// Many connections at a time begin a TLS handshake and go: their memory is returned.
+/// Many concurrent connections start a TLS handshake and disconnect. Their memory is returned to the system.
 enum MemoryProbe {
-    /// Keeps the accepted sockets until they end, and begins a handshake on each.
+    /// Retains the accepted sockets until they end, and starts a handshake on each.
     private final class Server: AsyncSocketDelegate, Sendable {
         let settings: TLSServerSettings
         let begun = Locked(0)
@@ -24,7 +24,7 @@ enum MemoryProbe {
 
         func socket(_ socket: AsyncSocket, didAcceptNewSocket newSocket: AsyncSocket) {
             open.withLock { $0[ObjectIdentifier(newSocket)] = newSocket }
-            // An error ends the connection: nothing follows in plaintext.
+            // An error closes the connection, so nothing follows in plaintext.
             do { try newSocket.beginTLS(settings: settings) } catch { print("startTLS: \(error)") }
             begun.withLock { $0 += 1 }
         }
@@ -46,11 +46,12 @@ enum MemoryProbe {
         try burst(of: 16, to: address, hello, server)
         let before = try residentBytes()
         for round in 1...2 {
-            // Counted before the burst: a slow machine trims the heap before the last connection has gone.
+            // Counted before the burst, because a slow machine trims the heap before the last connection is
+            // gone.
             let trims = HeapTrimmer.shared.count
             let peak = try burst(of: count, to: address, hello, server)
             guard peak > before + count << 13 else { throw ProbeFailure(description: "a burst needs no memory: \(peak)") }
-            // What is left: tables that keep their size, and what is free and too scattered.
+            // What remains: tables that keep their size, and free memory that is too fragmented.
             let bound = before + (peak - before) / 4
             var after = try residentBytes()
             let start = Deadline.now
@@ -72,8 +73,8 @@ enum MemoryProbe {
         withExtendedLifetime(listener) {}
     }
 
-    /// Each trim that was asked for is followed by a second one, although no registration ends meanwhile: a
-    /// connection frees its memory a little later than its registration ends.
+    /// Each requested trim is followed by a second one, even if no registration ends meanwhile, because a
+    /// connection frees its memory slightly after its registration ends.
     static func trimTwice() throws {
         HeapTrimmer.shared.ask()
         try awaitTrims(2)
@@ -135,7 +136,7 @@ enum MemoryProbe {
         try awaitThread()
         try awaitTrims(2)
         let after = try residentBytes()
-        // The end of a thread frees more blocks.
+        // The exit of a thread frees more blocks.
         next.signal()
         guard after < before + 16 << 20 || isSanitized else {
             throw ProbeFailure(description: "\(before >> 20) MB before, \(full >> 20) filled, \(after >> 20) after two trims")
@@ -162,7 +163,8 @@ enum MemoryProbe {
         for registration in registrations { loop.deregister(registration) }
     }
 
-    /// Connects, and returns the resident bytes when all are at work; then all are gone.
+    /// Connects, and returns the resident bytes while all connections are active. Then waits until they are
+    /// gone.
     @discardableResult
     private static func burst(of count: Int, to address: SocketAddress, _ hello: [UInt8], _ server: Server) throws -> Int {
         let begunBefore = server.begun.withLock { $0 }
@@ -174,7 +176,7 @@ enum MemoryProbe {
             _ = hello.withUnsafeBytes { client.send($0) }
             clients.append(client)
         }
-        // The server's answer: it has made keys, and waits.
+        // The server's response: it has generated keys and is waiting.
         for client in clients { try awaitEvent(POLLIN, on: client) }
         guard server.begun.withLock({ $0 }) - begunBefore == count else {
             throw ProbeFailure(description: "not all were accepted")
@@ -198,12 +200,12 @@ enum MemoryProbe {
         }
     }
 
-    /// No event tells of memory: looks again soon.
+    /// There is no event for memory, so check again soon.
     private static func pause() {
         _ = DispatchSemaphore(value: 0).wait(timeout: .now() + .milliseconds(5))
     }
 
-    /// A ClientHello as a client sends it.
+    /// Returns a ClientHello as sent by a client.
     private static func clientHello(_ authority: CertificateAuthority) throws -> [UInt8] {
         var settings = TLSSettings.client(serverName: "localhost")
         settings.trustRoots = try authority.roots
@@ -212,8 +214,8 @@ enum MemoryProbe {
         return Array(engine.output.readableBytes)
     }
 
-    /// Two descriptors for each connection, and some for the rest. By default 2,000, or as many as the second
-    /// argument says.
+    /// Two descriptors per connection, and some for everything else. The default is 2,000 connections, or the
+    /// second argument.
     private static func usableConnectionCount() throws -> Int {
         var limit = rlimit()
         guard getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 else {
@@ -229,8 +231,8 @@ enum MemoryProbe {
         return usable
     }
 
-    /// A sanitizer has its own heap, which keeps freed memory to find late uses: the probe then sees only
-    /// that the loop asks.
+    /// A sanitizer has its own heap, which keeps freed memory to detect use after free. The probe then checks
+    /// only that the loop requests a trim.
     private static var isSanitized: Bool {
         ["__tsan_init", "__asan_init"].contains { (symbol: String) in dlsym(nil, symbol) != nil }
     }

@@ -4,11 +4,11 @@ internal import Foundation
 internal import SocketBuffers
 internal import SocketTestSupport
 
-/// A thousand sockets that share a delegate queue, all busy: how many threads that takes.
+/// Counts the threads used by a thousand busy sockets that share a delegate queue.
 enum ThreadProbe {
     private static let socketCount = 1_000
 
-    /// Echoes on the loops, and counts the answers on the delegate queue.
+    /// Echoes on the loops, and counts the replies on the delegate queue.
     private final class Party: AsyncSocketDelegate, Sendable {
         let mailbox = Mailbox<Void>()
         private let children = Locked<[AsyncSocket]>([])

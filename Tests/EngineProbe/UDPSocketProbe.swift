@@ -3,9 +3,9 @@ internal import AsyncSocketsTesting
 internal import Foundation
 internal import SocketTestSupport
 
-/// Multicast and broadcast of an `AsyncUDPSocket`, between the namespaces of `DatagramProbe`.
+/// Multicast and broadcast with `AsyncUDPSocket` between the namespaces of `DatagramProbe`.
 enum UDPSocketProbe {
-    /// Runs a body in the other namespace. A socket keeps the namespace in which it was made.
+    /// Runs a body in the other namespace. A socket stays in the namespace in which it was created.
     typealias Elsewhere = (() throws -> Void) throws -> Void
 
     static func run(_ elsewhere: Elsewhere) throws {
@@ -19,7 +19,7 @@ enum UDPSocketProbe {
         try broadcast(elsewhere)
     }
 
-    /// A socket here that sends, and one there with its inbox.
+    /// Returns a sending socket here, and a receiving one there.
     private static func parties(_ elsewhere: Elsewhere) throws -> (sender: AsyncUDPSocket, receiver: AsyncUDPSocket, Inbox) {
         let inbox = Inbox()
         let (sender, receiver) = (AsyncUDPSocket(), AsyncUDPSocket(inlineDelegate: inbox))

@@ -5,7 +5,7 @@ import SocketTestSupport
 import SocketTestTraits
 import Testing
 
-/// tshark records a connection on loopback, and reads it with the key log.
+/// tshark records a loopback connection and decrypts it with the key log.
 @Suite(.timeLimit(.patient), .serialized) struct CaptureTests {
     @Test(arguments: TLSVersion.tested) func theKeyLogDecryptsARecording(_ version: TLSVersion) async throws {
         let folder = try TemporaryFolder()
@@ -25,12 +25,12 @@ import Testing
         tshark.stop()
         _ = await tshark.exitStatus()
         let hex = text.utf8.map { $0 < 16 ? "0\(String($0, radix: 16))" : String($0, radix: 16) }.joined()
-        // Once to the server, and once back.
+        // Once to the server and once back.
         #expect(try await payloads(of: recording, server.port, keys) == [hex, hex])
         #expect(try await payloads(of: recording, server.port, nil) == [])
     }
 
-    /// Returns when tshark has recorded a connection that begins after the call, and so all before it.
+    /// Returns when tshark has recorded a connection that starts after the call, and so everything before it.
     private func mark(_ port: UInt16, in tshark: Program) async throws {
         let clock = try await Link.make()
         for _ in 0..<100 {
@@ -48,7 +48,7 @@ import Testing
         throw Unexpected(description: "tshark records nothing: \(tshark.printed)")
     }
 
-    /// What lies below TLS in the packets of the recording, in hexadecimal.
+    /// Returns the decrypted TLS payloads in the recording, in hexadecimal.
     private func payloads(of recording: String, _ port: UInt16, _ keys: String?) async throws -> [String] {
         let program = try Program(
             ["tshark", "-r", recording, "-d", "tcp.port==\(port),tls", "-Y", "data.data", "-T", "fields", "-e", "data.data"]

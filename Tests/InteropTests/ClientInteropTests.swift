@@ -5,9 +5,9 @@ import SocketTestSupport
 import SocketTestTraits
 import Testing
 
-/// Our client against servers that we did not write.
+/// Our client with third-party servers.
 @Suite(.timeLimit(.patient), .serialized) struct ClientInteropTests {
-    /// Sends a line, and returns the answer's last line.
+    /// Sends a line and returns the last line of the reply.
     private func say(_ line: String, over socket: AsyncSocket, _ recorder: Recorder) async throws -> String {
         socket.write(Data("\(line)\r\n"), withTimeout: .patient, tag: 0)
         return try await answer(on: socket, recorder)
@@ -63,8 +63,8 @@ import Testing
         _ = try await say("EHLO client.example", over: socket, recorder)
         _ = try await say("STARTTLS", over: socket, recorder)
         _ = try await secure(socket, recorder, TestCertificates.client().only(.tls12))
-        // Its handshake asks for a certificate; it misses one afterwards, and says so under TLS (RFC 5321,
-        // section 3.8).
+        // Its handshake requests a certificate. If there is none, it reports that over TLS (RFC 5321, section
+        // 3.8).
         let refusal = try await say("EHLO client.example", over: socket, recorder)
         #expect(refusal.hasPrefix("421 ") && refusal.contains("certificate"))
         #expect(try await recorder.disconnected()?.fault == .peer)

@@ -5,14 +5,14 @@ import SocketTestSupport
 import SocketTestTraits
 import Testing
 
-/// The PROXY protocol with HAProxy, whose authors have specified it.
+/// The PROXY protocol with HAProxy, its reference implementation.
 @Suite(.timeLimit(.patient), .serialized) struct HAProxyInteropTests {
-    /// HAProxy in front of a listener of ours.
+    /// HAProxy in front of one of our listeners.
     private struct Front {
         let program: Program
-        /// It sends a header of version 1, or 2, for each connection.
+        /// The ports on which HAProxy sends a version 1 or 2 header for each connection.
         let version1, version2: UInt16
-        /// It takes a header, and passes it on.
+        /// The port on which HAProxy accepts a header and forwards it.
         let accepting: UInt16
         private let folder: TemporaryFolder
 
@@ -45,7 +45,7 @@ import Testing
         }
     }
 
-    /// Runs a listener that tells what it knows of the client and echoes, behind HAProxy.
+    /// Runs a listener behind HAProxy that sends the client's address and echoes.
     private func behindHAProxy(isSecure: Bool, _ test: @Sendable (Front) async throws -> Void) async throws {
         let listener = try SocketListener(
             port: 0, interface: "127.0.0.1", tls: isSecure ? TestCertificates.server() : nil,

@@ -9,7 +9,7 @@ import Testing
         #expect(await program.exitStatus() == terminated)
     }
 
-    /// A program may end before it has read what a test says to it.
+    /// A program may exit before it has read its input.
     @Test func aWriteToAProgramThatHasEndedDoesNotEndTheTests() async throws {
         let program = try Program(["true"])
         #expect(await program.exitStatus() == 0)

@@ -6,17 +6,17 @@ import SocketTestSupport
 import SocketTestTraits
 import Testing
 
-/// Connections through proxies that we did not write.
+/// Connections through third-party proxies.
 @Suite(.timeLimit(.patient), .serialized) struct ProxyInteropTests {
     /// The proxies, with and without a password.
     private static let services: [(ProxyDaemon.Kind, Bool)] = [
         (.danted, false), (.microsocks, false), (.microsocks, true), (.tinyproxy, false), (.tinyproxy, true),
     ].filter(\.0.isPackaged)
 
-    /// More than fits into the buffers on the way.
+    /// More than fits in the buffers along the way.
     private static let manyBytes = pattern(3_000_000)
 
-    /// A socket that connects through `daemon`.
+    /// Returns a socket that connects through `daemon`.
     private func makeSocket(_ daemon: ProxyDaemon, _ credentials: SocketProxy.Credentials?) -> (AsyncSocket, Recorder) {
         let recorder = Recorder()
         let socket = AsyncSocket(inlineDelegate: recorder)
@@ -39,8 +39,7 @@ import Testing
         }
         #expect(try await recorder.readData() == bytes)
         #expect(socket.connectedPort == daemon.port)
-        // One client has come to the server, and it is not us: it is the proxy. (Its port may be the same
-        // number as ours.)
+        // The server has one client, which is the proxy and not us. (Its port number may equal ours.)
         #expect(echo.peers.count == 1)
         socket.disconnect()
         #expect(try await recorder.disconnected() == nil)
@@ -135,7 +134,7 @@ import Testing
     func aNameThatDoesNotExistIsTheProxysToTell(_ kind: ProxyDaemon.Kind) async throws {
         let daemon = try await ProxyDaemon(kind, target: 25).started()
         defer { daemon.stop() }
-        // RFC 6761, section 6.4: no such name will ever exist.
+        // According to RFC 6761, section 6.4, no such name will ever exist.
         let error = try await error(of: daemon, nil, host: "nowhere.invalid", port: 25)
         #expect(error.code == .proxyRefused)
     }

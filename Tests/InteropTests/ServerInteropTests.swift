@@ -5,7 +5,7 @@ import SocketTestSupport
 import SocketTestTraits
 import Testing
 
-/// Clients that we did not write against our server.
+/// Third-party clients with our server.
 @Suite(.timeLimit(.patient), .serialized) struct ServerInteropTests {
     private let folder: TemporaryFolder
     private let root: String
@@ -24,7 +24,7 @@ import Testing
         try TestCertificates.authority.issue(.client(commonName: "alice")).write(to: folder.path)
     }
 
-    /// What the server knows when all went well.
+    /// Checks the session of the server's last connection.
     private func expectSecured(_ server: MiniSMTPServer, by name: String?, _ version: TLSVersion) throws {
         let session = try #require(server.sessions.last)
         #expect(session.protocolVersion == version)
@@ -85,7 +85,7 @@ import Testing
         try expectSecured(server, by: withClientCertificate ? "alice" : nil, version)
     }
 
-    /// Each visit brings the ticket of the one before it.
+    /// Each connection uses the ticket of the previous one.
     @Test(arguments: TLSVersion.tested)
     func opensslClientComesBack(_ version: TLSVersion) async throws {
         var settings = try TestCertificates.server()

@@ -9,7 +9,7 @@ import Testing
         #expect(pool.spareCount == 0)
         for (number, block) in blocks.enumerated() {
             pool.give(block)
-            // The pool keeps two at hand, besides those that the limit counts.
+            // The pool keeps two blocks in addition to those counted by the limit.
             #expect(pool.spareCount == min(number + 1, 5))
         }
         let again = (0..<5).map { _ in pool.take() }

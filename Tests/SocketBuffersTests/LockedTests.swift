@@ -4,7 +4,7 @@ import SocketTestTraits
 import Testing
 
 @Suite(.timeLimit(.patient)) struct LockedTests {
-    /// Each thread gives its processor away with the lock held, so that the others have to sleep.
+    /// Each thread yields its processor while holding the lock, so that the others must sleep.
     @Test func noChangeIsLostWhenThreadsWaitForTheLock() async {
         let (threads, rounds) = (8, 2000)
         let count = Locked(0)

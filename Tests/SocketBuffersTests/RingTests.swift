@@ -2,7 +2,7 @@ import SocketBuffers
 import Testing
 
 @Suite struct RingTests {
-    /// Any mixture of appending and consuming, past the end of the memory and past its growth.
+    /// Appends and consumes in random order, wrapping around and growing.
     @Test func elementsLeaveInTheOrderTheyCame() {
         var generator = SystemRandomNumberGenerator()
         var ring = Ring<String>()

@@ -15,14 +15,14 @@ package struct Taken: Equatable {
     }
 }
 
-/// A bound UDP socket with its receiver and its sender.
+/// A bound UDP socket with its receiver and sender.
 package final class DatagramParty {
     package let descriptor: DatagramDescriptor
     package let receiver: DatagramReceiver
     package let sender: DatagramSender
     package let reception: DatagramReception
 
-    /// - Parameter host: Nil: the socket stays unbound.
+    /// - Parameter host: The address to bind to. If nil, the socket stays unbound.
     package init(
         _ host: String? = "127.0.0.1", port: UInt16 = 0, families: DatagramDescriptor.Families = .ipv4,
         wanted: DatagramReception = [], maximumSize: Int = 2048, segments: Bool = true,
@@ -43,18 +43,18 @@ package final class DatagramParty {
         }
     }
 
-    /// An address with the port of this socket.
+    /// Returns an address with the port of this socket.
     package func address(on host: String) throws -> SocketAddress {
         try .loopback(host, port: address.port ?? 0)
     }
 
-    /// Whether there is a datagram, or an error. Does not wait.
+    /// Whether a datagram or an error is available. Does not wait.
     package var hasInput: Bool { isReady(for: POLLIN, within: 0) }
 
-    /// Whether an event announces errors. Does not wait.
+    /// Whether the kernel reports errors. Does not wait.
     package var hasErrors: Bool { isReady(for: 0, within: 0) }
 
-    /// Waits until an event announces errors.
+    /// Waits until the kernel reports errors.
     package func waitForErrors() throws {
         guard isReady(for: 0, within: Patience.milliseconds) else {
             throw Unexpected(description: "no error arrived within \(Patience.seconds) s")
@@ -66,7 +66,7 @@ package final class DatagramParty {
         return poll(&entry, 1, milliseconds) == 1
     }
 
-    /// Waits until so many datagrams have come.
+    /// Waits for `count` datagrams.
     package func take(_ count: Int, atMost limit: Int = .max) throws -> [Taken] {
         var taken: [Taken] = []
         while taken.count < count {
@@ -85,7 +85,7 @@ package final class DatagramParty {
         return taken
     }
 
-    /// All that has arrived. Does not wait.
+    /// Returns all datagrams that have arrived. Does not wait.
     package func takeArrived() throws -> [Taken] {
         var taken: [Taken] = []
         while case .received = receiver.receive(from: descriptor) {
@@ -115,7 +115,7 @@ package final class DatagramParty {
     }
 }
 
-/// A datagram that is to be sent, with bytes of its own.
+/// A datagram to send, with its own storage.
 package struct Payload {
     package let bytes: [UInt8]
     package let destination: SocketAddress?
@@ -129,7 +129,7 @@ package struct Payload {
 }
 
 extension DatagramSendReport {
-    /// All were sent.
+    /// Whether all were sent.
     package func isComplete(_ count: Int) -> Bool {
         handledCount == count && failures.isEmpty && rest == .none
     }

@@ -2,14 +2,14 @@ internal import Foundation
 internal import Glibc
 internal import SocketBuffers
 
-/// A relay for datagrams between one client and a server, which loses, repeats, delays, reorders and corrupts
-/// them by a seeded generator.
+/// A datagram relay between a client and a server that drops, duplicates, delays, reorders and corrupts
+/// datagrams with a seeded generator.
 package final class DatagramRelay: Sendable {
-    /// What happens to datagrams, in parts of a hundred of each.
+    /// The percentages of affected datagrams.
     package struct Harm: Sendable {
         package var loss = 0
         package var repetition = 0
-        /// Held back until others have gone by.
+        /// Delayed until others have passed.
         package var delay = 0
         package var corruption = 0
 
@@ -17,13 +17,13 @@ package final class DatagramRelay: Sendable {
             (self.loss, self.repetition, self.delay, self.corruption) = (loss, repetition, delay, corruption)
         }
 
-        /// The same part of each, and corruption if wanted.
+        /// Returns the same percentage for each, optionally with corruption.
         package static func all(_ part: Int, corrupts: Bool) -> Harm {
             Harm(loss: part, repetition: part, delay: part, corruption: corrupts ? part : 0)
         }
     }
 
-    /// The longest that a datagram is held back, in milliseconds.
+    /// The maximum delay of a datagram in milliseconds.
     private static let longestDelay = 8
 
     private struct State {
@@ -33,7 +33,7 @@ package final class DatagramRelay: Sendable {
         var counts = (fromClient: 0, fromServer: 0)
     }
 
-    /// What comes of a datagram, before harm happens to it.
+    /// Transforms a datagram before it is harmed.
     package typealias Treatment = @Sendable (_ datagram: [UInt8], _ isFromClient: Bool) -> [[UInt8]]
 
     private let front: CInt
@@ -66,7 +66,7 @@ package final class DatagramRelay: Sendable {
         thread.start()
     }
 
-    /// Ends it. Its sockets close when its thread is over.
+    /// Stops the relay. Its sockets close when its thread exits.
     package func close() {
         state.withLock { $0.isOver = true }
     }
@@ -75,7 +75,7 @@ package final class DatagramRelay: Sendable {
         state.withLock { $0.harm = harm }
     }
 
-    /// All datagrams that have come, before anything has happened to them.
+    /// All received datagrams, unmodified.
     package var seen: [[UInt8]] { state.withLock { $0.seen } }
     package var countFromClient: Int { state.withLock { $0.counts.fromClient } }
     package var countFromServer: Int { state.withLock { $0.counts.fromServer } }
@@ -150,7 +150,7 @@ package final class DatagramRelay: Sendable {
                 recvfrom(isFromClient ? front : back, &buffer, buffer.count, 0, $0, &size)
             }
         }
-        // A port that nothing listens on is an error once, and nothing more.
+        // A port without a listener causes a single error.
         guard count >= 0 else { return nil }
         if isFromClient { client = address }
         return Array(buffer.prefix(count))

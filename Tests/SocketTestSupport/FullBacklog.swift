@@ -1,7 +1,7 @@
 package import AsyncSockets
 internal import AsyncSocketsTesting
 
-/// A listening socket whose backlog is full and which no one accepts from: the kernel drops further SYNs.
+/// A listening socket with a full backlog that never accepts. The kernel drops further SYNs.
 package final class FullBacklog {
     package let address: SocketAddress
     private let sockets: [RawSocket]

@@ -2,14 +2,14 @@ package import AsyncSockets
 package import Dispatch
 package import FoundationEssentials
 
-/// A connection over loopback between two of our sockets, each with a recorder of its own.
+/// A loopback connection between two of our sockets, each with its own recorder.
 package struct Link {
     package let listener: AsyncSocket
     package let client: AsyncSocket
     package let server: AsyncSocket
     package let atClient: Recorder
     package let atServer: Recorder
-    /// Delegates are held weakly: the link keeps this one.
+    /// Delegates are weak references, so the link retains this one.
     private let atListener: Recorder
 
     /// How the delegates are called.
@@ -50,7 +50,7 @@ extension Data {
 }
 
 extension AsyncSocket {
-    /// A socket whose delegate is called on `queue`; nil: inline.
+    /// Creates a socket whose delegate is called on `queue`, or inline if it is nil.
     package convenience init(
         _ delegate: any AsyncSocketDelegate & Sendable, calledOn queue: DispatchQueue?, socketQueue: DispatchQueue? = nil
     ) {
@@ -61,12 +61,12 @@ extension AsyncSocket {
         }
     }
 
-    /// Another delegate, called on the same queue.
+    /// Sets another delegate, called on the same queue.
     package func changeDelegate(to delegate: any AsyncSocketDelegate & Sendable) {
         call(delegate, on: delegateQueue)
     }
 
-    /// A delegate that is called on `queue` from now on; nil: inline.
+    /// Sets a delegate that is called on `queue`, or inline if it is nil.
     package func call(_ delegate: any AsyncSocketDelegate & Sendable, on queue: DispatchQueue?) {
         if let queue { setDelegate(delegate, delegateQueue: queue) } else { setInlineDelegate(delegate) }
     }

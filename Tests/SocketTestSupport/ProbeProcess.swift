@@ -1,8 +1,8 @@
 internal import Foundation
 
-/// Runs of `EngineProbe`, which has a process to itself.
+/// Runs `EngineProbe` in a separate process.
 package enum ProbeProcess {
-    /// Runs the probe, and returns how it ended and what it printed.
+    /// Runs the probe and returns its exit status and output.
     ///
     /// - Parameters:
     ///   - arguments: Those of the probe.

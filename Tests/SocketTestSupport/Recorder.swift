@@ -2,7 +2,7 @@ package import AsyncSockets
 package import FoundationEssentials
 internal import SocketBuffers
 
-/// An event that a delegate got.
+/// An event received by a delegate.
 package enum Told: Sendable {
     case accepted(AsyncSocket)
     case connected(host: String, port: UInt16)
@@ -22,14 +22,14 @@ package enum Told: Sendable {
 }
 
 extension AsyncSocketError {
-    /// The message begins with the number of bytes that came before the handshake: at least one. The network
-    /// decides how many of `limit` have arrived by then.
+    /// Whether the message starts with the number of bytes received before the handshake. It is at least one,
+    /// and depends on how many of `limit` have arrived by then.
     package func namesEarlyBytes(upTo limit: Int) -> Bool {
         message.split(separator: " ").first.flatMap { Int($0) }.map { (1...limit).contains($0) } ?? false
     }
 }
 
-/// Another event came than the one the test waits for.
+/// An event other than the expected one was received.
 package struct Unexpected: Error, CustomStringConvertible {
     package let description: String
 
@@ -38,16 +38,16 @@ package struct Unexpected: Error, CustomStringConvertible {
     }
 }
 
-/// A delegate that records its events, for a test to wait for. It keeps the accepted sockets.
+/// A delegate that records its events, so that a test can wait for them. It retains accepted sockets.
 ///
-/// Progress is left out: tests that want it say so.
+/// Progress is not recorded unless a test requests it.
 package final class Recorder: AsyncSocketDelegate, Sendable {
     private struct State {
-        /// Two stacks make a queue, so that a hundred thousand events take no longer each than ten.
+        /// Two stacks form a queue, so that the cost per event does not grow with their number.
         var incoming: [Told] = []
         var outgoing: [Told] = []
-        /// Resumed when there is something; what it is comes through the lock, which the thread sanitizer
-        /// understands.
+        /// Resumed when there is an event. The event itself is passed through the lock, which ThreadSanitizer
+        /// supports.
         var waiter: CheckedContinuation<Void, Never>?
         var accepted: [AsyncSocket] = []
 
@@ -64,7 +64,7 @@ package final class Recorder: AsyncSocketDelegate, Sendable {
     private let recordsProgress: Bool
     private let recordsSteps: Bool
     private let readExtension: TimeInterval
-    /// A read that takes too long goes on until it has this many bytes.
+    /// A read that times out is extended until it has this many bytes.
     private let patientUntil: Int
     /// Called on the delegate queue, before the event is recorded.
     package let reaction: (@Sendable (AsyncSocket, Told) -> Void)?
@@ -90,7 +90,7 @@ package final class Recorder: AsyncSocketDelegate, Sendable {
         waiter?.resume()
     }
 
-    /// The next event. The test's time limit ends a wait in vain.
+    /// Returns the next event. If there is none, the test's time limit ends the wait.
     package func next() async -> Told {
         while true {
             if let told = state.withLock({ $0.takeOldest() }) { return told }
@@ -105,12 +105,12 @@ package final class Recorder: AsyncSocketDelegate, Sendable {
         }
     }
 
-    /// The events that no one waited for.
+    /// The events that were not consumed.
     package var unread: [Told] { state.withLock { $0.outgoing.reversed() + $0.incoming } }
 
-    // MARK: - Waiting for something in particular
+    // MARK: - Waiting for particular events
 
-    /// The progress of the read with `tag` up to `count` bytes, in however many pieces they come.
+    /// Waits for the progress of the read with `tag` up to `count` bytes, in any number of pieces.
     package func readProgress(to count: Int, tag: Int) async throws {
         var total = 0
         while total < count {
@@ -138,14 +138,15 @@ package final class Recorder: AsyncSocketDelegate, Sendable {
         return path
     }
 
-    /// The steps to a connection, until it is established or has failed; for a recorder that `recordsSteps`.
+    /// Returns the steps of connecting until the connection is established or has failed. Requires
+    /// `recordsSteps`.
     package func steps() async -> [ConnectionProgress] {
         var steps: [ConnectionProgress] = []
         while case .progressed(let step) = await next() { steps.append(step) }
         return steps
     }
 
-    /// The next read that did not complete.
+    /// Returns the next incomplete read.
     package func notRead() async throws -> (data: Data, tag: Int, error: AsyncSocketError) {
         let told = await next()
         guard case .notRead(let data, let tag, let error) = told else { throw Unexpected(description: "\(told)") }
@@ -186,7 +187,7 @@ package final class Recorder: AsyncSocketDelegate, Sendable {
         return (trust, answer)
     }
 
-    /// The next data, as text; skips completions of writes.
+    /// Returns the next data as text. Skips completions of writes.
     package func readText() async throws -> String {
         String(decoding: try await readData(), as: UTF8.self)
     }
@@ -202,7 +203,7 @@ package final class Recorder: AsyncSocketDelegate, Sendable {
         }
     }
 
-    /// The end; skips everything before it, except data, which must not come.
+    /// Waits for the end. Skips everything before it, except data, which must not be delivered.
     package func disconnected() async throws -> AsyncSocketError? {
         while true {
             let told = await next()

@@ -1,14 +1,14 @@
 package import AsyncSockets
 package import AsyncSocketsTesting
 
-/// Certificates for the tests of this module, made once in a run.
+/// Certificates for tests, generated once per run.
 package enum TestCertificates {
     private static let result = Result { try CertificateAuthority() }
     private static let strangerResult = Result { try CertificateAuthority(name: "Stranger") }
 
-    /// The authority that both sides trust.
+    /// The CA that both sides trust.
     package static var authority: CertificateAuthority { get throws { try result.get() } }
-    /// An authority that no one trusts.
+    /// An untrusted CA.
     package static var stranger: CertificateAuthority { get throws { try strangerResult.get() } }
 
     package static func server(
@@ -23,7 +23,7 @@ package enum TestCertificates {
         return settings
     }
 
-    /// A server that asks for client certificates of the authority, and a client that has one.
+    /// Returns a server that requests client certificates from the CA, and a client that has one.
     package static func mutual(
         _ clients: TLSClients = .certificates(.required), clientFrom issuer: CertificateAuthority? = nil
     ) throws -> (client: TLSClientSettings, server: TLSServerSettings) {
@@ -37,7 +37,7 @@ package enum TestCertificates {
 }
 
 extension TLSSettings {
-    /// The same with nothing but `version`.
+    /// Returns the settings restricted to `version`.
     package func only(_ version: TLSVersion) -> TLSSettings {
         var settings = self
         settings.minimumVersion = version

@@ -2,8 +2,7 @@ import Dispatch
 import Foundation
 import SocketBuffers
 
-/// Two threads for the tasks of one test, so that its many short steps do not each wait behind those of all
-/// other tests.
+/// Two threads for the tasks of one test, so that its many short steps do not each wait for other tests.
 package final class TestThreads: TaskExecutor {
     private let jobs = Jobs()
 
@@ -21,7 +20,7 @@ package final class TestThreads: TaskExecutor {
         jobs.add(UnownedJob(job), of: self)
     }
 
-    /// The jobs that wait. Each keeps its executor alive.
+    /// The pending jobs. Each keeps its executor alive.
     private final class Jobs: Sendable {
         private let waiting = Locked<(jobs: [(UnownedJob, TestThreads)], hasEnded: Bool)>(([], false))
         private let count = DispatchSemaphore(value: 0)
@@ -31,7 +30,7 @@ package final class TestThreads: TaskExecutor {
             count.signal()
         }
 
-        /// Nil at the end.
+        /// Returns nil at the end.
         func next() -> (UnownedJob, TestThreads)? {
             count.wait()
             return waiting.withLock { $0.hasEnded ? nil : $0.jobs.removeFirst() }

@@ -1,6 +1,6 @@
-// Each asynchronous call of the library at the top level of a program. Swift prefers a synchronous method of
-// the same name here, and warns of the `await` that is left over: warnings are errors. The program is
-// compiled and never run. `Scripts/check-style` looks for calls that are missing.
+// Calls each asynchronous method of the library at the top level of a program. If Swift prefers a synchronous
+// method of the same name here, it warns about the unnecessary `await`, and warnings are errors. The program
+// is compiled but never run. `Scripts/check-style` checks that no call is missing.
 
 import AsyncSockets
 import Foundation

@@ -49,16 +49,16 @@ import Testing
     @Test func thePortIsFreeWhenClosingReturns() async throws {
         let pair = try Pair()
         let port = pair.far.localPort()
-        // The loop is busy with the socket that is closed.
+        // The loop is busy with the socket being closed.
         for round in 1...100 {
             for tag in 1...20 {
                 pair.near.send(Data("\(round)".utf8), toHost: "127.0.0.1", port: port, withTimeout: -1, tag: tag)
             }
             let (number, file) = try openFile(of: pair.far)
             pair.far.close()
-            // The number may belong to another file by now.
+            // The descriptor number may already belong to another file.
             #expect(Self.file(of: number) != file)
-            // A program that is started at this moment has a copy of each descriptor, until it runs.
+            // A program that is being started at this moment has a copy of each descriptor until exec.
             try await eventually("the port is free") {
                 do {
                     try pair.far.bind(toPort: port, interface: "127.0.0.1")
@@ -83,7 +83,7 @@ import Testing
 
     @Test func sendsThatWaitAreDroppedWithoutACallback() async throws {
         let pair = try Pair()
-        // The queue of the filter is held up, so that the datagrams wait.
+        // The filter's queue is blocked, so that the datagrams wait.
         let (queue, gate) = (DispatchQueue(label: "filter"), DispatchSemaphore(value: 0))
         queue.async { gate.wait() }
         pair.near.setSendFilter({ _, _, _ in true }, with: queue)

@@ -5,7 +5,7 @@ import SocketTestSupport
 import SocketTestTraits
 import Testing
 
-/// Two UDP sockets on one machine, with their diaries.
+/// Two local UDP sockets with their diaries.
 struct Pair {
     let near: GCDAsyncUdpSocket
     let far: GCDAsyncUdpSocket
@@ -79,7 +79,7 @@ struct Pair {
         pair.near.send(Data("to the peer".utf8), withTimeout: -1, tag: 1)
         try await pair.atFar.wait(for: "received to the peer")
         #expect(code { try pair.near.connect(toHost: "127.0.0.1", onPort: 9) } == .badConfigError)
-        // Somewhere else is refused, and the socket stays open.
+        // Sending to another address fails, and the socket stays open.
         pair.send("elsewhere", tag: 2)
         try await pair.atNear.wait(for: "not sent 2")
         #expect((pair.atNear.error as? GCDAsyncUdpSocketError)?.code == .badConfigError && pair.near.isConnected())
@@ -122,7 +122,7 @@ struct Pair {
         pair.send("next", tag: 2)
         try await pair.atNear.wait(for: "sent 2")
         #expect(pair.atNear.lines == ["sent 2"])
-        // The original closed a socket to which an empty datagram came.
+        // The original closed a socket that received an empty datagram.
         let descriptor = socket(AF_INET, Int32(SOCK_DGRAM.rawValue), 0)
         defer { close(descriptor) }
         let address = try #require(pair.far.localAddress())

@@ -31,7 +31,7 @@ import Testing
         #expect(pair.atFar.lines == ["received 22", "received 44"])
     }
 
-    /// As discovery does it: several sockets on one port, and one that asks all of them.
+    /// As in service discovery: several sockets on one port, and one that queries all of them.
     @Test func aGroupHearsWhatIsSentToIt() async throws {
         let diaries = [DatagramDiary(), DatagramDiary()]
         var members: [GCDAsyncUdpSocket] = []

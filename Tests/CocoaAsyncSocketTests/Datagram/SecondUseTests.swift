@@ -84,7 +84,7 @@ import Testing
             try socket.bind(toPort: 0)
             #expect(socket.localAddress_IPv6() == nil && socket.localAddress_IPv4() != nil)
             #expect(!socket.isIPv6Enabled() && socket.isIPv4Enabled() && socket.isIPv6Preferred() && !socket.isIPv4Preferred())
-            // The kernel doubles it (socket(7)).
+            // The kernel doubles the value (socket(7)).
             #expect(try socket.core.option(.sendBufferSize) == 10_000)
             try socket.beginReceiving()
             // The send filter drops this datagram. The receive filter marks or drops the replies.

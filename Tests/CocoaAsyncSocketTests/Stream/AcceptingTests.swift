@@ -6,7 +6,7 @@ import SocketTestSupport
 import SocketTestTraits
 import Testing
 
-/// A subclass of Swift 6 with an initializer of its own.
+/// A Swift 6 subclass with its own initializer.
 private final class StrictSocket: GCDAsyncSocket {
     let number: Int
 
@@ -47,7 +47,7 @@ private final class StrictSocket: GCDAsyncSocket {
         server.readData(toLength: 2, withTimeout: -1, tag: 1)
         try await diary.wait(for: "read 1: hi")
         listener.disconnect()
-        // What was accepted stays.
+        // Accepted connections stay open.
         #expect(listener.isDisconnected && server.isConnected)
         server.disconnect()
         _ = try await peer.finish()

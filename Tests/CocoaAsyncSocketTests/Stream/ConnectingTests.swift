@@ -27,7 +27,7 @@ import Testing
             let diary = Diary()
             let socket = makeSocket(diary)
             try form(socket, peer.port, withPort(peer.port, address))
-            // What is asked for before the connection is established waits for it.
+            // Requests before the connection is established wait for it.
             socket.write(Data("hello".utf8), withTimeout: -1, tag: 3)
             try await diary.wait(for: "wrote 3")
             #expect(diary.lines == ["connected to 127.0.0.1", "wrote 3"])
@@ -134,7 +134,7 @@ import Testing
         defer { for end in pipes { close(end) } }
         let refused = code { _ = try GCDAsyncSocket(fromConnectedSocketFD: pipes[0], delegate: nil, delegateQueue: nil) }
         #expect(refused == .badParamError)
-        // It is left as it was.
+        // The descriptor is left unchanged.
         #expect(fcntl(pipes[0], F_GETFD) >= 0)
     }
 
@@ -201,7 +201,7 @@ import Testing
         let diary = Diary()
         let socket = makeSocket(diary)
         socket.isIPv4Enabled = false
-        // localhost has both families, and the listener has IPv4 alone.
+        // localhost resolves to both families, and the listener supports only IPv4.
         try socket.connect(toHost: "localhost", onPort: listener.localPort)
         #expect(try await diary.end()?.domain == NSPOSIXErrorDomain)
         #expect(atListener.lines.isEmpty)

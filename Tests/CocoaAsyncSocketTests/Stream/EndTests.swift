@@ -27,7 +27,7 @@ import Testing
             listener.disconnect()
             queue.sync {}
             #expect(diary.lines == ["disconnected"], "round \(round)")
-            // It is not told again, and the socket can be used again.
+            // The end is not reported again, and the socket can be reused.
             try listener.accept(onInterface: "127.0.0.1", port: 0)
             listener.disconnect()
             queue.sync {}
@@ -46,7 +46,7 @@ import Testing
             gate.signal()
             #expect(try await diary.end() == nil)
             first.sync {}
-            // The next end comes after all of this one.
+            // The next end is reported after all of this one.
             try listener.accept(onInterface: "127.0.0.1", port: 0)
             listener.disconnect()
             try await eventually("the second end") { diary.lines.count == 2 }
@@ -103,7 +103,7 @@ import Testing
         let socket = makeSocket(diary)
         socket.autoDisconnectOnClosedReadStream = false
         try socket.connect(toHost: "127.0.0.1", onPort: peer.port)
-        // It would end the connection if it waited for its time.
+        // It would close the connection if it waited for its timeout.
         socket.readData(toLength: 5, withTimeout: -1, tag: 1)
         try await diary.wait(for: "read stream closed")
         socket.readData(withTimeout: 0, tag: 2)
@@ -200,7 +200,7 @@ import Testing
     @Test func eventsOnTheirWayGoToTheDelegateThatIsSetWhenTheyArrive() async throws {
         let wire = try await Wire.make()
         let other = Diary()
-        // The queue is held up while the bytes arrive.
+        // The queue is blocked while the bytes arrive.
         let gate = DispatchSemaphore(value: 0)
         wire.queue.async { gate.wait() }
         let clientQueue = try #require(wire.client.delegateQueue)

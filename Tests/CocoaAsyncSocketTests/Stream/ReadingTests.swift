@@ -7,7 +7,7 @@ import SocketTestTraits
 import Testing
 
 @Suite(.timeLimit(.patient)) struct ReadingTests {
-    /// A socket that has connected to a peer with a script.
+    /// Returns a socket connected to a scripted peer.
     private func connect(_ steps: [ScriptedPeer.Step]) throws -> (GCDAsyncSocket, Diary, ScriptedPeer) {
         let peer = try ScriptedPeer.listening(steps)
         let diary = Diary()
@@ -69,7 +69,7 @@ import Testing
         let other = NSMutableData(data: Data("..........".utf8))
         socket.readData(to: GCDAsyncSocket.crlfData(), withTimeout: -1, buffer: other, bufferOffset: 2, tag: 2)
         try await diary.wait(for: "read 2: ab\r\n")
-        // It is never shortened below what it was.
+        // The buffer is never shortened below its original length.
         #expect(other as Data == Data("..ab\r\n....".utf8))
         let third = NSMutableData()
         socket.readData(withTimeout: -1, buffer: third, bufferOffset: 0, maxLength: 3, tag: 3)

@@ -43,7 +43,7 @@ import Testing
     @Test func theClockOfAReadStartsWhenItIsTheFirst() async throws {
         let wire = try await Wire.make()
         wire.client.readData(toLength: 2, withTimeout: -1, tag: 1)
-        // It would be late if its time counted from now.
+        // It would time out if its timeout started now.
         wire.client.readData(toLength: 2, withTimeout: .patient, tag: 2)
         wire.server.write(Data("abcd".utf8), withTimeout: -1, tag: 1)
         try await wire.atClient.wait(for: "read 2: cd")

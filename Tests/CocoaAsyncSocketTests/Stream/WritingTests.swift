@@ -45,7 +45,7 @@ import Testing
         let size = 4 << 20
         wire.client.write(Data(count: size), withTimeout: -1, tag: 1)
         wire.client.disconnectAfterWriting()
-        // Nothing is accepted any more.
+        // No more writes are accepted.
         wire.client.write(Data("late".utf8), withTimeout: -1, tag: 2)
         wire.server.readData(toLength: UInt(size), withTimeout: -1, tag: 1)
         try await wire.atServer.wait(for: "read 1: \(size) bytes")

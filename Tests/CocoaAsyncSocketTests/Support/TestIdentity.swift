@@ -5,7 +5,7 @@ import Foundation
 import SocketTestSupport
 import Testing
 
-/// An identity of the test authority by way of a PKCS#12 file, as a program gets it.
+/// An identity from the test CA, imported from a PKCS#12 file as in a program.
 struct TestIdentity {
     let identity: SecIdentity
     let certificate: SecCertificate
@@ -20,7 +20,7 @@ struct TestIdentity {
         return TestIdentity(identity: try #require(identity), certificate: try #require(chain.first), chain: chain)
     }
 
-    /// The root of the test authority.
+    /// The root of the test CA.
     static var root: SecCertificate {
         get throws { try certificate(pem: TestCertificates.authority.rootPEM) }
     }
@@ -31,7 +31,7 @@ struct TestIdentity {
         return try #require(SecCertificateCreateWithData(kCFAllocatorDefault, der as CFData))
     }
 
-    /// What `openssl pkcs12 -export` makes.
+    /// Returns the output of `openssl pkcs12 -export`.
     static func archive(_ issued: IssuedCertificate, _ options: [String] = []) throws -> Data {
         let folder = FileManager.default.temporaryDirectory.appendingPathComponent("cocoa-" + UUID().uuidString)
         try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)

@@ -3,7 +3,7 @@ import CocoaClients
 import Foundation
 import SocketTestSupport
 
-/// A connection over loopback between two sockets, each with a diary of its own.
+/// A loopback connection between two sockets, each with its own diary.
 final class Wire {
     let listener: GCDAsyncSocket
     let client: GCDAsyncSocket
@@ -38,7 +38,7 @@ final class Wire {
         return (listener, diary)
     }
 
-    /// Begins TLS on both sides, and waits until both are secure.
+    /// Starts TLS on both sides and waits until both are secure.
     func secure(client: [String: NSObject], server: [String: NSObject]) async throws {
         self.server.startTLS(server)
         self.client.startTLS(client)
@@ -47,7 +47,7 @@ final class Wire {
 }
 
 extension Diary {
-    /// Waits for the end; returns its error.
+    /// Waits for the end and returns its error.
     func end() async throws -> NSError? {
         try await eventually("the connection has ended") { self.has("disconnected") }
         return error as NSError?
@@ -65,7 +65,7 @@ extension DatagramDiary {
     }
 }
 
-/// A socket with a diary and a queue.
+/// Returns a socket with a diary and a queue.
 func makeSocket(_ diary: any GCDAsyncSocketDelegate) -> GCDAsyncSocket {
     GCDAsyncSocket(delegate: diary, delegateQueue: DispatchQueue(label: "delegate"))
 }

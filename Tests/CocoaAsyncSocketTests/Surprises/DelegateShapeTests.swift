@@ -6,7 +6,7 @@ import SocketTestSupport
 import SocketTestTraits
 import Testing
 
-/// A delegate of Swift 6, on the main actor.
+/// A Swift 6 delegate on the main actor.
 @MainActor private final class Screen: NSObject, @preconcurrency GCDAsyncSocketDelegate {
     private(set) var text = ""
 
@@ -34,7 +34,7 @@ import Testing
         try socket.connect(toHost: "127.0.0.1", onPort: peer.port)
         socket.write(Data("question".utf8), withTimeout: -1, tag: 1)
         socket.readData(toLength: 6, withTimeout: -1, tag: 2)
-        // The time that it had is exactly its timeout, and then with the extension.
+        // The elapsed time is exactly the timeout, and then the timeout plus the extension.
         socket.readData(withTimeout: 0.01, tag: 3)
         try await eventually("the read has timed out") { delegate.lines.last == "ended 4" }
         #expect(Set(delegate.lines.prefix(3)) == ["connected 127.0.0.1", "wrote 1", "read answer 2"])
@@ -60,7 +60,7 @@ import Testing
         socket.readData(withTimeout: -1, tag: 1)
         try await eventually("the connection has ended") { socket.isDisconnected }
         socket.delegateQueue?.sync {}
-        // The trap that the guide names: put the method where the conformance is.
+        // The pitfall described in the guide: the method must be declared where the conformance is.
         #expect(delegate.calls == 0)
         _ = try await peer.finish()
     }

@@ -4,7 +4,7 @@ import Foundation
 import SocketTestTraits
 import Testing
 
-/// The errors of misuse have the codes and the words of the original.
+/// Errors for misuse have the codes and messages of the original.
 @Suite(.timeLimit(.patient)) struct MisuseTests {
     private let unknown = "Unknown interface. Specify valid interface by name (e.g. \"en1\") or IP address."
 

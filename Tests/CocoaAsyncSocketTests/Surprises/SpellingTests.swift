@@ -34,7 +34,7 @@ import Testing
         let (target, other) = (DispatchQueue(label: "target"), DispatchQueue(label: "other"))
         let socket = GCDAsyncSocket(socketQueue: DispatchQueue(label: "socket", target: target))
         socket.markSocketQueueTargetQueue(other)
-        // A block that is already on the socket's queue runs at once: otherwise this would wait for itself.
+        // A block that is already on the socket's queue runs immediately. Otherwise this would deadlock.
         var wasCalled = false
         other.sync { socket.perform { wasCalled = true } }
         #expect(wasCalled)

@@ -8,7 +8,8 @@ import SocketTestTraits
 import Testing
 
 @Suite(.timeLimit(.patient)) struct DictionaryTests {
-    /// The error with which a connection ends that begins TLS with these settings, and the peer's bytes.
+    /// Starts TLS with these settings, and returns the error of the connection and the bytes that the peer
+    /// received.
     private func end(of settings: [String: NSObject]) async throws -> (error: NSError?, seen: String) {
         let peer = try ScriptedPeer.listening([.expect("STARTTLS\r\n"), .expectEnd])
         let diary = Diary()
@@ -74,7 +75,7 @@ import Testing
             of: [GCDAsyncSocketSSLCertificates: [identity, identity] as NSArray], saying: "must be of type SecCertificate")
     }
 
-    /// Each key with values of all kinds, at a server that nothing vouches for.
+    /// Each key with values of all types, with an untrusted server.
     @Test(arguments: [
         GCDAsyncSocketManuallyEvaluateTrust, "kCFStreamSSLPeerName", "kCFStreamSSLCertificates", "kCFStreamSSLIsServer",
         GCDAsyncSocketSSLPeerID, GCDAsyncSocketSSLProtocolVersionMin, GCDAsyncSocketSSLProtocolVersionMax,

@@ -9,7 +9,8 @@ import Testing
 @testable import CocoaAsyncSocket
 
 @Suite(.timeLimit(.patient)) struct DroppedTLSTests {
-    /// Another thread disconnects, and has only said so when TLS begins and a secret is written.
+    /// Another thread is about to disconnect, and has only announced it, when TLS is started and a secret is
+    /// written.
     @Test func nothingLeavesBehindADroppedStartTLS() async throws {
         let wire = try await Wire.make()
         wire.server.readData(withTimeout: -1, tag: 1)

@@ -8,7 +8,7 @@ import SocketTestSupport
 import SocketTestTraits
 import Testing
 
-/// The settings of a server with a PKCS#12 identity, and of a client that trusts its authority.
+/// Settings of a server with a PKCS#12 identity, and of a client that trusts its CA.
 enum TestSettings {
     static func server(_ more: [String: NSObject] = [:]) throws -> [String: NSObject] {
         let identity = try TestIdentity.make()
@@ -116,7 +116,8 @@ enum TestSettings {
     @Test func aReadOverSeveralRecordsWithAShortTimeoutIsComplete() async throws {
         let wire = try await Wire.make()
         try await wire.secure(client: TestSettings.client(), server: TestSettings.server())
-        // All is there when the read begins: what was decrypted earlier must not wait for the network.
+        // All data is available when the read starts. Data that was decrypted earlier must not wait for the
+        // network.
         for _ in 0..<40 { wire.server.write(Data(count: 1000), withTimeout: -1, tag: 1) }
         wire.client.readData(toLength: 1000, withTimeout: -1, tag: 1)
         try await wire.atClient.wait(for: "read 1: 1000 bytes")
@@ -128,7 +129,7 @@ enum TestSettings {
 
     @Test func bytesOfTheHandshakeThatCameEarlyAreTheHandshakes() async throws {
         let wire = try await Wire.make()
-        // The ClientHello is there, unread, when the server begins.
+        // The ClientHello is still unread when the server starts TLS.
         wire.client.startTLS(try TestSettings.client())
         wire.server.readData(toLength: 0, withTimeout: -1, tag: 0)
         wire.server.startTLS(try TestSettings.server())
@@ -145,7 +146,7 @@ enum TestSettings {
         ])
         let diary = Diary()
         let socket = makeSocket(diary)
-        // All of it before the connection is established.
+        // Everything is requested before the connection is established.
         try socket.connect(toHost: "127.0.0.1", onPort: peer.port)
         socket.write(Data("STARTTLS\r\n".utf8), withTimeout: -1, tag: 1)
         socket.readData(to: GCDAsyncSocket.crlfData(), withTimeout: -1, tag: 1)
@@ -212,7 +213,7 @@ enum TestSettings {
             let socket = makeSocket(diary)
             try socket.connect(toHost: "localhost", onPort: listener.localPort)
             socket.startTLS(try TestSettings.client(id.map { [GCDAsyncSocketSSLPeerID: $0 as NSObject] } ?? [:]))
-            // The ticket comes with the first bytes.
+            // The ticket arrives with the first bytes.
             socket.readData(toLength: 6, withTimeout: -1, tag: 1)
             try await diary.wait(for: "read 1: ticket")
             socket.disconnect()
@@ -222,7 +223,7 @@ enum TestSettings {
     }
 }
 
-/// A server that issues tickets, and notes which handshakes resume a session.
+/// A server that issues tickets and records which handshakes resume a session.
 private final class TicketServer: AsyncSocketDelegate, Sendable {
     let resumed = Locked<[Bool]>([])
     private let sockets = Locked<[AsyncSocket]>([])

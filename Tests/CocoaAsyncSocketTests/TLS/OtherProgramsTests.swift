@@ -6,7 +6,7 @@ import SocketTestSupport
 import SocketTestTraits
 import Testing
 
-/// Peers that others wrote: `openssl s_client`, and the TLS of Python.
+/// Third-party peers: `openssl s_client` and Python's TLS.
 @Suite(.timeLimit(.patient)) struct OtherProgramsTests {
     private let folder: URL
     private let files: (certificate: String, key: String)

@@ -14,7 +14,7 @@ import Testing
         var key: SecKey?
         #expect(SecIdentityCopyCertificate(made.identity, &certificate) == errSecSuccess && certificate == made.certificate)
         #expect(SecIdentityCopyPrivateKey(made.identity, &key) == errSecSuccess)
-        // A private key is never shown.
+        // A private key is never exported.
         var error: Unmanaged<CFError>?
         #expect(key.flatMap { SecKeyCopyExternalRepresentation($0, &error) } == nil)
         #expect(error?.takeRetainedValue().domain == NSOSStatusErrorDomain)
@@ -89,7 +89,7 @@ import Testing
         #expect(SecTrustCreateWithCertificates(certificate, SecPolicyCreateBasicX509(), &trust) == errSecSuccess)
         let key = try #require(trust.flatMap(SecTrustCopyKey))
         let bytes = try #require(SecKeyCopyExternalRepresentation(key, nil)) as Data
-        // A point without compression, and a sequence of modulus and exponent.
+        // An uncompressed point, or a sequence of modulus and exponent.
         #expect(bytes.count == size && bytes.first == (type == .p256 ? 0x04 : 0x30))
         #expect(key == SecCertificateCopyKey(certificate) && key == trust.flatMap(SecTrustCopyPublicKey))
     }
@@ -111,7 +111,7 @@ import Testing
         #expect(SecTrustEvaluate(made, &result) == errSecSuccess && result == .recoverableTrustFailure)
         #expect(SecTrustSetAnchorCertificates(made, [try TestIdentity.root] as CFArray) == errSecSuccess)
         #expect(SecTrustEvaluate(made, &result) == errSecSuccess && result == .unspecified)
-        // Without anchors the system's roots count again.
+        // Without anchors, the system's roots are used again.
         #expect(SecTrustSetAnchorCertificates(made, nil) == errSecSuccess && !SecTrustEvaluateWithError(made, nil))
     }
 
@@ -123,7 +123,7 @@ import Testing
         let made = try #require(trust)
         #expect(SecTrustSetAnchorCertificates(made, ["root"] as CFArray) == errSecParam)
         #expect(SecTrustSetPolicies(made, NSNull()) == errSecParam)
-        // A name that cannot be verified is not one that is not verified.
+        // A name that cannot be verified must not disable the verification of names.
         _ = SecTrustSetAnchorCertificates(made, [try TestIdentity.root] as CFArray)
         _ = SecTrustSetPolicies(made, SecPolicyCreateSSL(true, "" as CFString))
         #expect(!SecTrustEvaluateWithError(made, nil))
@@ -140,7 +140,7 @@ import Testing
         #expect(SecTrustEvaluateWithError(made, nil))
         _ = SecTrustSetAnchorCertificatesOnly(made, false)
         #expect(SecTrustEvaluateWithError(made, nil))
-        // It is a server's, and not a client's.
+        // The certificate is for a server, not for a client.
         _ = SecTrustSetPolicies(made, SecPolicyCreateSSL(false, nil))
         #expect(!SecTrustEvaluateWithError(made, nil))
     }

@@ -8,7 +8,7 @@ import SocketTestTraits
 import Testing
 
 @Suite(.timeLimit(.patient)) struct TrustTests {
-    /// Connects to a server with `settings`, and begins TLS; returns the diary of the client.
+    /// Connects to a server with `settings` and starts TLS. Returns the client's diary.
     private func begin(
         _ client: [String: NSObject], host: String = "localhost", server: TLSServerSettings? = nil, _ diary: Diary = Diary()
     ) async throws -> (socket: GCDAsyncSocket, diary: Diary, peer: ScriptedPeer) {
@@ -39,7 +39,7 @@ import Testing
 
     @Test func d10WithoutAPeerNameTheHostIsVerified() async throws {
         let anchors: [String: NSObject] = [GCDAsyncSocketSSLAnchorCertificates: [try TestIdentity.root] as NSArray]
-        // The certificate is for localhost, and not for the address.
+        // The certificate is for localhost, not for the address.
         let error = try await failure(anchors, host: "127.0.0.1")
         #expect(error?.domain == "kCFStreamErrorDomainSSL" && error?.code == Int(errSSLHostNameMismatch))
         let (socket, diary, _) = try await begin(anchors, host: "localhost")
@@ -120,7 +120,7 @@ import Testing
         try await diary.wait(for: "secure")
         _ = try await peer.finish()
         socket.disconnect()
-        // Another certificate of the same authority is not the pinned one.
+        // Another certificate from the same CA is not the pinned one.
         let other = Diary()
         other.verdict = diary.verdict
         #expect(try await failure(manually, other)?.code == Int(errSSLPeerBadCert))
@@ -256,7 +256,7 @@ import Testing
         wire.server.perform { _ = wire.server.sslContext().map { SSLCopyPeerTrust($0, &trust) } }
         let leaf = trust.flatMap { SecTrustGetCertificateAtIndex($0, 0) }
         #expect(leaf.flatMap(SecCertificateCopySubjectSummary) == "alice")
-        // Each side judges the other by the roots and the name of its settings.
+        // Each side evaluates the other with the roots and the name in its own settings.
         #expect(trust.map { SecTrustEvaluateWithError($0, nil) } == true)
         wire.client.perform { _ = wire.client.sslContext().map { SSLCopyPeerTrust($0, &other) } }
         #expect(other.map { SecTrustEvaluateWithError($0, nil) } == true)

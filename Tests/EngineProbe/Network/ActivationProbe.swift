@@ -2,8 +2,8 @@ internal import AsyncSockets
 internal import Foundation
 internal import SocketCore
 
-/// A service that systemd-socket-activate starts: echoes one line on one connection to the inherited sockets
-/// of a name, says under which name and address it came, and ends.
+/// A service started by systemd-socket-activate. Echoes one line on one connection to the inherited sockets
+/// with a name, prints the name and address, and exits.
 enum ActivationProbe {
     static func run(_ name: String) throws {
         let connections = Mailbox<(SocketDescriptor, to: SocketAddress)>()
@@ -62,7 +62,7 @@ enum ActivationProbe {
         connection.close()
     }
 
-    /// Has one byte go through a call that blocks. `Scripts/test-faults` has it fail at first.
+    /// Transfers one byte with a blocking call. `Scripts/test-faults` makes it fail at first.
     private static func transfer(_ call: () -> Int) throws {
         while true {
             let count = call()

@@ -4,14 +4,14 @@ internal import SocketBuffers
 internal import SocketCore
 internal import SocketTestSupport
 
-/// Attempts to connect leave nothing behind: no descriptor and no registration, however they end.
+/// However attempts to connect end, no descriptor and no registration is left behind.
 enum ConnectProbe {
     private static let rounds = 200
 
     static func run() throws {
         let loop = try SocketEventLoop()
         let silent = try (0..<3).map { _ in try FullBacklog() }
-        // The first time costs descriptors that stay: those of the loops and of the runtime.
+        // The first time opens descriptors that stay open, those of the loops and the runtime.
         try disconnectWhileConnecting(to: silent, on: loop, rounds: 3)
         try timeOut(connectingTo: silent, on: loop)
         let before = try descriptors()
@@ -22,7 +22,7 @@ enum ConnectProbe {
         print("\(rounds) disconnects and 20 timeouts left \(before.count) descriptors and no registration")
     }
 
-    /// At every moment: while resolving, with one attempt, with several.
+    /// At every stage: while resolving, with one attempt, and with several.
     private static func disconnectWhileConnecting(to hosts: [FullBacklog], on loop: SocketEventLoop, rounds: Int) throws {
         for round in 0..<rounds {
             let (client, witness) = makeClient(to: hosts, on: loop)
@@ -63,8 +63,8 @@ enum ConnectProbe {
         guard loop.registrationCount == 0 else { throw ProbeFailure(description: "\(loop.registrationCount) registrations") }
     }
 
-    /// libdispatch opens files of `/proc` now and then to count its workers, and closes them again. A busy
-    /// machine can stop it in between for a while.
+    /// libdispatch occasionally opens files in `/proc` to count its workers, and closes them again. On a busy
+    /// machine, they may stay open for a while.
     private static func expectNoMore(than before: [String: String]) throws {
         let clock = ContinuousClock()
         let end = clock.now + .seconds(10)
@@ -77,8 +77,9 @@ enum ConnectProbe {
         throw ProbeFailure(description: "\(before.count) descriptors became more: \(added)")
     }
 
-    /// The open descriptors by number, each with what it refers to, without those of `/proc` and timers. A
-    /// loop makes its two timers when it is created, libdispatch one for each clock when it first needs it.
+    /// Returns the open descriptors by number with their targets, except those of `/proc` and timers. A loop
+    /// creates its two timers when it is created. libdispatch creates one for each clock when it is first
+    /// needed.
     private static func descriptors() throws -> [String: String] {
         var open = [String: String]()
         for number in try FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd") {

@@ -3,12 +3,12 @@ internal import Foundation
 internal import SocketCore
 internal import SocketTestSupport
 
-/// UDP between this network namespace, which is 192.0.2.1 and 2001:db8::1 on `veth1`, and another one, which
-/// is 192.0.2.2 and 2001:db8::2 on `veth2`.
+/// UDP between this network namespace, with 192.0.2.1 and 2001:db8::1 on `veth1`, and another one, with
+/// 192.0.2.2 and 2001:db8::2 on `veth2`.
 enum DatagramProbe {
     private typealias Parties = (own: DatagramParty, other: DatagramParty, otherInterface: InterfaceIndex)
 
-    /// - Parameter otherNamespace: A file of /proc (namespaces(7)).
+    /// - Parameter otherNamespace: A file in /proc (namespaces(7)).
     static func run(otherNamespace: String) throws {
         for families in [DatagramDescriptor.Families.ipv4, .ipv6] {
             let isIPv4 = families == .ipv4
@@ -28,7 +28,7 @@ enum DatagramProbe {
         print("the namespaces have exchanged datagrams")
     }
 
-    /// A socket keeps the namespace in which it was made.
+    /// A socket stays in the namespace in which it was created.
     private static func parties(_ otherNamespace: String, _ families: DatagramDescriptor.Families) throws -> Parties {
         let host = families == .ipv4 ? "0.0.0.0" : "::"
         let own = try DatagramParty(host, families: families)
@@ -40,7 +40,7 @@ enum DatagramProbe {
     }
 
     private static func inside<Result>(_ namespace: String, _ body: () throws -> Result) throws -> Result {
-        // Glibc does not export it to Swift.
+        // Not imported from Glibc.
         typealias Setns = @convention(c) (Int32, Int32) -> Int32
         guard let symbol = dlsym(nil, "setns") else { throw ProbeFailure(description: "there is no setns") }
         let setns = unsafeBitCast(symbol, to: Setns.self)
@@ -58,7 +58,7 @@ enum DatagramProbe {
         guard condition else { throw ProbeFailure(description: what) }
     }
 
-    /// Sends to the other's own address; it must be the next datagram that the other gets.
+    /// Sends to the other party's own address. This must be the next datagram that it receives.
     private static func expectNothing(_ parties: Parties, _ what: String) throws {
         let target = try parties.other.address(on: parties.own.descriptor.families == .ipv4 ? "192.0.2.2" : "2001:db8::2")
         parties.own.send([Array(what.utf8)], to: target)
@@ -81,7 +81,7 @@ enum DatagramProbe {
             let taken = try other.take(3)
             try expect(taken.map(\.bytes) == [[1], [], [2]], "\(host): \(taken)")
             try expect(taken[0].arrival.interfaceIndex == interface.number, "\(taken[0])")
-            // The scope is the number of the interface there.
+            // The scope is the interface index there.
             let isGroup = taken[0].arrival.localAddress?.data.prefix(24) == group.data.prefix(24)
             try expect(isGroup, "\(host): \(taken[0].arrival)")
             try expect(
@@ -137,7 +137,7 @@ enum DatagramProbe {
 
     // MARK: - Sizes
 
-    /// A run of datagrams that are larger than the link carries goes without the kernel's help, in fragments.
+    /// A run of datagrams that exceed the link's MTU is sent in fragments, without segmentation offload.
     private static func segments(_ parties: Parties, _ target: SocketAddress, _ isIPv4: Bool) throws {
         let hasHelp = parties.own.sender.largestSegment > 0
         for (size, largest) in [(1200, 65_535), (2000, 1999), (1500, 1499), (1400, 1499)] {
@@ -167,8 +167,8 @@ enum DatagramProbe {
         try own.descriptor.set(.pathMTUDiscovery, to: .fragmenting)
     }
 
-    /// A router, or one who forges its report, says that an earlier datagram was too large for the path: the
-    /// next ones, which are small, are sent all the same.
+    /// A genuine or forged router report says that an earlier datagram was too large for the path. The
+    /// following small datagrams are still sent.
     private static func reportOfASmallPath(_ parties: Parties) throws {
         let (own, other, _) = parties
         let target = try other.address(on: "192.0.2.2")
@@ -187,7 +187,7 @@ enum DatagramProbe {
         }
     }
 
-    /// ICMP: a datagram to 192.0.2.50 needs to be cut to 1,400 bytes (RFC 1191, section 4).
+    /// ICMP: a datagram to 192.0.2.50 must be fragmented to 1,400 bytes (RFC 1191, section 4).
     private static func forgeReport(to party: DatagramParty) throws {
         let port = try party.address.port ?? 0
         let (own, target): ([UInt8], [UInt8]) = ([192, 0, 2, 1], [192, 0, 2, 50])
@@ -208,9 +208,9 @@ enum DatagramProbe {
         try expect(sent == report.count, "the report was not sent")
     }
 
-    // MARK: - A host that does not answer
+    // MARK: - An unresponsive host
 
-    /// Datagrams wait for the address of its card, until the socket has no room; then each of them fails.
+    /// Datagrams wait for its link-layer address until the socket's buffer is full. Then each of them fails.
     private static func silentHost(_ parties: Parties) throws {
         let (own, other, _) = parties
         try own.descriptor.set(.sendBufferSize, to: 1)

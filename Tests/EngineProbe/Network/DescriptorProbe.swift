@@ -2,8 +2,8 @@ internal import AsyncSocketsTesting
 internal import Glibc
 internal import SocketCore
 
-/// A listener whose process runs out of descriptors: it pauses, longer each time up to a second, and loses no
-/// connection. A second shortage begins with a short pause again.
+/// A listener whose process runs out of descriptors pauses for longer each time, up to a second, and loses no
+/// connection. A second shortage starts with a short pause again.
 enum DescriptorProbe {
     private enum Told: Sendable {
         case accepted(SocketDescriptor, from: SocketAddress)
@@ -26,7 +26,7 @@ enum DescriptorProbe {
         }
     }
 
-    /// Now there is a descriptor for it.
+    /// Now a descriptor is available for it.
     private static func expect(_ client: SocketDescriptor, _ mailbox: Mailbox<Told>) throws {
         while true {
             guard case .accepted(_, let peer) = try mailbox.next() else { continue }
@@ -52,11 +52,11 @@ enum DescriptorProbe {
         return descriptor
     }
 
-    /// A connection that takes the last descriptor, so that it cannot be accepted, and has the listener
-    /// pause.
+    /// Opens a connection that takes the last descriptor, so that it cannot be accepted and the listener
+    /// pauses.
     ///
-    /// libdispatch opens a file now and then. One that it closes too late leaves one descriptor too many,
-    /// one that it opens too late takes the last: all is done again.
+    /// libdispatch occasionally opens a file. If it closes one too late, there is an additional descriptor.
+    /// If it opens one too late, that takes the last. In both cases try again.
     private static func connectInVain(
         to address: SocketAddress, _ mailbox: Mailbox<Told>, _ taken: inout [CInt]
     ) throws -> SocketDescriptor {
@@ -75,7 +75,7 @@ enum DescriptorProbe {
         throw ProbeFailure(description: "connections were accepted without a descriptor")
     }
 
-    /// Leaves one.
+    /// Leaves one descriptor.
     private static func useUpDescriptors(_ taken: inout [CInt]) throws {
         var limit = rlimit(rlim_cur: 64, rlim_max: 64)
         guard setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 else {
@@ -85,8 +85,8 @@ enum DescriptorProbe {
         if let last = taken.popLast() { close(last) }
     }
 
-    /// Pauses in a row, each twice as long as the one before and a second at most, and each kept: nil. Or
-    /// else the connection that came.
+    /// Expects consecutive pauses, each twice as long as the previous one and at most a second. Returns nil,
+    /// or the connection that was accepted instead.
     private static func acceptedInsteadOfPausing(in mailbox: Mailbox<Told>) throws -> SocketDescriptor? {
         var previous: (seconds: Double, at: Deadline)?
         for expected in [0.05, 0.1, 0.2, 0.4, 0.8, 1] {

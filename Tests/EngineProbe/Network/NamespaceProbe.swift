@@ -4,7 +4,7 @@ internal import SocketBuffers
 internal import SocketCore
 internal import SocketTestSupport
 
-/// What depends on the machine's interfaces: run in a network namespace of its own.
+/// Checks that depend on the machine's interfaces. Run in a separate network namespace.
 enum NamespaceProbe {
     /// Expects `fe80::1` on the loopback interface, and a tunnel `tun0`, for which getifaddrs(3) has no
     /// address.
@@ -24,7 +24,7 @@ enum NamespaceProbe {
         print("link-local addresses get their scope")
     }
 
-    /// Expects a machine without IPv6 and without any interface but the loopback one.
+    /// Expects a machine without IPv6 and with only the loopback interface.
     static func runWithoutIPv6() throws {
         let listener = Party()
         let server = AsyncSocket(inlineDelegate: listener)
@@ -56,7 +56,7 @@ enum NamespaceProbe {
         print("the system is to blame when no name server answers")
     }
 
-    /// - Parameter host: The address that is connected to; nil: none.
+    /// - Parameter host: The expected address of the connection, or nil if connecting must fail.
     private static func expect(
         _ host: String?, for name: String, port: UInt16, via interface: String?, configure: (AsyncSocket) -> Void = { _ in }
     ) throws {
@@ -73,10 +73,10 @@ enum NamespaceProbe {
     }
 }
 
-/// A delegate that says where its socket has connected to.
+/// A delegate that reports the address to which its socket has connected.
 private final class Party: AsyncSocketDelegate, Sendable {
     let outcomes = Mailbox<String?>()
-    /// The last end's.
+    /// The error of the last end.
     let errors = Locked<AsyncSocketError?>(nil)
 
     func socket(_ socket: AsyncSocket, didConnectToHost host: String, port: UInt16) { outcomes.put(host) }

@@ -4,14 +4,14 @@ internal import Foundation
 internal import Glibc
 internal import SocketTestSupport
 
-/// UDP and DTLS over a router whose links carry less than those of the two machines beside it: 600 bytes of
-/// IPv4, and 1,280 of IPv6. The server has a process of its own, in another network namespace.
+/// UDP and DTLS over a router whose links have a smaller MTU than those of the two machines: 600 bytes for
+/// IPv4 and 1,280 for IPv6. The server is a separate process in another network namespace.
 enum PathProbe {
     private static let (securePort, plainPort): (UInt16, UInt16) = (4433, 4434)
-    /// What the path carries, without the headers of UDP and IP.
+    /// The path MTU without the UDP and IP headers.
     private static let (ipv4Size, ipv6Size) = (600 - 28, 1_280 - 48)
     private static let question = Data("?".utf8)
-    /// More than the path carries, and less than the first link does.
+    /// More than the path MTU and less than the MTU of the first link.
     private static let tooMuch = 1_300
 
     private static func wait(_ body: @escaping @Sendable () async throws -> Void) throws {
@@ -35,12 +35,12 @@ enum PathProbe {
 
     // MARK: - The server
 
-    /// Serves until it is killed. It says when it is ready, and which files its client needs.
+    /// Serves until it is killed. Prints when it is ready, and which files its client needs.
     ///
-    /// - Parameter folder: For the files.
+    /// - Parameter folder: The folder for the files.
     static func runServer(_ folder: String) throws {
         let authority = try CertificateAuthority()
-        // A chain of some 8 KB.
+        // A chain of about 8 KB.
         let names = (0..<120).map { "a-name-that-makes-the-certificate-larger-\($0).example" }
         var settings = TLSSettings.server(identity: try authority.issue(.server(names: ["localhost"] + names)).identity())
         settings.clients = .certificates(.optional)
@@ -60,7 +60,7 @@ enum PathProbe {
         }
     }
 
-    /// Echoes datagrams, and is asked with `question` to send what the path does not carry.
+    /// Echoes datagrams. On `question`, sends a datagram that exceeds the path MTU.
     private static func serve(_ socket: AsyncUDPSocket) async throws {
         for try await datagram in socket.datagrams {
             if datagram.data == question {
@@ -74,7 +74,7 @@ enum PathProbe {
 
     // MARK: - Both sides
 
-    /// Sends more than the path carries. The kernel may learn that by the first datagram, which is lost.
+    /// Sends more than the path MTU. The kernel may detect the MTU with the first datagram, which is lost.
     private static func refusal(of socket: AsyncUDPSocket) async throws -> AsyncSocketError {
         let failures = try socket.deliveryFailures()
         do {
@@ -100,8 +100,8 @@ enum PathProbe {
         settings.identity = try TLSIdentity(certificateFile: files[1], privateKeyFile: files[2])
         let proven = settings
         try wait {
-            // Each pair of addresses has a path of its own, of which nothing is known in the beginning. Over
-            // IPv4 the client's own messages are too large, over IPv6 its data is the first that is.
+            // Each pair of addresses has its own path, whose MTU is initially unknown. Over IPv4, the
+            // client's handshake messages are too large. Over IPv6, only its data is.
             try await visit("198.51.100.2", from: "192.0.2.1", ipv4Size, proven)
             try await visit("2001:db8:2::2", from: "2001:db8:1::1", ipv6Size, anonymous)
             try await visit("198.51.100.3", from: "192.0.2.3", ipv4Size, nil)
@@ -128,7 +128,7 @@ enum PathProbe {
         var largest = size
         if settings != nil {
             largest = socket.maximumSendSize ?? 0
-            // A record has at most 37 bytes around its data.
+            // A record has an overhead of at most 37 bytes.
             try expect((size - 37...size - 13).contains(largest), "\(host): \(largest) of \(size)")
         }
         try expect(socket.isOpen, "\(host): the socket has closed")
@@ -140,13 +140,13 @@ enum PathProbe {
         try await exchange(Data("goodbye".utf8), socket)
     }
 
-    /// Sends a datagram, again and again, until its answer comes.
+    /// Sends a datagram repeatedly until the reply arrives.
     @discardableResult
     private static func exchange(_ data: Data, _ socket: AsyncUDPSocket) async throws -> String {
         for _ in 0..<600 {
             try await socket.send(data)
             while let answer = try? await socket.receive(timeout: .seconds(1)).data {
-                // Others are late answers to what was sent before.
+                // Other datagrams are late replies to earlier ones.
                 let isNumber = answer.first.map { (0x30...0x39).contains($0) } ?? false
                 if answer == data || (isNumber && data == question) { return String(decoding: answer, as: UTF8.self) }
             }

@@ -6,8 +6,8 @@ internal import Logging
 internal import SocketBuffers
 internal import SocketCore
 
-/// System calls that the kernel starts to refuse, as a container's filter or a security module does. The
-/// caller must get an error that names the call, the log must have one line, and no processor time may be
+/// System calls that the kernel starts to reject, as with a container's filter or a security module. The
+/// caller must receive an error that names the call, the log must have one line, and no processor time may be
 /// wasted.
 enum RefusalProbe {
     /// - Parameters:
@@ -32,7 +32,7 @@ enum RefusalProbe {
         }
     }
 
-    /// Returns the error that the user gets.
+    /// Returns the error that the user receives.
     private static func end(of user: String, _ number: CInt) throws -> AsyncSocketError {
         switch user {
         case "run":
@@ -80,7 +80,7 @@ enum RefusalProbe {
         }
     }
 
-    /// A peer is being served when the refusals begin.
+    /// A peer is being served when the calls start to fail.
     private static func servePeer(
         of listener: DatagramListener, _ number: CInt, _ peerErrors: Mailbox<(any Error)?>, timeout: Duration? = nil
     ) async throws {
@@ -108,7 +108,7 @@ enum RefusalProbe {
         try refuse(CSeccomp_accept4, ECONNABORTED)
         try listener.accept(onInterface: "127.0.0.1", port: 0)
         let client = try RawSocket.connected(to: .loopback(port: listener.localPort))
-        // More pauses than a refused call would be allowed.
+        // More pauses than a rejected call would be allowed.
         let pauses = try (0..<15).map { _ in try observer.pauses.next() }
         let busy = Double(clock() - beginTime) / Double(CLOCKS_PER_SEC)
         let seconds = (ContinuousClock.now - begin) / .seconds(1)
@@ -134,7 +134,7 @@ enum RefusalProbe {
             for call in [CSeccomp_epoll_wait, CSeccomp_epoll_pwait] { results.put(CSeccomp_refuse(call, EPERM, 0)) }
         }
         for _ in 0..<2 where try results.next() != 0 { throw ProbeFailure(description: "seccomp") }
-        // Each call may need a thread that is not refused yet, or the end of a pause.
+        // Each call may need a thread whose calls are not rejected yet, or the end of a pause.
         let threads = Locked<Set<pthread_t>>([])
         for _ in 0..<20 {
             loop.run {
@@ -146,7 +146,7 @@ enum RefusalProbe {
         let busy = Double(clock() - beginTime) / Double(CLOCKS_PER_SEC)
         let seconds = (ContinuousClock.now - begin) / .seconds(1)
         let lines = LogCounter.lines.withLock { $0 }
-        // On a thread that is not refused the loop recovers, and the next failure is logged again.
+        // On a thread whose calls are not rejected, the loop recovers, and the next failure is logged again.
         guard (1...max(1, threads.withLock { $0.count })).contains(lines.count), busy < 1 + seconds / 4,
             lines.allSatisfy({ $0.contains("epoll_wait: operation not permitted") })
         else {
@@ -164,7 +164,7 @@ enum RefusalProbe {
         return try withExtendedLifetime(client) { try body() }
     }
 
-    /// The error that a task throws.
+    /// Returns the error that a task throws.
     private static func error(_ body: @escaping @Sendable () async throws -> Void) throws -> AsyncSocketError {
         let ends = Mailbox<(any Error)?>()
         Task {

@@ -2,7 +2,7 @@ internal import AsyncSockets
 internal import CSeccomp
 internal import Foundation
 
-/// Sends a file although the kernel refuses sendfile(2), as some file systems do.
+/// Sends a file although sendfile(2) fails, as on some file systems.
 enum SendfileProbe {
     /// - Parameter number: The `errno` of sendfile.
     static func run(_ number: CInt) throws {

@@ -3,8 +3,8 @@ internal import AsyncSocketsTesting
 internal import Glibc
 internal import SocketBuffers
 
-/// An interface is named while there is no descriptor to ask the kernel with: the caller has done nothing
-/// wrong. And a listener's observer learns that accepting pauses.
+/// An interface is specified while there is no descriptor to query the kernel, which is not the caller's
+/// fault. Also, a listener's observer is notified when accepting pauses.
 enum ShortageProbe {
     private final class Party: AsyncSocketDelegate, SocketObserver, Sendable {
         enum Told: Sendable {
@@ -53,8 +53,8 @@ enum ShortageProbe {
         throw ProbeFailure(description: "it went well without a descriptor")
     }
 
-    /// The client takes the last descriptor. libdispatch may close one of its own just then, or open one:
-    /// then the listener accepts the connection, or the client cannot open a socket, and the probe begins
+    /// The client takes the last descriptor. libdispatch may close or open one of its own at this moment.
+    /// Then the listener accepts the connection, or the client cannot open a socket, and the probe tries
     /// again.
     private static func expectPause(of listener: AsyncSocket, _ party: Party) throws {
         guard let address = listener.localAddress else { throw ProbeFailure(description: "no address") }

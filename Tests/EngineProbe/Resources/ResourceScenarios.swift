@@ -59,7 +59,7 @@ enum ResourceScenarios {
             try await writing
             try await client.close()
         }
-        // A line that is longer than a block of the pool.
+        // A line that is longer than a block in the pool.
         let long = try await connected(to: port, certificates?.client)
         async let writing: Void = long.write([UInt8](repeating: 120, count: 200_000) + [10])
         _ = try await long.readLine(maxLength: 300_000)
@@ -90,7 +90,7 @@ enum ResourceScenarios {
         try await running.value
     }
 
-    /// Throws when TLS begins with a peer that is not trusted.
+    /// Expects `body` to throw because the TLS peer is not trusted.
     private static func expectRefusal(_ body: () async throws -> Void) async throws {
         do { try await body() } catch let error as AsyncSocketError where error.code == .tls { return }
         throw ProbeFailure(description: "TLS with a peer that is not trusted")
@@ -138,7 +138,7 @@ enum ResourceScenarios {
 
     // MARK: - DTLS
 
-    /// A listener of DTLS and short-lived peers. The listener measures the path to each peer.
+    /// A DTLS listener and short-lived peers. The listener measures the path to each peer.
     private static func dtls(_ certificates: Certificates) throws -> Scenario {
         let listener = try DatagramListener(address: .loopback(), dtls: certificates.server, idleTimeout: .patient)
         let running = Task {
@@ -187,7 +187,7 @@ enum ResourceScenarios {
         try .loopback("127.\(1 + round / 250).\(round % 250).\(source + 1)")
     }
 
-    /// A listener of DTLS, and datagrams from invented source addresses that do not start a handshake.
+    /// A DTLS listener, and datagrams from made-up source addresses that do not start a handshake.
     private static func strangers(_ certificates: Certificates) throws -> Scenario {
         let listener = try DatagramListener(address: .loopback(), dtls: certificates.server) {
             $0.rateLimit = DatagramRateLimit(perSource: .init(perSecond: 0.001, burst: 2), maximumSources: 64)

@@ -4,8 +4,8 @@ internal import Foundation
 internal import SocketBuffers
 internal import SocketTLS
 
-/// An openssl.cnf that allows what no context may have. OpenSSL reads it once in a process, so each has a
-/// process of its own.
+/// An openssl.cnf that allows what contexts must not allow. OpenSSL reads it once per process, so each file
+/// needs its own process.
 enum ConfigurationProbe {
     static func run(_ name: String) throws {
         guard let lines = files[name] else { throw ProbeFailure(description: "there is no configuration \(name)") }
@@ -48,7 +48,7 @@ enum ConfigurationProbe {
         return (client, .server(identity: try authority.issue(.server(names: ["localhost"])).identity()))
     }
 
-    /// The bits of openssl/ssl.h by name: the library's own constants would be compared with themselves.
+    /// The bits in openssl/ssl.h by name, so that the library's constants are not compared with themselves.
     private static let bits: [String: UInt64] = [
         "NO_TICKET": 14, "NO_COMPRESSION": 17, "ENABLE_MIDDLEBOX_COMPAT": 20, "PRIORITIZE_CHACHA": 21,
         "CIPHER_SERVER_PREFERENCE": 22, "NO_RENEGOTIATION": 30, "NO_TX_CERTIFICATE_COMPRESSION": 32,
@@ -63,7 +63,7 @@ enum ConfigurationProbe {
         var wanted = options([
             "NO_COMPRESSION", "ENABLE_MIDDLEBOX_COMPAT", "PRIORITIZE_CHACHA", "CIPHER_SERVER_PREFERENCE", "NO_RENEGOTIATION",
         ])
-        // OpenSSL has certificate compression since 3.2.
+        // OpenSSL supports certificate compression since version 3.2.
         if OpenSSL_version_num() >= 0x3020_0000 {
             wanted |= options(["NO_TX_CERTIFICATE_COMPRESSION", "NO_RX_CERTIFICATE_COMPRESSION"])
         }
@@ -85,7 +85,7 @@ enum ConfigurationProbe {
         }
     }
 
-    /// The server has no certificate at all, and OpenSSL's own client would shake hands with it.
+    /// The server has no certificate, and OpenSSL's own client would accept it.
     private static func checkAnonymousServer(_ bare: OpaquePointer, _ authority: CertificateAuthority) throws {
         SSL_CTX_ctrl(bare, SSL_CTRL_SET_MAX_PROTO_VERSION, Int(TLS1_2_VERSION), nil)
         guard let other = SSL_CTX_new(TLS_client_method()), SSL_CTX_get_security_level(bare) == 0 else {
@@ -118,7 +118,7 @@ enum ConfigurationProbe {
         throw ProbeFailure(description: "an RSA key of 2048 bits is good enough for level 3")
     }
 
-    /// What two of ours agree on is what it always is.
+    /// Two of our own engines negotiate the same as always.
     private static func checkHandshakes(_ authority: CertificateAuthority) throws {
         var (client, server) = try settings(authority)
         for version in [TLSVersion.tls13, .tls12] {
@@ -132,7 +132,7 @@ enum ConfigurationProbe {
             guard session.cipherSuite == suite, session.group?.uppercased().hasPrefix("X25519") == true,
                 session.protocolVersion == version, session.peerCertificates.isEmpty
             else { throw ProbeFailure(description: "\(session)") }
-            // A record of one byte is not padded, and no ticket goes out.
+            // A record of one byte is not padded, and no ticket is sent.
             _ = [UInt8(7)].withUnsafeBytes { pair.server.write($0) }
             guard pair.server.output.count < 64 else {
                 throw ProbeFailure(description: "\(pair.server.output.count) bytes for one")
@@ -156,7 +156,7 @@ enum ConfigurationProbe {
     }
 }
 
-/// OpenSSL's own server, with what the configuration file gives it.
+/// OpenSSL's own server, as configured by the file.
 private final class AnonymousServer {
     private let ssl: OpaquePointer
     private let input: OpaquePointer
@@ -174,7 +174,7 @@ private final class AnonymousServer {
     deinit { SSL_free(ssl) }
 
     func shakesHands(with client: OpaquePointer?) -> Bool {
-        // Each reads what the other writes: a reference more for each BIO.
+        // Each reads what the other writes, which needs another reference to each BIO.
         BIO_up_ref(input)
         BIO_up_ref(output)
         SSL_set_bio(client, output, input)

@@ -6,8 +6,8 @@ internal import Glibc
 internal import SocketBuffers
 internal import SocketTLS
 
-/// A key log that is refused closes its file once: a second time would close what another thread has opened
-/// meanwhile.
+/// An invalid key log closes its file only once. A second close could close a file that another thread has
+/// opened meanwhile.
 enum KeyLogProbe {
     private static let rounds = 5_000
 

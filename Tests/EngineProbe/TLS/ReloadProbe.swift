@@ -6,15 +6,15 @@ internal import Glibc
 internal import SocketBuffers
 internal import Synchronization
 
-/// A listener gets new identities, roots and ticket keys while clients connect: no connection fails, and the
-/// old settings leave no memory behind.
+/// A listener reloads identities, roots and ticket keys while clients connect. No connection fails, and the
+/// memory of the old settings is released.
 ///
-/// Half of the reloads come by a call, half by files. Each client makes full handshakes in TLS 1.2 and 1.3
-/// with certificates on both sides, and resumes a session after each fourth.
+/// Half of the reloads are calls, half are file changes. Each client performs full handshakes in TLS 1.2 and
+/// 1.3 with certificates on both sides, and resumes a session after every fourth.
 final class ReloadProbe: Sendable {
     private static let clientCount = 8
     private static let connectionsPerReload = 100
-    /// In KiB: 800 contexts that stay would take more.
+    /// In KiB. 800 leaked contexts would need more.
     private static let growthLimit = 16 << 10
 
     private let connectionCount: Int
@@ -28,14 +28,15 @@ final class ReloadProbe: Sendable {
     private let resumed = Atomic(0)
     private let identities = Locked(Set<[UInt8]>())
     private let failures = Locked([String]())
-    /// In KiB, after each tenth of the connections.
+    /// In KiB, after every tenth of the connections.
     private let memory = Locked([Int]())
     private let unreadable = Atomic(0)
     private let loadedFiles = Locked(Set<String>())
     private let loads = AsyncStream<Void>.makeStream()
     private let turns = AsyncStream<Int>.makeStream()
 
-    /// - Parameter connectionCount: How many full handshakes there are; each hundredth brings a reload.
+    /// - Parameter connectionCount: The number of full handshakes. Every hundredth one is followed by a
+    ///   reload.
     static func run(_ connectionCount: Int) throws {
         let done = Mailbox<Result<Void, any Error>>()
         let probe = try ReloadProbe(connectionCount)
@@ -49,7 +50,7 @@ final class ReloadProbe: Sendable {
             }
         }
         while true {
-            // A large run takes longer than a mailbox waits; each minute has to bring something.
+            // A large run takes longer than a mailbox waits, but there must be progress every minute.
             let before = probe.begun.load(ordering: .relaxed)
             if let result = try? done.next() { return try result.get() }
             guard probe.begun.load(ordering: .relaxed) > before else { throw ProbeFailure(description: "nothing goes on") }
@@ -104,14 +105,14 @@ final class ReloadProbe: Sendable {
             throw ProbeFailure(description: "\(failures.count) failures: \(failures.prefix(5))")
         }
         try check(memory, reloads.calls + reloads.files)
-        // A client may come between two reloads that follow at once.
+        // There may be no client between two reloads in quick succession.
         guard seen > (reloads.calls + reloads.files) / 2 else { throw ProbeFailure(description: "few identities were seen") }
         guard resumed.load(ordering: .relaxed) > connectionCount / 20 else {
             throw ProbeFailure(description: "few sessions were resumed")
         }
     }
 
-    /// After 200 reloads the memory of settings is full, and each new context has to replace an old one.
+    /// After 200 reloads the cache of contexts is full, and each new context must replace an old one.
     private func check(_ memory: [Int], _ reloadCount: Int) throws {
         guard reloadCount >= 900, let last = memory.last else { return }
         guard last - memory[2] < Self.growthLimit else { throw ProbeFailure(description: "the memory grows: \(memory) KiB") }
@@ -131,7 +132,7 @@ final class ReloadProbe: Sendable {
             if turn % Self.connectionsPerReload == 0 { turns.continuation.yield(turn / Self.connectionsPerReload) }
             if turn % max(1, connectionCount / 10) == 0 { memory.withLock { $0.append(Self.residentKilobytes) } }
             var settings = clients[turn % clients.count]
-            // A client that keeps sessions comes back at once; the others begin from nothing.
+            // A client that stores sessions reconnects immediately. The others start without a session.
             let comesBack = turn % 4 == 0
             settings.resumption = comesBack ? .store(store) : .none
             if comesBack { store.removeAll() }
@@ -162,7 +163,7 @@ final class ReloadProbe: Sendable {
         }
     }
 
-    /// In TLS 1.2 and 1.3. Each trusts every authority, and shows a certificate of the first, which all
+    /// Clients for TLS 1.2 and 1.3. Each trusts every CA, and has a certificate from the first CA, which all
     /// servers trust.
     private static func clients(of authorities: [CertificateAuthority]) throws -> [TLSClientSettings] {
         let roots = try authorities.map { try TLSCertificate(pem: $0.rootPEM) }
@@ -177,7 +178,7 @@ final class ReloadProbe: Sendable {
 
     // MARK: - Reloads
 
-    /// Everything that the settings say is in files.
+    /// Returns settings that refer only to files.
     private static func settings(in folder: URL, roots authorities: [CertificateAuthority]) throws -> TLSServerSettings {
         let identity = try TLSIdentity(
             certificateFile: folder.appendingPathComponent("server.pem").path,
@@ -195,12 +196,12 @@ final class ReloadProbe: Sendable {
         return settings
     }
 
-    /// The roots of the clients: always the first, and others by turns.
+    /// The roots for client certificates: always the first CA, and the others in turn.
     private func roots(_ number: Int) -> [CertificateAuthority] {
         [authorities[0]] + authorities.dropFirst().prefix(number % 4)
     }
 
-    /// One reload for each turn: by a call, and then by files.
+    /// Reloads alternately with a call and through files.
     private func reload() async throws -> (calls: Int, files: Int) {
         var (calls, files) = (0, 0)
         var loaded = loads.stream.makeAsyncIterator()
@@ -242,7 +243,7 @@ final class ReloadProbe: Sendable {
         try Data(issued.privateKeyPEM.utf8).write(to: folder.appendingPathComponent("server.key"), options: .atomic)
     }
 
-    /// Three keys, as `TLSTicketKeyFile` wants them.
+    /// Writes three keys in the format of `TLSTicketKeyFile`.
     private static func writeKeys(to folder: URL) throws {
         let lines = (0..<3).map { _ in Data(randomBytes()).base64EncodedString() }
         try Data(lines.joined(separator: "\n").utf8).write(to: folder.appendingPathComponent("keys"), options: .atomic)

@@ -4,8 +4,8 @@ internal import Foundation
 internal import SocketBuffers
 internal import SocketTestSupport
 
-/// A TLS server with default settings, for scanners: prints its port, and serves until its input ends. What
-/// it shows fits Mozilla's profile.
+/// A TLS server with default settings for scanners. Prints its port, and serves until the end of its input.
+/// Its certificate complies with Mozilla's profile.
 enum TLSServerProbe {
     private final class Server: AsyncSocketDelegate, Sendable {
         private let settings: TLSServerSettings
@@ -17,7 +17,7 @@ enum TLSServerProbe {
 
         func socket(_ socket: AsyncSocket, didAcceptNewSocket newSocket: AsyncSocket) {
             children.withLock { $0[ObjectIdentifier(newSocket)] = newSocket }
-            // An error ends the connection: nothing follows in plaintext.
+            // An error closes the connection, so nothing follows in plaintext.
             do { try newSocket.beginTLS(settings: settings) } catch { print("startTLS: \(error)") }
             newSocket.readData(withTimeout: .patient, tag: 0)
         }
@@ -25,7 +25,7 @@ enum TLSServerProbe {
             socket.readData(withTimeout: .patient, tag: 0)
         }
         func socketDidDisconnect(_ socket: AsyncSocket, withError error: AsyncSocketError?) {
-            // Dropped outside of the lock.
+            // Released outside the lock.
             _ = children.withLock { $0.removeValue(forKey: ObjectIdentifier(socket)) }
         }
     }
@@ -45,7 +45,7 @@ enum TLSServerProbe {
         try serve(settings)
     }
 
-    /// The same with a key that a URI names.
+    /// The same with a key given by a URI.
     ///
     /// - Parameter arguments: The file of the certificate, the URI, and the PIN.
     static func run(token arguments: [String]) throws {

@@ -1,10 +1,10 @@
 internal import AsyncSockets
 internal import Foundation
 
-/// A TLS server whose tickets other processes open: prints its port, and tells each client its process and
-/// whether the session was resumed.
+/// A TLS server whose tickets are accepted by other processes. Prints its port, and sends each client its
+/// process ID and whether the session was resumed.
 enum TicketServerProbe {
-    /// - Parameter files: A certificate, its key, and the keys of tickets.
+    /// - Parameter files: A certificate, its key, and the ticket keys.
     static func run(_ files: [String]) throws {
         guard files.count == 3 else { throw ProbeFailure(description: "name three files") }
         var settings = TLSSettings.server(

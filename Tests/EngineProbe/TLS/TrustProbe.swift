@@ -5,8 +5,8 @@ internal import Foundation
 internal import Glibc
 internal import SocketTestSupport
 
-/// A server whose delegate does not answer while the client goes on sending: the processor time until the
-/// verdict is overdue.
+/// Measures the processor time of a server whose delegate never decides while the client keeps sending, until
+/// the trust timeout.
 enum TrustProbe {
     private static let pause = 1.0
 
@@ -18,7 +18,7 @@ enum TrustProbe {
     }
 
     private final class Party: AsyncSocketDelegate, @unchecked Sendable {
-        // Unchecked: `child` is set once, on the loop, before anything is told.
+        // Unchecked: `child` is set once, on the loop, before any event is delivered.
         let mailbox = Mailbox<Told>()
         let settings: TLSServerSettings?
         var child: AsyncSocket?
@@ -29,7 +29,7 @@ enum TrustProbe {
 
         func socket(_ socket: AsyncSocket, didAcceptNewSocket newSocket: AsyncSocket) {
             child = newSocket
-            // An error ends the connection: nothing follows in plaintext.
+            // An error closes the connection, so nothing follows in plaintext.
             do { if let settings { try newSocket.beginTLS(settings: settings) } } catch { print("startTLS: \(error)") }
         }
         func socketDidSecure(_ socket: AsyncSocket) { mailbox.put(.secured) }
@@ -61,7 +61,7 @@ enum TrustProbe {
         let client = AsyncSocket(inlineDelegate: atClient)
         try client.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: .patient)
         try client.beginTLS(settings: settings)
-        // The client is secure before the server has its verdict (RFC 8446 lets it), and sends.
+        // The client is secure before the server has decided, as RFC 8446 allows, and sends data.
         guard case .secured = try atClient.mailbox.next() else { throw ProbeFailure(description: "not secure") }
         guard case .asked = try atServer.mailbox.next() else { throw ProbeFailure(description: "not asked") }
         client.write(Data(count: 100_000), withTimeout: .patient, tag: 0)

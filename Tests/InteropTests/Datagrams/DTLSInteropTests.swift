@@ -5,16 +5,16 @@ import SocketTestSupport
 import SocketTestTraits
 import Testing
 
-/// DTLS 1.2 with the programs of OpenSSL, GnuTLS and wolfSSL, directly and over relays that lose, repeat,
+/// DTLS 1.2 with the programs of OpenSSL, GnuTLS and wolfSSL, directly and over relays that drop, duplicate,
 /// delay and corrupt datagrams.
 @Suite(.timeLimit(.patient), .serialized) struct DTLSInteropTests {
-    /// A way between two programs.
+    /// A link between two programs.
     struct Link: CustomTestStringConvertible, Sendable {
         let part: Int
         let corrupts: Bool
 
-        /// A handshake may fail, but not silently: messages are not authentic before its end, and the peers
-        /// wait a second, two, four and so on for what was lost.
+        /// Whether a handshake may fail, but not silently. Messages are not authenticated before its end, and
+        /// the peers wait a second, two, four and so on for lost messages.
         var mayFail: Bool { corrupts || part == 30 }
         var harm: DatagramRelay.Harm { .all(part, corrupts: corrupts) }
         var testDescription: String { part == 0 ? "direct" : "\(part) %\(corrupts ? ", corrupting" : "")" }
@@ -23,8 +23,8 @@ import Testing
         private static let long = [
             Link(part: 10, corrupts: false), Link(part: 30, corrupts: false), Link(part: 30, corrupts: true),
         ]
-        /// The long ones take minutes, since the programs wait up to a minute for what was lost: only with
-        /// DTLS_LINKS set to "all", as in the nightly checks.
+        /// The long ones take minutes, because the programs wait up to a minute for lost messages. They run
+        /// only if DTLS_LINKS is "all", as in the nightly checks.
         static let all = short + (ProcessInfo.processInfo.environment["DTLS_LINKS"] == "all" ? long : [])
     }
 
@@ -109,8 +109,8 @@ import Testing
         }
     }
 
-    /// Sends lines until one has come back or, with a program that does not answer by itself, until it has
-    /// been printed. Nothing else may come.
+    /// Sends lines until one is echoed or, with a program that does not echo, until it is printed. Nothing
+    /// else may arrive.
     private static func converse(with program: Program, _ peer: Peer, over socket: AsyncUDPSocket) async throws {
         let echoes = peer == .gnutls || peer == .wolfssl
         var number = 0
@@ -128,15 +128,15 @@ import Testing
         }
     }
 
-    /// True for a part of the lines that were written. A program that reads what has piled up during a
-    /// handshake may cut it within a line, and each record arrives or does not.
+    /// Returns whether the bytes are a part of the written lines. A program may split input that has
+    /// accumulated during a handshake in the middle of a line, and each record may be lost.
     private static func isPiece(_ bytes: Data, ofLinesUpTo count: Int, of side: String) -> Bool {
         let written = (1...max(count, 1)).map { "line \($0) of \(side)\n" }.joined()
         return !bytes.isEmpty && written.contains(String(decoding: bytes, as: UTF8.self))
     }
 
     private static func isTaken(_ port: UInt16) -> Bool {
-        // The programs bind to an address of either version of IP.
+        // The programs bind to an IPv4 or IPv6 address.
         let number = String(port, radix: 16, uppercase: true)
         return ["/proc/net/udp", "/proc/net/udp6"].contains { file in
             (try? String(contentsOfFile: file, encoding: .utf8))?.contains(
@@ -197,7 +197,7 @@ import Testing
             let program = try Self.visit(peer, proof, relay.port, folder)
             defer { program.stop() }
             var number = 0
-            // gnutls-cli 3.7.9 crashes when it prints a session with a pre-shared key, with gnutls-serv too.
+            // gnutls-cli 3.7.9 crashes when it prints a session with a pre-shared key, even with gnutls-serv.
             while program.isRunning, !program.printed.contains(" of theirs") || program.printed.isEmpty, number < 600 {
                 number += 1
                 try program.write("line \(number) of theirs\n")
@@ -222,12 +222,12 @@ import Testing
     }
 }
 
-/// A program over wolfSSL, which Debian has as a library only.
+/// A program that uses wolfSSL, which Debian packages only as a library.
 private enum WolfSSLPeer {
     private static let source =
         #filePath.split(separator: "/").dropLast(3).map { "/" + $0 }.joined() + "/DatagramPeers/converse.c"
 
-    /// - Parameter files: The certificate and the key of a server, or the roots of a client.
+    /// - Parameter files: The certificate and key for a server, or the roots for a client.
     static func arguments(_ role: String, _ port: UInt16, _ folder: TemporaryFolder, _ files: String...) -> [String] {
         let program = "\(folder.path)/converse"
         let words = [program, role, "\(port)"] + files + (files.count < 2 ? ["-"] : [])
@@ -236,7 +236,7 @@ private enum WolfSSLPeer {
 }
 
 extension AsyncUDPSocket {
-    /// A socket that nothing is sent to: a clock.
+    /// Returns a socket that receives nothing, for use as a timer.
     fileprivate static func bound() throws -> AsyncUDPSocket {
         let socket = AsyncUDPSocket()
         try socket.bind(toAddress: .loopback())

@@ -5,7 +5,7 @@ import SocketTestSupport
 import SocketTestTraits
 import Testing
 
-/// Keying material that a program with another use of OpenSSL derives too.
+/// Keying material that OpenSSL's programs derive too.
 @Suite(.timeLimit(.patient), .serialized) struct KeyingMaterialTests {
     private static let label = "EXPERIMENTAL interop"
 
@@ -19,7 +19,7 @@ import Testing
             "-key", files.key, "-naccept", "2", "-keymatexport", Self.label, "-keymatexportlen", "32",
         ])
         defer { program.stop() }
-        // The first connection only finds out that the program listens.
+        // The first connection only checks that the program is listening.
         let (first, _) = try await Loopback.connect(to: port, of: program)
         first.disconnect()
         let settings = try TestCertificates.client().only(version)

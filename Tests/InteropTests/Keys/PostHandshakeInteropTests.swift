@@ -5,7 +5,7 @@ import SocketTestSupport
 import SocketTestTraits
 import Testing
 
-/// A client of ours that `openssl s_server` asks for its certificate after the handshake.
+/// One of our clients, whose certificate `openssl s_server` requests after the handshake.
 @Suite(.timeLimit(.patient), .serialized) struct PostHandshakeInteropTests {
     @Test(arguments: [true, false]) func opensslsServerAsksOurClient(isAllowed: Bool) async throws {
         let folder = try TemporaryFolder()
@@ -25,9 +25,9 @@ import Testing
         try socket.beginTLS(settings: settings)
         try await recorder.secured()
         socket.readData(withTimeout: .patient, tag: 0)
-        // The command has to come at the beginning of a line that is all there is.
+        // The command must be at the start of a line and the only input.
         try server.write("c\n")
-        // It has our certificate and our signature, or could not ask.
+        // It has received our certificate and signature, or could not request them.
         let answer = isAllowed ? "TLS read certificate verify" : "extension not received"
         try await eventually("the server asks, or cannot") { server.printed.contains(answer) }
         try server.write("hello\n")

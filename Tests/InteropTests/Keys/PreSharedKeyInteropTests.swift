@@ -27,7 +27,7 @@ import Testing
 
     // MARK: - Our client
 
-    /// Upgrades a connection to `port`, and returns its session, or throws what went wrong.
+    /// Upgrades a connection to `port` and returns its session, or throws the error.
     private func upgrade(_ port: UInt16, _ program: Program, _ settings: TLSClientSettings) async throws -> TLSSession {
         let (socket, recorder) = try await Loopback.connect(to: port, of: program)
         try socket.beginTLS(settings: settings)
@@ -71,7 +71,7 @@ import Testing
         expectKey(try await upgrade(port, program, client(version)), version)
         let wrong = try await failure(port, program, client(version, "alice", Self.otherBytes))
         #expect(wrong?.code == .preSharedKeyMismatch && wrong?.alert != nil)
-        // In TLS 1.2 the program takes every identity.
+        // In TLS 1.2, the program accepts every identity.
         guard version == .tls13 else { return }
         let unknown = try await failure(port, program, client(version, "mallory"))
         #expect(unknown?.code == .peerAlert && unknown?.alert == .handshakeFailure)
@@ -102,7 +102,7 @@ import Testing
         #expect(unknown?.fault == .peer, "\(String(describing: unknown)) \(program.printed)")
     }
 
-    /// A server with certificates and no keys.
+    /// A server with certificates and without pre-shared keys.
     @Test(arguments: TLSVersion.tested) func opensslServerWithACertificateIsRefused(_ version: TLSVersion) async throws {
         let folder = try TemporaryFolder()
         let files = try TestCertificates.authority.issue(.server(names: ["localhost"])).write(to: folder.path)
@@ -145,7 +145,7 @@ import Testing
         }
         let good = try await run("alice", Self.bytes)
         if withGnuTLS, version == .tls12 {
-            // gnutls-cli 3.7.9 crashes when it prints such a session, with its own server too.
+            // gnutls-cli 3.7.9 crashes when it prints such a session, even with its own server.
             try await eventually("there is a session") { server.sessions.count == 1 }
         } else {
             #expect(good.status == 0, "\(good.printed)")
@@ -155,7 +155,7 @@ import Testing
         let wrong = try await run("alice", Self.otherBytes)
         let unknown = try await run("mallory", Self.bytes)
         #expect(wrong.status != 0 && unknown.status != 0 && server.sessions.count == 1)
-        // What the program sees of both is the same.
+        // Both look the same to the program.
         let alert = version == .tls13 ? "alert decrypt error" : "alert bad record mac"
         if !withGnuTLS { #expect(wrong.printed.contains(alert) && unknown.printed.contains(alert), "\(wrong.printed)") }
     }

@@ -5,7 +5,7 @@ import SocketTestSupport
 import SocketTestTraits
 import Testing
 
-/// What the `openssl` of the PATH can do.
+/// The capabilities of the `openssl` in the PATH.
 private enum OpenSSLProgram {
     static let isTestable = !TLSRawPublicKeys.isSupported || programHasRawKeys
 
@@ -24,8 +24,8 @@ private enum OpenSSLProgram {
 
 /// Raw public keys with OpenSSL's programs, on both sides.
 ///
-/// They need an `openssl` of 3.2 or newer in the PATH, of the same version as the library. Where the library
-/// is older, the tests check that the settings are an error.
+/// They need `openssl` 3.2 or newer in the PATH, of the same version as the library. If the library is older,
+/// the tests check that the settings are rejected.
 @Suite(
     .timeLimit(.patient), .serialized,
     .enabled(if: OpenSSLProgram.isTestable, "this openssl(1) has no raw public keys"))
@@ -37,7 +37,7 @@ struct RawPublicKeyInteropTests {
     private let peer: (certificate: String, key: String)
     private let peerKey: [UInt8]
 
-    /// What the program has is `peer`, what we have is `own`.
+    /// `peer` belongs to the program, and `own` to us.
     init() throws {
         folder = try TemporaryFolder()
         let (ours, theirs) = try (
@@ -54,7 +54,7 @@ struct RawPublicKeyInteropTests {
         (self.client, self.server) = (client, server)
     }
 
-    /// Where there are no raw keys, checks that the settings are an error.
+    /// Returns whether raw keys are supported. If not, checks that the settings are rejected.
     private func isSupported() async throws -> Bool {
         if TLSRawPublicKeys.isSupported { return true }
         let link = try await Link.make()

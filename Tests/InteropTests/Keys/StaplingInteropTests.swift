@@ -4,11 +4,11 @@ import SocketTestSupport
 import SocketTestTraits
 import Testing
 
-/// OCSP responses that openssl(1) makes, and staples or asks for.
+/// OCSP responses that openssl(1) creates, and staples or requests.
 @Suite(.timeLimit(.patient), .serialized) struct StaplingInteropTests {
     private let folder: TemporaryFolder
 
-    /// An authority, a certificate, and a response about it.
+    /// Creates a CA, a certificate, and a response for it.
     init() async throws {
         folder = try TemporaryFolder()
         let index = try folder.write("V\t301231235959Z\t\t1234\tunknown\t/CN=localhost\n", to: "index.txt")

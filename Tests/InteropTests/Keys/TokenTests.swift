@@ -5,7 +5,7 @@ import SocketTestSupport
 import SocketTestTraits
 import Testing
 
-/// Keys that stay in a PKCS #11 token: SoftHSM's.
+/// Keys in a PKCS #11 token, here SoftHSM.
 @Suite(.timeLimit(.patient), .serialized) struct TokenTests {
     private let folder: TemporaryFolder
     private static let pin = "1234"
@@ -34,7 +34,7 @@ import Testing
         return (certificate, settings)
     }
 
-    /// Debian's folder: another OpenSSL would look in its own.
+    /// Returns Debian's folder, because another OpenSSL would search its own.
     private func engines() throws -> String {
         let folders = try FileManager.default.contentsOfDirectory(atPath: "/usr/lib").map { "/usr/lib/\($0)/engines-3" }
         return try #require(folders.first { FileManager.default.fileExists(atPath: $0 + "/pkcs11.so") })

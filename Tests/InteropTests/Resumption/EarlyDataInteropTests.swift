@@ -5,7 +5,7 @@ import SocketTestSupport
 import SocketTestTraits
 import Testing
 
-/// Early data with servers and clients that others wrote.
+/// Early data with third-party servers and clients.
 @Suite(.timeLimit(.patient), .serialized) struct EarlyDataInteropTests {
     private let folder: TemporaryFolder
 
@@ -55,8 +55,8 @@ import Testing
         #expect(server.printed.components(separatedBy: "request").count == 3)
     }
 
-    /// nginx answers before it has our Finished, and says so unless our Finished is very quick. When it
-    /// closes before that, it sends no new ticket: then the next connection has no session.
+    /// nginx responds before it has received our Finished, and reports this unless our Finished is very fast.
+    /// If it closes before that, it does not send a new ticket, and the next connection has no session.
     @Test func nginxAnswersOurEarlyData() async throws {
         let port = try Loopback.freePort()
         let (certificate, key) = try files()
@@ -127,7 +127,7 @@ import Testing
         try await withThrowingTaskGroup { group in
             group.addTask {
                 try await listener.run { socket in
-                    // Lines until the word that ends it: then the client ends too.
+                    // Reads lines until the final word. Then the client closes too.
                     for try await line in socket.lines {
                         try await socket.write("<\(line)>\n")
                         if line == "end" { return }
@@ -139,7 +139,7 @@ import Testing
             let second = try await run(["-sess_in", file, "-early_data", early], input: "end\n")
             #expect(second.contains("Early data was accepted") && second.contains("<end>"), "\(second)")
             #expect(second.contains(isAnsweredEarly ? "at once: early words" : "<early words>"), "\(second)")
-            // The same ticket once more: s_client does not send the data again.
+            // The same ticket again: s_client does not send the data a second time.
             let third = try await run(["-sess_in", file, "-early_data", early], input: "end\n")
             #expect(third.contains("Early data was rejected") && third.contains("<end>"), "\(third)")
             #expect(third.contains("Reused, TLSv1.3") && !third.contains("early words"), "\(third)")

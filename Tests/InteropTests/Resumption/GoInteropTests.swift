@@ -67,8 +67,8 @@ import Testing
         }
     }
 
-    /// A server that says for each line whether the session was resumed, and a client that says it for four
-    /// visits.
+    /// A server that reports for each line whether the session was resumed, and a client that does so for
+    /// four connections.
     private static let source = """
         package main
 

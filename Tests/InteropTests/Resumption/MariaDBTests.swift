@@ -5,7 +5,7 @@ import SocketTestSupport
 import SocketTestTraits
 import Testing
 
-/// MariaDB's server, which upgrades its connections to TLS and ends them without close_notify.
+/// MariaDB's server, which upgrades its connections to TLS and closes them without close_notify.
 @Suite(.timeLimit(.patient), .serialized) struct MariaDBTests {
     private let folder: TemporaryFolder
     private let port: UInt16
@@ -21,12 +21,12 @@ import Testing
             "mariadbd", "--no-defaults", "--user=root", "--datadir=\(data)", "--socket=\(data)/socket",
             "--pid-file=\(data)/pid", "--port=\(port)", "--bind-address=127.0.0.1", "--ssl-cert=\(certificate)",
             "--ssl-key=\(key)",
-            // Without tables of its own it starts within a second.
+            // Without system tables it starts within a second.
             "--skip-grant-tables", "--skip-innodb", "--default-storage-engine=Aria",
         ])
     }
 
-    /// Its packets begin with a length and a number.
+    /// Its packets start with a length and a sequence number.
     private func packet(_ number: UInt8, _ bytes: [UInt8]) -> Data {
         Data([UInt8(truncatingIfNeeded: bytes.count), 0, 0, number] + bytes)
     }
@@ -36,12 +36,11 @@ import Testing
         return try await socket.read(exactly: Int(header[0]) | Int(header[1]) << 8 | Int(header[2]) << 16)
     }
 
-    /// Logs in, and logs out. Returns the session, and the code of the error with which the connection has
-    /// ended.
+    /// Logs in and out. Returns the session and the error code of the connection.
     private func visit(_ settings: TLSClientSettings) async throws -> (session: TLSSession, end: AsyncSocketError.Code?) {
         try await AsyncSocket.withConnection(to: "127.0.0.1", port: port) { socket in
             _ = try await readPacket(socket)
-            // Protocol 4.1, TLS, and authentication by plugin; packets of up to 16 MiB; UTF-8.
+            // Protocol 4.1, TLS, plugin authentication; packets of up to 16 MiB; UTF-8.
             let wishes: [UInt8] = [0, 0x8A, 0x08, 0, 0, 0, 0, 1, 33] + [UInt8](repeating: 0, count: 23)
             try await socket.write(packet(1, wishes))
             let session = try await socket.startTLS(settings: settings)

@@ -6,14 +6,14 @@ import SocketTestSupport
 import SocketTestTraits
 import Testing
 
-/// Clients that others wrote, and how many of their connections our servers resume.
+/// Third-party clients, and how many of their connections our servers resume.
 @Suite(.timeLimit(.patient), .serialized) struct ResumingClientsTests {
     struct Client: Sendable, CustomTestStringConvertible {
         let name: String
         let versions: [TLSVersion]
-        /// The connections with each version, of which the first one has a full handshake.
+        /// The number of connections with each version, the first of which has a full handshake.
         let count: Int
-        /// A line for the shell, with PORT for the port, and FOLDER for one that has `roots.pem`.
+        /// A shell command, with PORT for the port and FOLDER for a folder with `roots.pem`.
         let command: String
 
         init(_ name: String, _ versions: [TLSVersion], connections count: Int, _ command: String) {
@@ -27,7 +27,7 @@ import Testing
     private static let curl = "curl --silent --insecure --no-keepalive --header Connection:close"
     private static let urls = " https://127.0.0.1:PORT/a https://127.0.0.1:PORT/b https://127.0.0.1:PORT/c"
 
-    /// Small programs, which visit the port four times with each version.
+    /// Small programs that connect to the port four times with each version.
     private static let programs =
         #filePath.split(separator: "/").dropLast(3).map { "/" + $0 }.joined() + "/ResumingClients"
     private static let wolfSSL = "cc -o FOLDER/visit \(programs)/visit.c -lwolfssl && FOLDER/visit PORT"
@@ -72,7 +72,8 @@ import Testing
             let line = client.command.replacing("PORT", with: "\(port)").replacing("FOLDER", with: folder.path)
             let program = try Program(["sh", "-c", line], input: client.name.hasPrefix("GnuTLS") ? "GET / HTTP/1.0\r\n\r\n" : "")
             _ = await program.exitStatus()
-            // The last word of a resumed handshake is the client's: it may be over before the server knows.
+            // The last message of a resumed handshake is the client's, so it may complete before the server
+            // knows.
             try await eventually("the last one is served") {
                 client.versions.allSatisfy { resumed.withLock { $0 }[$0]?.count == client.count }
             }
@@ -84,7 +85,7 @@ import Testing
         }
     }
 
-    /// It waits for its ticket before it says anything, and then for the end of its input.
+    /// The client waits for its ticket before it sends anything, and then for the end of its input.
     @Test func aClientThatWaitsForItsTicketMeetsASilentServer() async throws {
         let resumed = Locked([Bool]())
         try await withServer { socket in

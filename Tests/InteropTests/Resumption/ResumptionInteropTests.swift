@@ -5,7 +5,7 @@ import SocketTestSupport
 import SocketTestTraits
 import Testing
 
-/// Resumption with servers and clients that others wrote.
+/// Session resumption with third-party servers and clients.
 @Suite(.timeLimit(.patient), .serialized) struct ResumptionInteropTests {
     private let folder: TemporaryFolder
 
@@ -25,12 +25,12 @@ import Testing
 
     // MARK: - FTP
 
-    /// One FTP client, whose data connections resume the session of its control connection.
+    /// An FTP client whose data connections resume the session of its control connection.
     private struct FTPClient {
         let socket: AsyncSocket
         let settings: TLSClientSettings
 
-        /// Reads a reply (RFC 959, 4.2), which has to begin with `code`.
+        /// Reads a reply (RFC 959, 4.2), which must start with `code`.
         @discardableResult
         func expect(_ code: String) async throws -> String {
             while true {
@@ -77,7 +77,7 @@ import Testing
         }
     }
 
-    /// Debian's vsftpd, which refuses data connections that do not resume (`require_ssl_reuse`, by default).
+    /// Debian's vsftpd, which by default rejects data connections that do not resume (`require_ssl_reuse`).
     @Test(arguments: [TLSVersion.tls12]) func vsftpdTakesOurDataConnections(_ version: TLSVersion) async throws {
         let port = try Loopback.freePort()
         let (certificate, key) = try files()
@@ -183,7 +183,7 @@ import Testing
         }
     }
 
-    /// Two processes of ours behind HAProxy, which share the keys of their tickets.
+    /// Two of our processes behind HAProxy with shared ticket keys.
     @Test(arguments: TLSVersion.tested)
     func processesBehindHAProxyResumeEachOthersSessions(_ version: TLSVersion) async throws {
         let keys = (1...3).map { Data(repeating: $0, count: 80).base64EncodedString() }.joined(separator: "\n")
@@ -220,7 +220,7 @@ import Testing
         var (resumed, crossed, last): (Int, Int, String) = (0, 0, "")
         for _ in 0..<count {
             try await AsyncSocket.withConnection(to: "127.0.0.1", port: port, tls: tls) { socket in
-                // Its process, and what it knows.
+                // The process ID, and whether the session was resumed.
                 let line = try #require(try await socket.readLine())
                 let words = line.split(separator: " ").map(String.init)
                 let isResumed = try #require(socket.tlsSession).isResumed

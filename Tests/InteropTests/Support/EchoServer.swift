@@ -3,7 +3,7 @@ import FoundationEssentials
 import SocketBuffers
 import SocketTestSupport
 
-/// Sends back what it gets, over TLS if it has settings for it, and keeps the ports of its clients.
+/// An echo server, optionally with TLS, that records its clients' ports.
 final class EchoServer: AsyncSocketDelegate, Sendable {
     private let listener = AsyncSocket()
     private let settings: TLSServerSettings?
@@ -21,7 +21,7 @@ final class EchoServer: AsyncSocketDelegate, Sendable {
     /// The ports of its clients.
     var peers: [UInt16] { connections.withLock { $0.compactMap(\.connectedPort) } }
 
-    /// How the connections have ended, so far.
+    /// The results of the connections that have ended so far.
     var ends: [AsyncSocketError?] { endings.withLock { $0 } }
 
     func socket(_ socket: AsyncSocket, didAcceptNewSocket newSocket: AsyncSocket) {

@@ -4,7 +4,7 @@ import Testing
 
 /// Ports of 127.0.0.1.
 enum Loopback {
-    /// A port that no one listened on a moment ago, below those that the kernel hands out by itself.
+    /// Returns a port that was unused a moment ago, below the range that the kernel assigns.
     static func freePort() throws -> UInt16 {
         for _ in 0..<100 {
             let recorder = Recorder()
@@ -17,8 +17,8 @@ enum Loopback {
         throw Unexpected(description: "no port is free")
     }
 
-    /// Connects again and again until `program` listens: each refusal is an event, and the clock is a read
-    /// that times out on a connection of our own.
+    /// Connects repeatedly until `program` is listening. The timer between attempts is a read that times out
+    /// on one of our own connections.
     static func connect(to port: UInt16, of program: Program) async throws -> (AsyncSocket, Recorder) {
         let clock = try await Link.make()
         for _ in 0..<200 {
@@ -33,7 +33,7 @@ enum Loopback {
 }
 
 extension Link {
-    /// Waits for the timeout of a read that no one answers.
+    /// Waits for the timeout of a read that never completes.
     func tick(seconds: Double) async throws {
         let recorder = Recorder()
         let socket = AsyncSocket(inlineDelegate: recorder)

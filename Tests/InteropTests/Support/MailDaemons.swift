@@ -1,7 +1,7 @@
 import AsyncSocketsTesting
 import Foundation
 
-/// Postfix, with nothing but its SMTP server on one port: it takes mail for every address and discards it.
+/// Postfix with only its SMTP server on one port. Accepts mail for every address and discards it.
 struct Postfix {
     let port: UInt16
     let program: Program
@@ -42,19 +42,19 @@ struct Postfix {
         ]
         _ = try folder.write(settings.map { "\($0) = \($1)\n" }.sorted().joined(), to: "etc/main.cf")
         _ = try folder.write(Self.services(on: port), to: "etc/master.cf")
-        // Makes the folders of the queue; it warns about what a real installation would have beside them.
+        // Creates the queue folders. Warns about files that a full installation would have.
         let check = Process()
         check.executableURL = URL(fileURLWithPath: "/usr/sbin/postfix")
         check.arguments = ["-c", configuration, "check"]
         check.standardError = FileHandle.nullDevice
         try check.run()
         check.waitUntilExit()
-        // Postfix's master wants a session of its own, which the leader of a process group cannot have: a
-        // shell leads it.
+        // Postfix's master needs its own session, which a process group leader cannot create, so a shell is
+        // the leader.
         program = try Program(["sh", "-c", "/usr/lib/postfix/sbin/master -c \(configuration) -s & trap \"kill $!\" TERM; wait"])
     }
 
-    /// The daemons that one delivery needs (master(5)).
+    /// The daemons needed for one delivery (master(5)).
     private static func services(on port: UInt16) -> String {
         let lines = [
             "127.0.0.1:\(port) inet n - n - - smtpd",
@@ -74,7 +74,7 @@ struct Postfix {
     }
 }
 
-/// Dovecot's IMAP server; the user is `tester`, the password `secret`.
+/// Dovecot's IMAP server. The user is `tester`, the password `secret`.
 struct Dovecot {
     let port: UInt16
     let program: Program
@@ -111,7 +111,7 @@ struct Dovecot {
         program = try Program(["dovecot", "-F", "-c", configuration])
     }
 
-    /// The settings whose names changed in Dovecot 2.4, as 2.3 has them.
+    /// The settings whose names changed in Dovecot 2.4, for 2.3.
     private static func settings(_ files: (certificate: String, key: String), _ root: String?, _ mail: String) -> [String] {
         [
             "ssl_cert = <\(files.certificate)",
@@ -129,7 +129,7 @@ struct Dovecot {
             } ?? [])
     }
 
-    /// The same for Dovecot 2.4, which Debian 13 has.
+    /// The same for Dovecot 2.4, as in Debian 13.
     private static func newSettings(
         _ files: (certificate: String, key: String), _ root: String?, _ mail: String
     ) -> [String] {
@@ -152,7 +152,7 @@ struct Dovecot {
             } ?? [])
     }
 
-    /// As the program prints it: "2.3.19.1 (…)".
+    /// The version as printed by the program: "2.3.19.1 (…)".
     private static func version() throws -> String {
         let process = Process()
         process.executableURL = URL(fileURLWithPath: "/usr/bin/env")

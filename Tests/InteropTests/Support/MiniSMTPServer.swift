@@ -3,7 +3,7 @@ import FoundationEssentials
 import SocketBuffers
 import SocketTestSupport
 
-/// As much of an SMTP server as real clients need to upgrade and to hand over a mail (RFC 5321, RFC 3207).
+/// A minimal SMTP server that lets real clients upgrade and submit a mail (RFC 5321, RFC 3207).
 final class MiniSMTPServer: AsyncSocketDelegate, Sendable {
     private let listener = AsyncSocket()
     private let settings: TLSServerSettings
@@ -31,7 +31,7 @@ final class MiniSMTPServer: AsyncSocketDelegate, Sendable {
     /// Every line that was received over TLS.
     var securedLines: [String] { state.withLock { $0.lines } }
 
-    /// The facts of every connection that became secure.
+    /// The session of every connection that became secure.
     var sessions: [TLSSession] { state.withLock { $0.sessions } }
 
     func socket(_ socket: AsyncSocket, didAcceptNewSocket newSocket: AsyncSocket) {

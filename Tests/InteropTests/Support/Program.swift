@@ -2,22 +2,21 @@ import Foundation
 import SocketBuffers
 import Testing
 
-/// A program that we did not write, started for one test and ended with it.
+/// A third-party program that is started for one test and stopped with it.
 final class Program: Sendable {
     private let process: Locked<Process>
-    /// What it prints goes to a file, not to a pipe: when the program has ended, all of it is there.
+    /// The output goes to a file instead of a pipe, so that it is complete when the program has exited.
     private let output: URL
     private let standardInput: ProgramInput
     private let ended: AsyncStream<Int32>
     let name: String
 
-    /// - Parameter input: What it reads from its standard input, before the end of file; nil: nothing, and no
-    ///   end of file.
+    /// - Parameter input: Its complete standard input, or nil to leave standard input open.
     init(_ arguments: [String], input: String? = nil) throws {
         let process = Process()
         process.executableURL = URL(fileURLWithPath: "/usr/bin/env")
-        // The threads of this process block signals, and a child inherits that: without this `stop()` would
-        // go unheard. tshark ends its child by SIGINT.
+        // This process's threads block signals and the child inherits the mask, so without this option
+        // `stop()` would have no effect. tshark stops its child with SIGINT.
         process.arguments = ["--default-signal=TERM,INT"] + arguments
         name = arguments.first ?? ""
         let (stream, continuation) = AsyncStream<Int32>.makeStream()
@@ -42,12 +41,12 @@ final class Program: Sendable {
         }
     }
 
-    /// Writes to its standard input, which stays open. Only for a program without `input`.
+    /// Writes to its standard input, which stays open. Only for programs without `input`.
     func write(_ text: String) throws {
         try standardInput.write(text)
     }
 
-    /// Asks it to end. A test says so in a `defer`, which also keeps the program and its files alive until
+    /// Stops the program. Call this in a `defer`, which also keeps the program and its files alive until
     /// then.
     func stop() {
         process.withLock { if $0.isRunning { $0.terminate() } }
@@ -55,13 +54,13 @@ final class Program: Sendable {
 
     var isRunning: Bool { process.withLock { $0.isRunning } }
 
-    /// Its exit status, once it has ended by itself. The test's time limit ends a wait in vain.
+    /// Returns its exit status when it exits by itself. If it does not, the test's time limit ends the wait.
     func exitStatus() async -> Int32 {
         for await status in ended { return status }
         return process.withLock { $0.terminationStatus }
     }
 
-    /// What it has printed so far.
+    /// The output so far.
     var printed: String {
         (try? String(decoding: Data(contentsOf: output), as: UTF8.self)) ?? ""
     }
@@ -77,7 +76,7 @@ final class TemporaryFolder: Sendable {
 
     init() throws {
         path = FileManager.default.temporaryDirectory.appendingPathComponent("interop-\(UUID().uuidString)").path
-        // Daemons that change to a user of their own need access.
+        // Daemons that switch to their own user need access.
         try FileManager.default.createDirectory(
             atPath: path, withIntermediateDirectories: true, attributes: [.posixPermissions: 0o755])
     }

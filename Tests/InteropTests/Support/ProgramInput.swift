@@ -4,8 +4,8 @@ import SocketTestSupport
 
 /// The standard input of a program.
 ///
-/// A socket, not a pipe: a write to a pipe whose reader has ended raises SIGPIPE, which would end the process
-/// of the tests.
+/// A socket instead of a pipe, because writing to a pipe without a reader raises SIGPIPE, which would
+/// terminate the test process.
 final class ProgramInput: Sendable {
     private let ours: FileHandle
     /// The program's end.
@@ -20,12 +20,12 @@ final class ProgramInput: Sendable {
         theirs = FileHandle(fileDescriptor: ends[1], closeOnDealloc: true)
     }
 
-    /// The program has started, and has its end.
+    /// Called when the program has started and has its end.
     func begin() throws {
         try theirs.close()
     }
 
-    /// A program that has ended reads nothing any more.
+    /// Ignored if the program has exited.
     func write(_ text: String) throws {
         var rest = Array(text.utf8)[...]
         while !rest.isEmpty {

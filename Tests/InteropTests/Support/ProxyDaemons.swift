@@ -1,18 +1,18 @@
 import AsyncSockets
 import Foundation
 
-/// A proxy from Debian, in the foreground, on a port of 127.0.0.1.
+/// A proxy from Debian that runs in the foreground on a port of 127.0.0.1.
 struct ProxyDaemon {
     enum Kind: CaseIterable, Sendable {
-        /// Dante, SOCKS 5; it forbids connections to 127.0.0.9.
+        /// Dante, SOCKS 5. It rejects connections to 127.0.0.9.
         case danted
         /// MicroSocks, SOCKS 5.
         case microsocks
-        /// Tinyproxy, HTTP; it allows CONNECT to one port only.
+        /// Tinyproxy, HTTP. It allows CONNECT to only one port.
         case tinyproxy
 
-        /// Debian 13 has no package of Dante. `Scripts/test` names the programs that a system does not have;
-        /// any other that is missing is a failure.
+        /// Debian 13 does not package Dante. `Scripts/test` lists the programs that a system does not have.
+        /// Any other missing program is a failure.
         var isPackaged: Bool {
             let absent = ProcessInfo.processInfo.environment["ABSENT_PROGRAMS"] ?? ""
             return !absent.split(separator: " ").contains(Substring("\(self)"))
@@ -42,8 +42,9 @@ struct ProxyDaemon {
         switch kind {
         case .danted:
             let configuration = try folder.write(Self.danteConfiguration(port), to: "danted.conf")
-            // Dante closes all descriptors that it inherits, and by one of these Foundation tells that a
-            // process has ended: it would then wait for this one and hear of no other. A shell keeps it open.
+            // Dante closes all inherited descriptors, including one that Foundation uses to detect the exit
+            // of a process. Foundation would then wait for Dante and not notice other exits. A shell keeps
+            // the descriptor open.
             let command = "danted -f \(configuration) -p \(folder.path)/danted.pid & trap \"kill $!\" TERM; wait"
             program = try Program(["sh", "-c", command])
         case .microsocks:
@@ -83,7 +84,7 @@ struct ProxyDaemon {
         }
     }
 
-    /// Waits until it listens.
+    /// Waits until it is listening.
     func started() async throws -> ProxyDaemon {
         _ = try await Loopback.connect(to: port, of: program)
         return self

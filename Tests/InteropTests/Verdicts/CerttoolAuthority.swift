@@ -2,20 +2,20 @@ import FoundationEssentials
 import SocketBuffers
 import SocketTestSupport
 
-/// A certificate for certtool(1) to make: GnuTLS's own maker, so that both sides read what neither OpenSSL
-/// nor this library has written.
+/// A certificate to be created by certtool(1) of GnuTLS, so that it is written neither by OpenSSL nor by this
+/// library.
 struct CertificatePlan: Hashable, Sendable {
     var name: String
     /// Lines of a template.
     var lines: [String]
     var key: CerttoolAuthority.Key
-    /// The key that signs it, if it is not the key of its issuer.
+    /// The signing key, if it differs from the issuer's key.
     var signingKey: CerttoolAuthority.Key?
     var activation = "2020-01-01 00:00:00"
     var expiration = "2040-01-01 00:00:00"
-    /// It has no issuer above it.
+    /// Whether it is self-signed.
     var isSelfSigned = false
-    /// More arguments of certtool.
+    /// Additional arguments for certtool.
     var options: [String] = []
 
     static func authority(_ name: String, _ key: CerttoolAuthority.Key) -> CertificatePlan {
@@ -36,17 +36,17 @@ struct CertificatePlan: Hashable, Sendable {
     mutating func expire() { (activation, expiration) = ("2020-01-01 00:00:00", "2021-01-01 00:00:00") }
     mutating func beginLater() { activation = "2039-01-01 00:00:00" }
     mutating func remove(_ line: String) { lines.removeAll { $0 == line } }
-    /// These names and no others.
+    /// Replaces the names.
     mutating func setNames(_ names: String...) {
         lines.removeAll { $0.hasPrefix("dns_name") }
         lines += names
     }
 }
 
-/// A list for certtool to make, of certificates that a root has issued and revoked.
+/// A certificate revocation list of a root, to be created by certtool.
 struct RevocationPlan: Sendable {
     var revoked: [CertificatePlan]
-    /// The key that signs it, if it is not the key of its issuer.
+    /// The signing key, if it differs from the issuer's key.
     var signingKey: CerttoolAuthority.Key?
     var update = "2020-01-01 00:00:00"
     var nextUpdate = "2039-01-01 00:00:00"
@@ -62,7 +62,7 @@ struct RevocationPlan: Sendable {
     }
 }
 
-/// Makes keys, certificates and lists with certtool, each once in a run.
+/// Creates keys, certificates and lists with certtool, each once per run.
 actor CerttoolAuthority {
     static let shared = CerttoolAuthority()
 
@@ -81,14 +81,14 @@ actor CerttoolAuthority {
     private let folder = Result { try TemporaryFolder() }
     private var files: [String: Task<String, any Error>] = [:]
 
-    /// The file with a key.
+    /// Returns the file with a key.
     func key(_ key: Key) async throws -> String {
         try await file(of: key.rawValue) { file in
             ["certtool", "--generate-privkey", "--outfile", file] + key.options
         }
     }
 
-    /// The PEM of a certificate below its issuers, the last of which signs itself.
+    /// Returns the PEM of a certificate with its issuers, the last of which is self-signed.
     func certificate(_ plan: CertificatePlan, below issuers: ArraySlice<CertificatePlan>) async throws -> String {
         let issuerPlan = plan.isSelfSigned ? nil : issuers.first
         let template = try folder.get().write(plan.template, to: "\(abs(plan.hashValue)).template")
@@ -107,7 +107,7 @@ actor CerttoolAuthority {
         return try String(contentsOfFile: made, encoding: .utf8)
     }
 
-    /// The PEM of a list of `issuer`.
+    /// Returns the PEM of a list from `issuer`.
     func list(_ list: RevocationPlan, of issuer: CertificatePlan) async throws -> String {
         var revoked = ""
         for plan in list.revoked { revoked += try await certificate(plan, below: [issuer]) }

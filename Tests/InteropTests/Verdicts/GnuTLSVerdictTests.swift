@@ -5,8 +5,9 @@ import SocketTestSupport
 import SocketTestTraits
 import Testing
 
-/// An oracle besides OpenSSL: GnuTLS shows chains, and GnuTLS and this library say what they think of them.
-/// `Verdict.refusedByUsAlone` has the differences; there is no chain that this library alone trusts.
+/// Uses GnuTLS as an oracle in addition to OpenSSL: GnuTLS sends chains, and its verdicts are compared with
+/// this library's. `Verdict.refusedByUsAlone` lists the differences. There is no chain that only this library
+/// trusts.
 @Suite(.timeLimit(.patient), .serialized) struct GnuTLSVerdictTests {
     private let folder: TemporaryFolder
 
@@ -22,7 +23,7 @@ import Testing
         )
     }
 
-    /// The arguments that give a program of GnuTLS the lists, and the same for us.
+    /// Returns the revocation lists as arguments for a GnuTLS program and as settings for us.
     private func lists(_ chain: VerdictCase) async throws -> (arguments: [String], sources: [TLSRevocationSource]) {
         guard let list = chain.list else { return ([], []) }
         let file = try folder.write(try await CerttoolAuthority.shared.list(list, of: chain.root), to: "lists.pem")
@@ -37,7 +38,7 @@ import Testing
         return (program, port)
     }
 
-    /// Whether gnutls-cli gets its line back.
+    /// Returns whether gnutls-cli receives its line back.
     private func isEchoed(_ arguments: [String], _ port: UInt16) async throws -> (Bool, String) {
         let program = try Program(["gnutls-cli", "--port", "\(port)"] + arguments + ["127.0.0.1"])
         defer { program.stop() }

@@ -1,10 +1,10 @@
 import SocketTestSupport
 
-/// A chain that one side shows, what the other side trusts, and what both stacks have to say.
+/// A chain sent by one side, the certificates trusted by the other, and the expected verdicts of both stacks.
 struct VerdictCase: Sendable, CustomStringConvertible {
     enum Verdict: Sendable, Equatable {
         case trusted, refused
-        /// GnuTLS 3.7 trusts it, and this library does not; and the document that says so.
+        /// GnuTLS 3.7 trusts it, and this library does not, with the document that requires this.
         case refusedByUsAlone(String)
 
         var isTrusted: Bool { self == .trusted }
@@ -19,11 +19,11 @@ struct VerdictCase: Sendable, CustomStringConvertible {
     var host = "mail.example.org"
     /// The leaf first, the root last.
     var plans: [CertificatePlan]
-    /// The places of those that are shown, in order; -1 is a stranger's root.
+    /// The indices of the certificates sent, in order. -1 is an unrelated root.
     var shown = [0, 1]
-    /// The places of those that are trusted.
+    /// The indices of the trusted certificates.
     var trusted = [2]
-    /// What the other side knows of revoked certificates.
+    /// The revocation list of the other side.
     var list: RevocationPlan?
 
     init(
@@ -53,7 +53,7 @@ struct VerdictCase: Sendable, CustomStringConvertible {
         (shown, trusted) = ([0, 1, 2], [3])
     }
 
-    /// The PEM of the certificates at `places`.
+    /// Returns the PEM of the certificates at `places`.
     func pem(_ places: [Int]) async throws -> String {
         var text = ""
         for place in places {
@@ -69,20 +69,20 @@ struct VerdictCase: Sendable, CustomStringConvertible {
 
 // MARK: - Why GnuTLS is too lax
 
-/// RSA has 2,048 bits at least; certtool's own note announces the same.
+/// RSA keys must have at least 2,048 bits. certtool prints a warning about this too.
 private let shortKey = "RFC 9325, 4.5"
-/// A wildcard is the whole of the first label.
+/// A wildcard must be the complete first label.
 private let partOfALabel = "RFC 9525, 6.3"
-/// A common name is not looked at.
+/// The common name is ignored.
 private let commonName = "RFC 9525, 2"
-/// A certificate is for all names below its wildcard, and some of them are excluded.
+/// A wildcard certificate is valid for all names it covers, some of which are excluded.
 private let wildcardReaches = "RFC 5280, 4.2.1.10"
-/// Whether an authority below a root is an anchor is for the user to say: `acceptsPartialChains`.
+/// The user decides whether an intermediate is a trust anchor: `acceptsPartialChains`.
 private let anchorIsAChoice = "RFC 5280, 6.1.1 (d)"
-/// Without a good list of its issuer a certificate is not known to be good.
+/// Without a valid list from its issuer, a certificate is not known to be valid.
 private let withoutAList = "RFC 5280, 6.3.3"
 
-// MARK: - What does not depend on the side
+// MARK: - Independent of the side
 
 extension VerdictCase {
     static func ofBothSides(_ leaf: CertificatePlan) -> [VerdictCase] {
@@ -90,7 +90,7 @@ extension VerdictCase {
             VerdictCase(text, verdict, leaf: leaf, change)
         }
         let isServer = leaf == .server
-        // gnutls-serv looks at no purpose.
+        // gnutls-serv does not check the purpose.
         let otherPurpose = isServer ? Verdict.refused : .refusedByUsAlone("RFC 5280, 4.2.1.12")
         return [
             made("a good chain", .trusted) { _ in },
@@ -160,7 +160,7 @@ extension VerdictCase {
 // MARK: - Lists of revoked certificates
 
 extension VerdictCase {
-    /// Of the root, since GnuTLS takes no list of an issuer that is not trusted by itself.
+    /// Lists from the root, because GnuTLS accepts lists only from directly trusted issuers.
     static func revoked(_ leaf: CertificatePlan) -> [VerdictCase] {
         func made(
             _ text: String, _ verdict: Verdict, revoked: [CertificatePlan] = [], isDirect: Bool = true,
@@ -178,7 +178,7 @@ extension VerdictCase {
             }
         }
         let other = CertificatePlan.authority("Intermediate", .middle)
-        // gnutls-serv takes a list as it is: it looks at no date and no signature of it.
+        // gnutls-serv checks neither the date nor the signature of a list.
         let badList = leaf == .server ? Verdict.refused : .refusedByUsAlone(withoutAList)
         return [
             made("a list that names nothing", .trusted),
@@ -299,7 +299,7 @@ extension VerdictCase {
         },
     ]
 
-    /// A client's names are compared with the constraints, and with nothing else.
+    /// A client's names are only compared with the constraints.
     static let clientConstraints: [VerdictCase] = [
         ("a permitted domain", .trusted, "nc_permit_dns = \"example.org\"", "dns_name = \"a.example.org\""),
         ("another permitted domain", .refused, "nc_permit_dns = \"example.net\"", "dns_name = \"a.example.org\""),
@@ -319,7 +319,7 @@ extension VerdictCase {
         }
     }
 
-    /// What a client or server may trust, and in which order chains come.
+    /// Trust anchors of clients and servers, and the order of chains.
     static let anchors = [
         VerdictCase("the chain in another order", .trusted) {
             $0.addIntermediate()

@@ -24,7 +24,7 @@ import Testing
         return descriptor
     }
 
-    /// A permit for which no connection came leaves room for the next one.
+    /// A permit without a connection leaves room for the next one.
     @Test func unusedPermitsDoNotCountAsAcceptedAhead() async throws {
         let loop = try SocketEventLoop()
         let quota = AcceptQuota(aheadLimit: 1, loop: loop)
@@ -36,7 +36,7 @@ import Testing
             try await eventually("it is accepted") { arrived.withLock { $0.count } == count }
             quota.noteTaken(1)
             client.close()
-            // The listener takes a permit now, and finds no connection.
+            // The listener takes a permit and finds no connection.
             let hasTurned = try TestSignal()
             loop.run { hasTurned.fire() }
             try await hasTurned.wait()
@@ -46,8 +46,8 @@ import Testing
         for connection in arrived.withLock({ $0 }) { connection.close() }
     }
 
-    /// The listener looks at the quota once for each connection that comes and twice for each permit that is
-    /// returned; it does not spin.
+    /// The listener checks the quota once for each new connection and twice for each returned permit. It does
+    /// not spin.
     @Test func aFullListenerAsksOnlyWhenThereIsAReasonTo() async throws {
         let loop = try SocketEventLoop()
         let quota = AcceptQuota(limit: 1, loop: loop)
@@ -90,7 +90,7 @@ import Testing
             #expect(quota.openCount == 1)
             withExtendedLifetime(connection) {}
         }
-        // No client is left to take the last permit.
+        // No client remains to take the last permit.
         try await eventually("the last permit is returned") { quota.openCount == 0 }
         acceptor.close()
     }
@@ -118,7 +118,7 @@ import Testing
         let owned = SocketDescriptor(adopting: connection.rawValue)
         connection.relinquish()
         connection.close()
-        // The listener takes the permit for a look at its backlog, and returns it.
+        // The listener takes the permit to check its backlog, and returns it.
         try await eventually("the permit is returned") { quota.openCount == 0 }
         acceptor.close()
         withExtendedLifetime((client, owned)) {}

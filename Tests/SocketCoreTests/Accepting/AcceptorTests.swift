@@ -4,7 +4,7 @@ import SocketTestTraits
 import Testing
 
 @Suite(.timeLimit(.patient)) struct AcceptorTests {
-    /// What an acceptor tells its owner.
+    /// The events of an acceptor.
     private enum Told: Sendable {
         case accepted(SocketDescriptor, from: SocketAddress)
         case paused(SystemError, seconds: Double)
@@ -43,7 +43,7 @@ import Testing
         acceptor.close()
     }
 
-    /// As a handshake may.
+    /// Handling an accepted connection may take long, for example because of a handshake.
     @Test func othersHaveTheirTurnsWhenAConnectionTakesLong() async throws {
         let loop = try SocketEventLoop()
         let (turns, continuation) = AsyncStream<String>.makeStream()
@@ -91,7 +91,7 @@ import Testing
 
     @Test func closingIsToldOnceAndFreesThePort() async throws {
         let loop = try SocketEventLoop()
-        // An address that no other test uses, so that no one takes the port meanwhile.
+        // An address that no other test uses, so that the port stays free.
         let (acceptor, told) = try Self.listen(on: loop, host: "127.0.0.77")
         let address = acceptor.localAddress
         acceptor.close()

@@ -4,15 +4,15 @@ import SocketBuffers
 import SocketCore
 import Testing
 
-/// Descriptors that a service manager hands over, as the environment announces them.
+/// Descriptors inherited from a service manager, as described in the environment.
 @Suite struct InheritanceTests {
     private static let processID: pid_t = 4711
 
     private static let placeCount = Locked<CInt>(0)
 
-    /// Copies of sockets side by side, at numbers that no one else uses.
+    /// Duplicates sockets to consecutive unused descriptor numbers.
     private static func place(_ sockets: [RawSocket]) throws -> CInt {
-        // Above everything that the process opens, so that the numbers in a row are free.
+        // Above everything that the process opens, so that consecutive numbers are free.
         var limit = rlimit()
         try #require(getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0)
         let place = placeCount.withLock { count in
@@ -48,7 +48,7 @@ import Testing
         #expect(web.map(\.localAddress) == [try sockets[0].localAddress, try sockets[2].localAddress])
         let again = #expect(throws: InheritedDescriptorError.self) { _ = try inheritance.claim(named: "web") }
         #expect(again?.code == .alreadyClaimed)
-        // Unclaimed, it is left as it was, but for close-on-exec.
+        // Unclaimed descriptors are unchanged, except for close-on-exec.
         #expect(fcntl(first, F_GETFL) & O_NONBLOCK != 0 && fcntl(first + 1, F_GETFL) & O_NONBLOCK == 0)
         #expect(try inheritance.claim(named: nil).map(\.name) == ["mail"])
         let all = #expect(throws: InheritedDescriptorError.self) { _ = try inheritance.claim(named: nil) }

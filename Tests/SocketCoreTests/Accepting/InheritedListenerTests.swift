@@ -5,13 +5,13 @@ import SocketCore
 import SocketTestTraits
 import Testing
 
-/// Accepting from a socket that someone else has made, and shares.
+/// Accepting from a socket that was created by, and is shared with, another process.
 @Suite(.timeLimit(.patient)) struct InheritedListenerTests {
     private static func inherit(_ socket: RawSocket) -> InheritedDescriptor {
         InheritedDescriptor(socket.duplicate(), name: "web")
     }
 
-    /// Accepts from `socket`, and hands on the addresses of the peers, and nil at its end.
+    /// Accepts from `socket`, and passes on the addresses of the peers, and nil at its end.
     private static func accept(
         from socket: RawSocket, on loop: SocketEventLoop, options: SocketOptionSet = SocketOptionSet()
     ) throws -> (Acceptor, AsyncStream<SocketAddress?>.Iterator) {

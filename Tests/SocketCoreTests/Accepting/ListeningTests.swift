@@ -5,13 +5,13 @@ import Testing
 
 @testable import SocketCore
 
-/// How a listener treats errors, and files that others change meanwhile.
+/// How a listener handles errors, and files that are changed by others meanwhile.
 @Suite struct ListeningTests {
     private enum Meaning {
         case pause, nothingThere, nextOne, refusal, end
     }
 
-    /// No test can use up the machine's resources; `EngineProbe descriptors` uses up those of a process.
+    /// A test cannot exhaust the machine's resources. `EngineProbe descriptors` exhausts those of a process.
     @Test(arguments: [
         (EMFILE, Meaning.pause), (ENFILE, .pause), (ENOBUFS, .pause), (ENOMEM, .pause),
         (EAGAIN, .nothingThere), (EBADF, .end), (EINVAL, .end), (ENOTSOCK, .end), (ENOSYS, .end), (EOPNOTSUPP, .end),
@@ -33,7 +33,7 @@ import Testing
         #expect(found == expected)
     }
 
-    /// The dead socket is gone, and another program listens there now.
+    /// The stale socket is gone, and another program is now listening there.
     @Test func aSocketThatAppearsDuringTheLookStays() throws {
         let path = "/tmp/as-\(UUID().uuidString.prefix(8))"
         let address = try #require(SocketAddress(unixPath: path))
@@ -42,7 +42,7 @@ import Testing
         var living: RawSocket?
         let error = #expect(throws: SystemError.self) {
             try UnixSocketFile.clear(path.utf8CString.map { $0 }, address) { _, _ in
-                // The old name is kept, so that the new file cannot get the number of the old one.
+                // Keeps the old file, so that the new file cannot get its inode number.
                 rename(path, path + ".old")
                 living = try? RawSocket.bound(to: address)
             }

@@ -4,18 +4,18 @@ import SocketCore
 import SocketTestTraits
 import Testing
 
-/// One rule says what the text of a host means, for every parser: an address, a name, or nothing.
+/// One rule determines for every parser whether the text of a host is an address, a name or invalid.
 ///
-/// Long texts are named by their index, since the arguments of a test are printed.
+/// Long texts are selected by index, because a test's arguments are printed.
 @Suite(.timeLimit(.patient)) struct HostTextTests {
-    /// Texts that inet_aton(3) takes for 127.0.0.1, and others that end in a number and are not four decimal
+    /// Texts that inet_aton(3) parses as 127.0.0.1, and others that end in a number but are not four decimal
     /// numbers.
     static let shorthands = [
         "127.1", "127.0.1", "2130706433", "0x7f.0.0.1", "0x7f000001", "0X7F.1", "0177.0.0.1", "127.0.0.01", "1", "0", "0x",
         "256.0.0.1", "1.2.3.4.5", "127.0.0.1.", "example.0x7f", "example.1", "1..2",
     ]
 
-    /// Texts that a C parser could read as another text.
+    /// Texts that a C parser could misinterpret.
     static let hostile = [
         "", "\0", "127.0.0.1\0", "127.0.0.1\0.example.org", "::1\0", "[::1]\0", "\0127.0.0.1", "localhost\0",
         "::1%", "::1%\0", "fe80::1%lo\0", "fe80::1%nowhere0", "[", "[]", "[::1", "::1]", "[127.0.0.1]", "[localhost]", "[::1]:80",

@@ -5,7 +5,7 @@ import SocketCore
 import SocketTestTraits
 import Testing
 
-/// A resolver whose lookups the test sees begin and answers when it wants.
+/// A resolver whose lookups are observed and completed by the test.
 private final class GatedLookups: Sendable {
     let begun = AsyncStream<String>.makeStream()
     private let gate = DispatchSemaphore(value: 0)
@@ -30,7 +30,7 @@ private final class GatedLookups: Sendable {
         }
     }
 
-    /// It never looks anything up: a call fails the test.
+    /// A resolver that must not be used: a lookup fails the test.
     private static let silent = Resolver(concurrency: 1) { query in
         Issue.record("asked for \(query.host)")
         return .failure(ResolveError(query, code: EAI_NONAME))
@@ -89,7 +89,7 @@ private final class GatedLookups: Sendable {
         for next in 3..<6 {
             lookups.answerOne()
             await answers.next()
-            // The fourth begins when one of the three has its answer, and so on.
+            // The fourth starts when one of the three completes, and so on.
             #expect(await begun.next() == "\(next).test")
         }
         for _ in 0..<3 { lookups.answerOne() }

@@ -6,9 +6,9 @@ import Testing
 
 @testable import SocketCore
 
-/// The facts that the kernel passes beside a datagram.
+/// Control messages that accompany a datagram.
 @Suite(.timeLimit(.patient)) struct ControlMessageTests {
-    // MARK: - Their form
+    // MARK: - Encoding
 
     private struct Copy: Equatable {
         let level, type: Int32
@@ -25,7 +25,7 @@ import Testing
         }
     }
 
-    /// - Parameter roomSize: The bytes for all messages.
+    /// - Parameter roomSize: The buffer size for all messages.
     private static func written(_ copies: [Copy], roomSize: Int = 1024) -> (bytes: [UInt8], count: Int) {
         var (room, fitting) = ([UInt8](repeating: 0xAA, count: roomSize), 0)
         let size = room.withUnsafeMutableBytes { room in
@@ -61,7 +61,7 @@ import Testing
         }
     }
 
-    /// Lengths that no kernel writes: nothing behind the end is read.
+    /// Invalid lengths, which the kernel never writes. Nothing behind the end is read.
     @Test(arguments: [0, 1, 15, 21, 24, 1000, Int.max, -1]) func aLengthThatIsWrongEndsTheMessages(_ length: Int) {
         let first = Copy(level: 1, type: 2, bytes: [1, 2, 3, 4])
         var bytes = Self.written([first, first]).bytes
@@ -85,8 +85,7 @@ import Testing
 
     // MARK: - Received in batches
 
-    /// Each datagram of one recvmmsg(2) has its own: the address that it was sent to, and the mark of its
-    /// packet.
+    /// Each datagram in one recvmmsg(2) has its own destination address and packet mark.
     @Test(arguments: [DatagramReception(), .coalescing, .timestamps])
     func eachDatagramOfABatchHasItsOwnFacts(_ wanted: DatagramReception) throws {
         let own = try DatagramParty("0.0.0.0", wanted: wanted)
@@ -115,7 +114,7 @@ import Testing
 
     // MARK: - Sent in batches
 
-    /// A run that the kernel cuts up, single datagrams and sources, all in one sendmmsg(2).
+    /// A segmented run, single datagrams and source addresses, all in one sendmmsg(2).
     @Test(arguments: [("127.0.0.1", DatagramDescriptor.Families.ipv4), ("127.0.0.1", .both), ("::1", .ipv6)])
     func eachMessageOfABatchHasItsOwnSource(_ host: String, _ families: DatagramDescriptor.Families) throws {
         let own = try DatagramParty(families == .ipv4 ? "0.0.0.0" : "::", families: families)
@@ -136,7 +135,7 @@ import Testing
         #expect(taken.map(\.sender.host) == expected)
     }
 
-    /// The kernel refuses an interface that does not exist, in one message of a batch alone.
+    /// The kernel rejects a nonexistent interface, only for one message in a batch.
     @Test(arguments: [("127.0.0.1", DatagramDescriptor.Families.ipv4), ("::1", .ipv6)])
     func theInterfaceOfASourceIsTheOneThatIsUsed(_ host: String, _ families: DatagramDescriptor.Families) throws {
         let (own, peer) = (try DatagramParty(host, families: families), try DatagramParty(host, families: families))

@@ -73,7 +73,7 @@ import Testing
         #expect(!own.hasInput)
     }
 
-    /// Chosen by us, chosen by the kernel in bind, and chosen by the kernel in connect.
+    /// Ports chosen by us, by the kernel in bind, and by the kernel in connect.
     @Test(arguments: [true, false], ["0.0.0.0", "127.0.0.1", nil])
     func thePortOutlivesADisconnection(_ isOurs: Bool, _ host: String?) throws {
         let port = isOurs ? try RawSocket.freePort() : 0
@@ -165,7 +165,7 @@ import Testing
         #expect(try descriptor.socket.value(of: .broadcast))
     }
 
-    /// The device takes 65,536 bytes, and a packet of IP has one less.
+    /// The device's MTU is 65,536 bytes, and an IP packet has one byte less.
     @Test func thePathToThePeerHasALargestPacket() throws {
         let (own, peer) = (try DatagramParty(), try DatagramParty())
         #expect(throws: SystemError.self) { try own.descriptor.pathMTU }.map { #expect($0.errno == ENOTCONN) }

@@ -5,9 +5,10 @@ import SocketTestSupport
 import SocketTestTraits
 import Testing
 
-/// An error of one datagram is an answer, and the socket goes on (D17 of the original).
+/// An error of one datagram is reported only for this datagram, and the socket stays open (D17 in the
+/// original).
 @Suite(.timeLimit(.patient)) struct DatagramErrorTests {
-    /// An address where nothing listens: the kernel does not choose such a port.
+    /// Returns an address without a listener, with a port that the kernel does not assign.
     private func refusing(_ host: String) throws -> SocketAddress {
         try .loopback(host, port: RawSocket.freePort())
     }
@@ -46,7 +47,7 @@ import Testing
     @Test func moreErrorsThanTheLimitAreTakenInSeveralTurns() throws {
         let own = try DatagramParty()
         let refusing = try refusing("127.0.0.1")
-        // The kernel limits how many ICMP messages it sends, except on the loopback interface.
+        // The kernel rate-limits ICMP messages, except on the loopback interface.
         for _ in 0..<10 { own.send([[1]], to: refusing) }
         var counts: [Int] = []
         var isDrained = false
@@ -60,7 +61,8 @@ import Testing
         #expect(own.descriptor.takeErrors().errors.isEmpty)
     }
 
-    /// The queue counts toward the receive buffer: a full one drops the details, and nothing ends.
+    /// The error queue counts towards the receive buffer. If it is full, details are dropped, but the socket
+    /// stays open.
     @Test func aFloodOfErrorsEndsAndSendsGoOn() throws {
         var options = SocketOptionSet()
         try options.set(.receiveBufferSize, to: 4096)
@@ -74,7 +76,7 @@ import Testing
         #expect(turns < 100 && !own.hasErrors)
     }
 
-    /// A descriptor that is adopted may have no error queue.
+    /// An adopted descriptor may not have an error queue.
     @Test func withoutAQueueTheErrorHasNoDetails() throws {
         let own = try DatagramDescriptor(opening: .ipv4)
         try own.connect(to: refusing("127.0.0.1"))
@@ -128,7 +130,7 @@ import Testing
         #expect(own.send([[1]], to: target).isComplete(1))
         let taken = try #require(try peer.take(1).first)
         #expect(taken.arrival.localAddress == target)
-        // A broadcast address cannot be a source: the interface's own replies.
+        // A broadcast address cannot be a source, so the interface's own address is used.
         #expect(peer.send([[2]], to: taken.sender, from: taken.arrival.replySource).isComplete(1))
         #expect(try own.take(1).first?.sender.host == "127.0.0.1")
     }

@@ -6,8 +6,8 @@ import Testing
 
 @testable import SocketCore
 
-/// A kernel that has no room or no memory, or fails each call with an error. The sockets are real, and the
-/// calls are refused on their thread.
+/// A kernel that has no buffer space or memory, or fails each call with an error. The sockets are real, and
+/// the calls are rejected on their thread.
 @Suite(.timeLimit(.patient), .ownThreads) struct DatagramPressureTests {
     private static let payloads = (0..<100).map { [UInt8](repeating: UInt8($0), count: 40 + $0 / 10) }
 

@@ -9,8 +9,8 @@ import Testing
         try .loopback(host, port: port)
     }
 
-    /// What the limiter says of datagrams: each is a second and a sender. `+` admitted, `s` too many of the
-    /// source, `a` too many in all.
+    /// Returns the limiter's decisions on datagrams, each given by time and sender: `+` admitted, `s` too
+    /// many from the source, `a` too many in total.
     private func transcript(_ limiter: inout DatagramRateLimiter, _ events: [(Double, String)]) throws -> String {
         try events.map { seconds, host in
             guard let now = Deadline(after: seconds, from: start) else { return "?" }
@@ -49,7 +49,7 @@ import Testing
             .init(perSource: .init(perSecond: 1, burst: 2), total: .init(perSecond: 1, burst: 3)))
         let events: [(Double, String)] = [(0, "10.0.0.1"), (0, "10.0.0.1"), (0, "10.0.0.1"), (0, "10.0.0.2"), (0, "10.0.0.3")]
         #expect(try transcript(&limiter, events) == "++s+a")
-        // What was refused in all has not counted for its source.
+        // Datagrams over the total limit do not count for their source.
         #expect(try transcript(&limiter, [(10, "10.0.0.3"), (10, "10.0.0.3"), (10, "10.0.0.3")]) == "++s")
         #expect(limiter.refusedCount == 3)
     }
@@ -73,7 +73,7 @@ import Testing
         #expect(try limiter.judge(address("192.0.2.1", 2), at: start) == .sourceRefused)
     }
 
-    /// An attacker invents sources, so that the table forgets a source that has sent too many.
+    /// An attacker forges many sources, so that the table evicts a source that has sent too many.
     @Test func inventedSourcesDoNotLiftTheLimitOfAnother() throws {
         var limiter = DatagramRateLimiter(.init(perSource: .init(perSecond: 1, burst: 2), maximumSources: 16))
         #expect(try transcript(&limiter, [(0, "192.0.2.1"), (0, "192.0.2.1"), (0, "192.0.2.1")]) == "++s")
@@ -84,16 +84,17 @@ import Testing
         #expect(try transcript(&limiter, [(0.5, "192.0.2.1"), (1, "192.0.2.1"), (1, "192.0.2.1")]) == "s+s")
     }
 
-    /// A source that shares a bucket while the table is full gets no second burst when it has a place.
+    /// A source that shares a bucket while the table is full does not get a second burst when it gets its own
+    /// entry.
     @Test func movingIntoTheTableBringsNoSecondBurst() throws {
         var limiter = DatagramRateLimiter(.init(perSource: .init(perSecond: 1, burst: 4), maximumSources: 1))
         #expect(try transcript(&limiter, [(0, "10.0.0.1")]) == "+")
         #expect(try transcript(&limiter, (0..<5).map { _ in (0.5, "192.0.2.1") }) == "++++s")
-        // The only place is free from 1.0 on.
+        // The only entry is free from 1.0 on.
         #expect(try transcript(&limiter, [(1.4, "192.0.2.1"), (1.5, "192.0.2.1"), (1.5, "192.0.2.1")]) == "s+s")
     }
 
-    /// A hand that finds only busy places gives up after a few.
+    /// The clock hand gives up after a few entries if all are busy.
     @Test func aFullTableForgetsThoseWithAWholeBurst() throws {
         var limiter = DatagramRateLimiter(.init(perSource: .init(perSecond: 1, burst: 1), maximumSources: 4))
         #expect(try transcript(&limiter, (1...4).map { (0, "10.0.0.\($0)") }) == "++++")
@@ -110,7 +111,7 @@ import Testing
         #expect(try transcript(&fast, [(0, "192.0.2.1"), (1, "192.0.2.1")]) == "++")
     }
 
-    /// Against a model that never forgets a source and counts tokens.
+    /// Compares with a model that counts tokens and never evicts a source.
     @Test func randomSourcesGetWhatAModelGivesThem() throws {
         var random = SystemRandomNumberGenerator()
         var limiter = DatagramRateLimiter(.init(perSource: .init(perSecond: 10, burst: 5), maximumSources: 1000))

@@ -7,7 +7,7 @@ import SocketTestTraits
 import Testing
 
 @Suite(.timeLimit(.patient)) struct DatagramReceiverTests {
-    /// The receiver of the original took a datagram of zero bytes for the end, and closed the socket.
+    /// The original treated an empty datagram as the end, and closed the socket.
     @Test(arguments: [DatagramReception(), .coalescing])
     func aDatagramOfZeroBytesIsADatagram(wanted: DatagramReception) throws {
         let (own, peer) = (try DatagramParty(wanted: wanted), try DatagramParty())
@@ -33,7 +33,7 @@ import Testing
         #expect(arrival.replySource == replySource)
     }
 
-    /// 127.0.0.0/8 are all ours: without a source the kernel would reply from 127.0.0.1.
+    /// All of 127.0.0.0/8 is local. Without a source address, the kernel would reply from 127.0.0.1.
     @Test func aReplyComesFromTheAddressThatWasAsked() throws {
         let (own, peer) = (try DatagramParty("0.0.0.0"), try DatagramParty())
         let target = try own.address(on: "127.8.8.8")
@@ -127,7 +127,7 @@ import Testing
         var count = WrappingCount()
         for (kernel, total) in [
             (0, 0), (5, 5), (5, 5), (0x7fff_ffff, 0x7fff_ffff), (0xffff_fffe, 0xffff_fffe), (3, 0x1_0000_0003),
-            // An older one changes nothing.
+            // An older count has no effect.
             (2, 0x1_0000_0003), (4, 0x1_0000_0004),
         ] as [(UInt32, Int)] {
             count.note(kernel)
@@ -144,7 +144,7 @@ import Testing
         let taken = try own.takeArrived().count
         #expect(taken > 0 && taken < sent)
         #expect(own.descriptor.droppedCount == UInt32(sent - taken))
-        // The next datagram tells.
+        // The next datagram reports it.
         peer.send([[1]], to: try own.address)
         #expect(try own.take(1).map(\.bytes) == [[1]])
         #expect(own.receiver.droppedCount == sent - taken)

@@ -5,9 +5,9 @@ import SocketTestSupport
 import SocketTestTraits
 import Testing
 
-/// Batches, with the kernel's help (UDP GSO and GRO) and without.
+/// Batches with and without kernel offloading (UDP GSO and GRO).
 @Suite(.timeLimit(.patient), .ownThreads) struct DatagramSegmentTests {
-    /// Which side has the help.
+    /// The sides with offloading.
     struct Setting: CustomTestStringConvertible {
         let segments: Bool
         let coalesces: Bool
@@ -18,7 +18,7 @@ import Testing
         [true, false].map { Setting(segments: segments, coalesces: $0) }
     }
 
-    /// The option of the kernel, asked for without the library.
+    /// Reads the kernel's option without the library.
     private func hasSegments(_ descriptor: DatagramDescriptor) -> Bool {
         var size: Int32 = 0
         var length = socklen_t(4)
@@ -39,7 +39,7 @@ import Testing
         }
     }
 
-    /// The headers of UDP and of IPv4 count, and the header of IPv6 does not.
+    /// The UDP and IPv4 headers count, the IPv6 header does not.
     @Test func theLargestDatagramDependsOnTheVersionOfIP() throws {
         let sizes = [("127.0.0.1", 65_507), ("::1", 65_527), ("::ffff:127.0.0.1", 65_507)]
         for (host, size) in sizes {
@@ -51,7 +51,7 @@ import Testing
         #expect(OutgoingDatagram.largestSize(to: nil) == 65_507)
     }
 
-    /// If there are more datagrams than one send can hold, the sender does not give up runs of their size.
+    /// If there are more datagrams than fit in one send, the sender still uses runs of that size.
     @Test func aRunThatWouldBeTooLargeIsDivided() throws {
         var options = SocketOptionSet()
         try options.set(.receiveBufferSize, to: 1_000_000)
@@ -63,7 +63,7 @@ import Testing
         #expect(try receiver.take(60).map(\.bytes) == payloads)
     }
 
-    /// Sends a batch of runs and single datagrams; each receiver gets its own, in order.
+    /// Sends a batch of runs and single datagrams. Each receiver gets its own in order.
     private func exchange(
         _ own: DatagramParty, _ receivers: [DatagramParty], _ round: Int, _ random: inout SystemRandomNumberGenerator
     ) throws {

@@ -117,14 +117,14 @@ import Testing
 
     // MARK: - Between two namespaces
 
-    /// What does not work on the loopback interface: IPv6 groups, a small MTU, a host that does not answer.
+    /// Cases that do not work on the loopback interface: IPv6 groups, a small MTU, an unresponsive host.
     @Test func twoNamespacesReachEachOther() async throws {
         let (status, text) = try await ProbeProcess.run(script: Self.script)
         #expect(status == 0, "\(text)")
     }
 
-    /// The namespaces are 192.0.2.1 and 192.0.2.2, 2001:db8::1 and 2001:db8::2, at the ends of a veth pair.
-    /// `sleep` holds the second one, and inherits signals that are blocked.
+    /// The namespaces have 192.0.2.1 and 192.0.2.2, and 2001:db8::1 and 2001:db8::2, at the ends of a veth
+    /// pair. `sleep` keeps the second one alive, and inherits blocked signals.
     private static let script = """
         unshare --net sleep 1200 >/dev/null 2>&1 &
         other=$!

@@ -4,10 +4,10 @@ import SocketTestSupport
 import SocketTestTraits
 import Testing
 
-/// A connection that closes slowly, and its last bytes.
+/// Connections that linger while closing, and their last bytes.
 @Suite(.timeLimit(.patient)) struct LingeringCloseTests {
-    /// The peer has ended its side, and the kernel takes a part: the rest follows while the peer reads. A
-    /// round that has taken as long as the grace period says nothing.
+    /// The peer has closed its side, and the kernel accepts only a part. The rest is sent while the peer
+    /// reads. A round that takes as long as the grace period is inconclusive.
     @Test(arguments: [400_000, 1_000_000]) func theRestFollowsThoughThePeerHasEnded(count: Int) async throws {
         let loop = try SocketEventLoop()
         let bytes = [UInt8](pattern(count))
@@ -19,7 +19,7 @@ import Testing
             var received: [UInt8] = []
             while case let piece = try peer.receive(), !piece.isEmpty { received += piece }
             let isQuick = start.duration(to: .now) < .seconds(4)
-            // The difference of long arrays would take minutes to describe.
+            // The description of a difference between long arrays would take minutes.
             let isWhole = received == bytes
             #expect(isWhole || !isQuick)
             return isQuick

@@ -8,7 +8,7 @@ import Testing
         func handle(_ events: LoopEvents) {}
     }
 
-    /// How many are registered at each departure that counts, when all leave one by one.
+    /// Returns how many are registered at each noted departure if all leave one by one.
     private func notes(whenLeaving count: Int, of total: Int? = nil) -> [Int] {
         var table = LoopTable()
         let registrations = (0..<(total ?? count)).map { _ in table.insert(Handler()) }
@@ -29,7 +29,7 @@ import Testing
         #expect(notes(whenLeaving: 300) == [172, 44])
     }
 
-    /// Many stay, and the memory of those that go is returned all the same.
+    /// Many stay, but the memory of those that leave is still returned.
     @Test func aBurstBesideManyThatStayIsNoted() {
         #expect(notes(whenLeaving: 9000, of: 19_000).first == 16_625)
     }
@@ -62,7 +62,7 @@ import Testing
         }
         fill(to: 400)
         #expect(notes == [128, 256, 384])
-        // The same number again is no growth, except after a departure.
+        // The same number again is not a growth, except after a departure.
         for registration in registrations.suffix(100) { _ = table.remove(registration) }
         registrations.removeLast(100)
         fill(to: 400)

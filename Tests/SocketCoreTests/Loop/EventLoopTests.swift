@@ -7,7 +7,7 @@ import SocketTestSupport
 import SocketTestTraits
 import Testing
 
-/// Two ends of a connection that the kernel made without a network.
+/// Returns the two ends of a socket pair.
 private func makeSocketPair() throws -> (SocketDescriptor, SocketDescriptor) {
     let (near, far) = try RawSocket.pair()
     return (SocketDescriptor(takingOver: near.duplicate()), SocketDescriptor(takingOver: far.duplicate()))
@@ -19,7 +19,7 @@ extension SocketDescriptor {
     }
 }
 
-/// Hands events to a closure.
+/// Passes events to a closure.
 private final class Handler: EventHandler {
     private let body: @Sendable (LoopEvents) -> Void
 
@@ -80,7 +80,7 @@ private final class Handler: EventHandler {
         let early = loop.register(Handler { _ in continuation.yield("early") })
         let removed = loop.register(Handler { _ in continuation.yield("removed") })
         let start = Deadline.now
-        // This runs on the loop, which delivers no event before it has all of them.
+        // This runs on the loop, which does not deliver events before it has all of them.
         run(on: loop) { loop in
             loop.setDeadline(Deadline(after: 0.06, from: start), of: late)
             loop.setDeadline(Deadline(after: 0.02, from: start), of: removed)
@@ -115,7 +115,7 @@ private final class Handler: EventHandler {
         loop.deregister(end)
     }
 
-    /// Runs `body` in a turn of its own.
+    /// Runs `body` in a separate turn.
     private func run(on loop: SocketEventLoop, _ body: @escaping @Sendable (SocketEventLoop) -> Void) {
         let own = Locked<LoopRegistration?>(nil)
         let registration = loop.register(
@@ -155,8 +155,8 @@ private final class Handler: EventHandler {
         loop.deregister(busy)
     }
 
-    /// The kernel gives a closed descriptor's number to the next socket; events of the old one must not reach
-    /// the new one's handler.
+    /// The kernel reuses a closed descriptor's number for the next socket. Events of the old one must not
+    /// reach the new one's handler.
     @Test func aReusedDescriptorNumberGetsNoEventOfItsPredecessor() async throws {
         let loop = try SocketEventLoop()
         var reused = 0

@@ -10,7 +10,7 @@ import Testing
 
 /// Tasks that run on a loop.
 @Suite(.timeLimit(.patient)) struct LoopExecutorTests {
-    /// Hands events to a closure.
+    /// Passes events to a closure.
     private final class Handler: EventHandler {
         private let body: @Sendable (LoopEvents) -> Void
 
@@ -21,7 +21,7 @@ import Testing
         func handle(_ events: LoopEvents) { body(events) }
     }
 
-    /// Brings jobs to a loop that it does not keep alive for long.
+    /// Forwards jobs to a loop without keeping the loop alive for long.
     private final class Forwarder: TaskExecutor {
         private let loop: Locked<SocketEventLoop?>
 
@@ -40,7 +40,7 @@ import Testing
         }
     }
 
-    /// Keeps the thread of a loop until it is opened.
+    /// Blocks a loop's thread until it is opened.
     private final class Gate: Sendable {
         private let semaphore = DispatchSemaphore(value: 0)
 
@@ -69,7 +69,7 @@ import Testing
         }
     }
 
-    // MARK: - Where a task runs
+    // MARK: - Threads of tasks
 
     @Test func aTaskThatPrefersALoopRunsOnItsThread() async throws {
         let loop = try SocketEventLoop()
@@ -134,7 +134,7 @@ import Testing
     @Test func manyArrivalsWakeALoopOnce() {
         var wakefulness = LoopWakefulness()
         #expect((0..<1000).filter { _ in wakefulness.mustWake() } == [0])
-        // The loop has read the eventfd and serves: it will look at its lists again.
+        // The loop has read the eventfd and is serving, so it will check its lists again.
         wakefulness.isWoken = false
         wakefulness.isServing = true
         #expect((0..<1000).filter { _ in wakefulness.mustWake() } == [])
@@ -145,7 +145,7 @@ import Testing
     @Test func aHundredThousandJobsOfFourThreadsRunOnceEach() async throws {
         let loop = try SocketEventLoop()
         let perThread = 25_000
-        // A job that runs elsewhere counts as a thousand.
+        // A job that runs on another thread counts as a thousand.
         let counts = Locked(Array(repeating: 0, count: 4 * perThread))
         let (jobs, continuation) = AsyncStream<Void>.makeStream()
         for thread in 0..<4 {
@@ -172,7 +172,7 @@ import Testing
         }
     }
 
-    /// Jobs of a loop's own reach it while it waits in the kernel, and while it serves others.
+    /// A loop receives jobs while it waits in the kernel and while it serves others.
     @Test func twoLoopsSendATaskToAndFro() async throws {
         let (one, other) = (try SocketEventLoop(), try SocketEventLoop())
         await withTaskGroup { group in
@@ -205,7 +205,7 @@ import Testing
         let (events, continuation) = AsyncStream<LoopEvents>.makeStream()
         let registration = loop.register(Handler { continuation.yield($0) })
         try loop.watch(near, for: registration)
-        // On a loop: the threads of Swift have the other tests to run, while this one takes a processor.
+        // On a loop, because this test keeps a processor busy, and Swift's threads must run the other tests.
         await withTaskExecutorPreference(try SocketEventLoop()) {
             var iterator = events.makeAsyncIterator()
             #expect(await iterator.next() == .writable)
@@ -213,7 +213,7 @@ import Testing
                 far.send("x")
                 #expect(await iterator.next()?.contains(.readable) == true)
             }
-            // Turns and jobs of others come too.
+            // Other turns and jobs run too.
             loop.resume(registration)
             #expect(await iterator.next() == .resumed)
             await Task(executorPreference: loop) {}.value
@@ -277,14 +277,14 @@ import Testing
         loop.resume(second)
         gate.open()
         await task.value
-        // What the loop is asked for now comes after the batch.
+        // Requests made now are processed after the batch.
         await withCheckedContinuation { continuation in loop.run { continuation.resume() } }
         #expect(order.withLock { $0 } == ["first", "task", "second"])
         loop.deregister(first)
         loop.deregister(second)
     }
 
-    /// Each job takes longer than a batch may: what comes during the first waits for no more than two.
+    /// Each job takes longer than a batch may. An event during the first waits for at most two jobs.
     @Test func longJobsDoNotHoldUpEvents() async throws {
         let loop = try SocketEventLoop()
         let gate = Gate()
@@ -306,7 +306,7 @@ import Testing
         loop.deregister(registration)
     }
 
-    /// Nothing else has the loop come round: a timer would take twenty milliseconds each time.
+    /// Nothing else wakes the loop. A timer would take twenty milliseconds each time.
     @Test func aTaskThatGaveUpItsTurnGoesOnByItself() async throws {
         let loop = try SocketEventLoop()
         try await eventually("a thousand turns need no timer") {
@@ -320,8 +320,8 @@ import Testing
 
     // MARK: - The end of a loop
 
-    /// A handler may run the beginning of a task, as a callback does with `Task.immediate`. If that code
-    /// gives up its turn, it continues, even on a loop that has run no job.
+    /// A handler may run the first part of a task, as a callback does with `Task.immediate`. If that code
+    /// yields, it continues, even on a loop that has not run a job.
     @Test func aTaskThatBeginsInAHandlerContinuesAfterItsTurn() async throws {
         let loop = try SocketEventLoop()
         for _ in 1...3 {
@@ -377,7 +377,7 @@ import Testing
     }
 }
 
-/// Two ends of a connection that the kernel made without a network.
+/// Returns the two ends of a socket pair.
 private func makeSocketPair() throws -> (SocketDescriptor, SocketDescriptor) {
     let (near, far) = try RawSocket.pair()
     return (SocketDescriptor(takingOver: near.duplicate()), SocketDescriptor(takingOver: far.duplicate()))
@@ -388,7 +388,7 @@ extension SocketDescriptor {
         Array(text.utf8).withUnsafeBytes { _ = send($0) }
     }
 
-    /// Receives what is there.
+    /// Receives the available data.
     fileprivate func drain() {
         let buffer = PreBuffer()
         while case .bytes(let count) = receive(into: buffer.writableBytes(minimum: 100)), count > 0 {}

@@ -10,7 +10,7 @@ import Testing
         func handle(_ events: LoopEvents) {}
     }
 
-    /// The connection that holds a loop up may leave while its name is looked up.
+    /// The connection that blocks a loop may be removed while its name is looked up.
     @Test func aHandlerMayLeaveWhileItIsLookedUp() throws {
         let runner = try LoopRunner()
         let handler = Handler()

@@ -3,7 +3,7 @@ import Testing
 
 /// The quotas of control groups, read from files like those of machines and containers.
 @Suite struct ProcessorQuotaTests {
-    /// The files of a machine.
+    /// The control group files of a machine.
     struct Machine: CustomTestStringConvertible, Sendable {
         let testDescription: String
         var groups: String

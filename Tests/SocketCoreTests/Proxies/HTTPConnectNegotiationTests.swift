@@ -64,7 +64,7 @@ import Testing
         #expect(message.utf8.count < 200)
     }
 
-    /// Each with one byte that must not be there, and nothing behind it.
+    /// Each with one invalid byte and nothing after it.
     @Test(arguments: [
         "S", "\r", "\n", "HTTP/2", "HTTP/1.1 200 OK\n", "HTTP/1.1 200 OK\r\nA: b\n", "HTTP/1.1 200 OK\r\n\n",
         "HTTP/1.1 200 O\rK\r\n",

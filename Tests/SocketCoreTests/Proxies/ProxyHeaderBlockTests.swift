@@ -43,7 +43,7 @@ import Testing
         #expect(full.transport == .datagram)
     }
 
-    /// The block of LOCAL is skipped, whatever is in it, and so is its family.
+    /// The block of LOCAL is skipped, whatever its contents and family.
     @Test(
         arguments: [
             (0x00, []), (0x11, ProxyHeaderVector.ipv4), (0xff, [1, 2, 3]), (0x11, [1]), (0x00, [3, 0, 4, 9, 9, 9, 9]),
@@ -102,7 +102,7 @@ import Testing
         }
     }
 
-    /// How many bytes it takes to notice.
+    /// The number of bytes after which the error is detected.
     @Test func aBlockIsRefusedWithItsFirstWrongByte() {
         for index in Vector.signature.indices.dropFirst() {
             var bytes = Vector.block(Vector.ipv4)

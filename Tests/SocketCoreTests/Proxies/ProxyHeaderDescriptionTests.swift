@@ -33,7 +33,7 @@ import Testing
         #expect(try tls([], 0).hasSuffix(":443"))
     }
 
-    /// A line of a log is one line, whatever the sender has put into its texts.
+    /// A log line is one line, whatever texts the sender has chosen.
     @Test func textsOfTheSenderAreEscaped() throws {
         let text = try header {
             $0.authority = "a\nlevel=error\u{1B}[2J"

@@ -2,7 +2,7 @@ import AsyncSocketsTesting
 import SocketCore
 import Testing
 
-/// What `ProxyHeader` writes, and what it reads of that.
+/// Encoding with `ProxyHeader`, and decoding of the result.
 @Suite struct ProxyHeaderEncodingTests {
     private typealias Vector = ProxyHeaderVector
 

@@ -33,7 +33,7 @@ import Testing
         #expect(transcript.askedForLittleEnough)
     }
 
-    /// Each line, and how much of it is still right: the byte behind that is refused.
+    /// Each line with the length of its valid prefix. The next byte is rejected.
     @Test(arguments: [
         ("", "GET / HTTP/1.1\r\n"), ("", "\u{16}\u{3}\u{1}"), ("", "\n"), ("P", "OST / HTTP/1.1\r\n"), ("PROXY", "\r\n"),
         ("PROXY ", " TCP4 "), ("PROXY ", "tcp4 "), ("PROXY TCP", "5 "), ("PROXY TCP4", "\t"), ("PROXY UNKNOWN", "S\r\n"),

@@ -2,7 +2,8 @@ import SocketCore
 import SocketTestTraits
 import Testing
 
-/// Damaged headers, the same in every run: the parser answers, and what it takes for a header is one.
+/// Damaged headers, the same in every run. The parser must return a result, and whatever it accepts must be a
+/// valid header.
 @Suite(.timeLimit(.patient)) struct ProxyHeaderMutationTests {
     /// splitmix64.
     private struct Generator: RandomNumberGenerator {
@@ -77,7 +78,7 @@ import Testing
         for _ in 0..<2000 {
             let noise = (0..<64).map { _ in UInt8.random(in: 0...255, using: &generator) }
             #expect(ProxyHeaderTranscript(of: noise).header == nil)
-            // Behind a signature.
+            // After a signature.
             let block = ProxyHeader.parsed(ProxyHeaderVector.signature + [0x21] + noise)
             if case .complete(_, let consumedCount) = block { #expect(consumedCount <= 13 + noise.count) }
         }

@@ -1,15 +1,15 @@
 import SocketCore
 
-/// What a parser makes of bytes that arrive one after the other.
+/// The results of a parser for bytes that arrive one at a time.
 struct ProxyHeaderTranscript {
-    /// The answer to the bytes that decided.
+    /// The final result.
     var answer = ProxyHeader.ParsingAnswer.incomplete(minimumCount: 1)
-    /// How many bytes it took until then.
+    /// The number of bytes needed for it.
     var byteCount = 0
-    /// False when an answer before the last one was wrong about how many bytes a header has.
+    /// False if an earlier result overstated the length of the header.
     var askedForLittleEnough = true
 
-    /// Asks for each beginning of `bytes`, the empty one too.
+    /// Parses each prefix of `bytes`, including the empty one.
     init(of bytes: [UInt8], maximumCount: Int = ProxyHeader.defaultMaximumCount) {
         var minimums: [Int] = []
         for count in 0...bytes.count {
@@ -34,7 +34,7 @@ struct ProxyHeaderTranscript {
 }
 
 extension ProxyHeader {
-    /// The same bytes alone in their memory, so that a sanitizer sees each step beyond them.
+    /// Parses a copy of the bytes in its own memory, so that a sanitizer detects out-of-bounds reads.
     static func parsed(_ bytes: [UInt8], maximumCount: Int = defaultMaximumCount) -> ParsingAnswer {
         bytes.withUnsafeBytes { parse($0, maximumCount: maximumCount) }
     }
@@ -48,7 +48,7 @@ extension ProxyHeader {
         return ProxyHeader(source: source, destination: destination)
     }
 
-    /// A header with everything that version 2 carries.
+    /// Returns a header with everything that version 2 supports.
     static func full() throws -> ProxyHeader {
         var header = try tcp("192.0.2.1", 56324, "198.51.100.2", 443)
         header.applicationProtocol = Array("h2")
@@ -69,13 +69,13 @@ extension ProxyHeader {
     }
 }
 
-/// A version 2 header as the specification has it.
+/// Version 2 headers built according to the specification.
 enum ProxyHeaderVector {
     static let signature: [UInt8] = [0x0d, 0x0a, 0x0d, 0x0a, 0x00, 0x0d, 0x0a, 0x51, 0x55, 0x49, 0x54, 0x0a]
     /// 192.0.2.1:56324 to 198.51.100.2:443.
     static let ipv4: [UInt8] = [192, 0, 2, 1, 198, 51, 100, 2, 0xdc, 0x04, 0x01, 0xbb]
 
-    /// A header of TCP over IPv4.
+    /// A header for TCP over IPv4.
     static func block(_ rest: [UInt8]) -> [UInt8] {
         block(0x21, 0x11, rest)
     }
@@ -87,7 +87,7 @@ enum ProxyHeaderVector {
         signature + [command, kind, UInt8(rest.count >> 8), UInt8(rest.count & 0xff)] + rest
     }
 
-    /// A field of that type.
+    /// A field of this type.
     static func field(_ type: UInt8, _ text: String) -> [UInt8] {
         [type, 0, UInt8(text.utf8.count)] + text.utf8
     }

@@ -18,8 +18,8 @@ import Testing
         #expect(try ProxyTarget(host: literal, port: 80) == .address(address))
     }
 
-    /// What could end a request line or a field, what is too long, and what only this machine would
-    /// understand.
+    /// Targets that could terminate a request line or a field, that are too long, or that only this machine
+    /// understands.
     @Test(arguments: [
         "", "a b", "a\r\nX: y", "a\nb", "a\rb", "a\0", "127.0.0.1\0", "127.0.0.1\r\nX: y", "127.0.0.1 x", "::1\r\n", "a\tb",
         "a/b", "a:80", "[::1", "1.2.3.4.5", "a@b", "a#", "a%0d",

@@ -1,14 +1,14 @@
 import SocketBuffers
 import SocketCore
 
-/// The result of a negotiation that got certain bytes.
+/// The result of a negotiation that received certain bytes.
 struct ProxyTranscript: Equatable {
     var sent: [UInt8] = []
     var answer = ProxyNegotiation.Answer.incomplete
-    /// What it left in the buffer.
+    /// The bytes left in the buffer.
     var leftover: [UInt8] = []
 
-    /// Passes `pieces` one after the other until the negotiation is over; later ones stay in the buffer.
+    /// Passes consecutive `pieces` until the negotiation is over. Later ones stay in the buffer.
     init(of negotiation: ProxyNegotiation, given pieces: [[UInt8]]) {
         var negotiation = negotiation
         let buffer = PreBuffer()
@@ -25,8 +25,8 @@ struct ProxyTranscript: Equatable {
         leftover = Array(buffer.readableBytes)
     }
 
-    /// The same bytes in all the ways that matter: at once, cut in two at each point, and byte by byte. One
-    /// transcript, or several when they differ.
+    /// Passes the same bytes in all relevant ways: at once, split in two at each position, and byte by byte.
+    /// Returns one transcript, or several if they differ.
     static func all(of negotiation: ProxyNegotiation, given bytes: [UInt8]) -> [ProxyTranscript] {
         let ways = [[bytes], bytes.map { [$0] }] + bytes.indices.map { [Array(bytes[..<$0]), Array(bytes[$0...])] }
         return ways.map { ProxyTranscript(of: negotiation, given: $0) }
@@ -41,7 +41,7 @@ struct ProxyTranscript: Equatable {
 extension SocketProxy {
     static let testCredentials = Credentials(username: "user", password: "secret")
 
-    /// A negotiation with a proxy of that kind for `host`.
+    /// Returns a negotiation with a proxy of this kind for `host`.
     static func negotiation(
         _ kind: Kind, _ host: String = "host.example", port: UInt16 = 443, credentials: Credentials? = nil
     ) throws -> ProxyNegotiation {

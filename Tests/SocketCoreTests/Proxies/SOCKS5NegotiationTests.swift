@@ -12,7 +12,7 @@ import Testing
     private static let request: [UInt8] = [5, 1, 0, 3, 12] + "host.example".utf8 + [1, 187]
     private static let success: [UInt8] = [5, 0, 0, 1, 127, 0, 0, 1, 4, 56]
 
-    /// Replies of each address type; the name may be empty or as long as it can.
+    /// Replies of each address type. The name may be empty or of maximum length.
     private static let successes: [[UInt8]] = [
         success, [5, 0, 0, 4] + [UInt8](repeating: 9, count: 18), [5, 0, 0, 3, 0, 0, 0],
         [5, 0, 0, 3, 255] + [UInt8](repeating: 97, count: 257),
@@ -28,8 +28,8 @@ import Testing
         #expect(transcripts.first?.leftover == tunnelBytes)
     }
 
-    /// A proxy that answers all questions in advance: the tunnel would be established before the request, and
-    /// our first bytes would be the request.
+    /// A proxy that sends all replies in advance. Otherwise the tunnel would be established before the
+    /// request, and our first bytes would be taken as the request.
     @Test func aReplyIsNotLookedAtBeforeTheRequestHasLeft() throws {
         var negotiation = try SocketProxy.negotiation(.socks5)
         let buffer = PreBuffer()
@@ -136,7 +136,7 @@ import Testing
         #expect(transcripts.first?.failure?.message.contains("secret") == false)
     }
 
-    /// Each reply has one byte that must not be there, and nothing behind it.
+    /// Each reply has one invalid byte and nothing after it.
     @Test(
         arguments: [
             [4], [0x48], [0], [5, 2, 5], [5, 2, 0], [5, 0, 4], [5, 0, 5, 0, 1], [5, 0, 5, 0, 0, 0], [5, 0, 5, 0, 0, 2],
