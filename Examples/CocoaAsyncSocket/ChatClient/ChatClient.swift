@@ -4,9 +4,9 @@ import Foundation
 final class ChatClient: NSObject, GCDAsyncSocketDelegate {
     private let name: String
     private var socket: GCDAsyncSocket?
-    /// Lines that were typed before the server had the name.
+    /// Lines typed before the server has accepted the name.
     private var waiting: [String] = []
-    /// Set on the delegate queue. `isConnected` is true a little earlier.
+    /// Set on the delegate queue. `isConnected` becomes true slightly earlier.
     private var hasSentName = false
 
     init(name: String) {

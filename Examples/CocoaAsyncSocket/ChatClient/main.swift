@@ -1,7 +1,7 @@
 import CocoaAsyncSocket
 import Foundation
 
-// A client for cocoa-chat-server: it sends the lines of its input, and prints those of the server.
+// A client for cocoa-chat-server. Sends lines from standard input and prints those from the server.
 //
 //     cocoa-chat-client HOST PORT NAME
 

@@ -1,7 +1,7 @@
 import CocoaAsyncSocket
 import Foundation
 
-/// The room, on the main queue.
+/// The chat room. Everything runs on the main queue.
 final class ChatServer: NSObject {
     private enum Tag: Int {
         case name
@@ -11,7 +11,7 @@ final class ChatServer: NSObject {
 
     private let idleTime: TimeInterval
     private lazy var listener = GCDAsyncSocket(delegate: self, delegateQueue: DispatchQueue.main)
-    /// Those who are connected. A socket that the array does not hold closes.
+    /// The connected clients. A socket closes when it is removed from the array.
     private var clients: [GCDAsyncSocket] = []
     private var isStopping = false
 
@@ -109,7 +109,7 @@ extension ChatServer: GCDAsyncSocketDelegate {
         }
     }
 
-    /// A client that has not written a line for the idle time is asked once whether it is still there.
+    /// Asks an idle client once whether it is still there, and extends the timeout.
     func socket(
         _ sock: GCDAsyncSocket, shouldTimeoutReadWithTag tag: Int, elapsed: TimeInterval, bytesDone length: UInt
     ) -> TimeInterval {

@@ -1,11 +1,11 @@
 import CocoaAsyncSocket
 import Foundation
 
-// A chat server: each line that a client sends goes to all others.
+// A chat server that sends each line from a client to all others.
 //
 //     cocoa-chat-server PORT [IDLE-SECONDS]
 //
-// The system chooses a port for 0. Talk to it with cocoa-chat-client, or with netcat.
+// Port 0 lets the system choose a port. Connect with cocoa-chat-client or netcat.
 
 setlinebuf(stdout)
 

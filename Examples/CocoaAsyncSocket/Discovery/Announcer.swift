@@ -1,7 +1,7 @@
 import CocoaAsyncSocket
 import Foundation
 
-/// Answers each question with the name and the port of a service.
+/// Replies to each query with the name and port of a service.
 final class Announcer: NSObject, GCDAsyncUdpSocketDelegate {
     static let question = Data("WHO IS THERE?".utf8)
 
@@ -19,7 +19,7 @@ final class Announcer: NSObject, GCDAsyncUdpSocketDelegate {
     func start(group: String, port: UInt16, interface: String) throws {
         let socket = GCDAsyncUdpSocket(delegate: self, delegateQueue: DispatchQueue.main)
         socket.setIPv6Enabled(false)
-        try socket.enableReusePort(true)  // several programs of a computer listen for the same group
+        try socket.enableReusePort(true)  // several programs on this machine may listen to the same group
         try socket.bind(toPort: port)
         try socket.joinMulticastGroup(group, onInterface: interface)
         try socket.beginReceiving()

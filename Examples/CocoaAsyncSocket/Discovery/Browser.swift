@@ -1,7 +1,7 @@
 import CocoaAsyncSocket
 import Foundation
 
-/// An answer. It travels from the filter to the delegate as the filter's context.
+/// A reply. The filter passes it to the delegate as its context.
 final class Service: NSObject {
     let name: String
     let port: Int
@@ -15,7 +15,7 @@ final class Service: NSObject {
     }
 }
 
-/// Asks the group, and prints each service once.
+/// Queries the group and prints each service once.
 final class Browser: NSObject {
     private let duration: TimeInterval
     private let filterQueue = DispatchQueue(label: "browser.filter")
@@ -32,7 +32,7 @@ final class Browser: NSObject {
         self.socket = socket
         socket.setPreferIPv4()
         socket.setMaxReceiveIPv4BufferSize(2048)
-        // Parses on another queue. Other datagrams end here.
+        // Parses on another queue, and drops all other datagrams.
         socket.setReceiveFilter(
             { data, _, context in
                 guard let service = Service(json: data) else { return false }
@@ -48,7 +48,7 @@ final class Browser: NSObject {
         }
     }
 
-    /// Asks three times, because datagrams get lost.
+    /// Sends the query three times, because datagrams can be lost.
     private func ask(_ group: String, _ port: UInt16) {
         for attempt in 0..<3 {
             DispatchQueue.main.asyncAfter(deadline: .now() + duration / 4 * Double(attempt)) { [weak self] in

@@ -1,10 +1,10 @@
 import CocoaAsyncSocket
 import Foundation
 
-// Finds services in the local network by multicast.
+// Finds services on the local network by multicast.
 //
-//     cocoa-discovery announce GROUP PORT INTERFACE NAME SERVICE-PORT    answers those who ask
-//     cocoa-discovery browse GROUP PORT INTERFACE [SECONDS]              asks, and prints the answers
+//     cocoa-discovery announce GROUP PORT INTERFACE NAME SERVICE-PORT    replies to queries
+//     cocoa-discovery browse GROUP PORT INTERFACE [SECONDS]              sends a query and prints the replies
 
 setlinebuf(stdout)
 
@@ -17,7 +17,7 @@ func usage() -> Never {
 let arguments = CommandLine.arguments
 guard arguments.count >= 5, let port = UInt16(arguments[3]) else { usage() }
 
-/// Keeps the delegate alive, which its socket does not.
+/// Retains the delegate, because the socket does not.
 var participants: [NSObject] = []
 
 do {

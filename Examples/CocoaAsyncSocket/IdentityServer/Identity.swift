@@ -15,9 +15,9 @@ enum IdentityError: LocalizedError {
     }
 }
 
-/// A certificate with its key, and the chain.
+/// A certificate with its key and chain.
 struct Identity {
-    /// The value for `kCFStreamSSLCertificates`: a `SecIdentity`, and the certificates that follow its own.
+    /// The value for `kCFStreamSSLCertificates`: a `SecIdentity`, followed by the rest of its chain.
     let certificates: NSArray
     /// The subject of the certificate.
     let name: String

@@ -5,7 +5,7 @@ import Foundation
 //
 //     cocoa-identity-server PORT FILE.p12 PASSPHRASE
 //
-// It sends each line back in capitals.
+// It echoes each line in upper case.
 
 setlinebuf(stdout)
 

@@ -3,9 +3,9 @@ import Foundation
 
 let smtpErrorDomain = "SMTPErrorDomain"
 
-/// One mail over one connection. The completion handler is called once, on the main queue.
+/// Sends one mail over one connection. The completion handler is called once, on the main queue.
 final class SMTPClient: NSObject {
-    /// The command whose reply comes next; it is the tag of the read.
+    /// The command whose reply is expected next, used as the tag of the read.
     private enum Step: Int {
         case greeting = 100
         case hello
@@ -26,7 +26,7 @@ final class SMTPClient: NSObject {
     private var sender = ""
     private var recipient = ""
     private var failure: NSError?
-    /// The server has taken the letter: how the connection ends does not matter any more.
+    /// The server has accepted the letter, so it no longer matters how the connection ends.
     private var isTaken = false
     private var completion: ((Error?) -> Void)?
 
@@ -58,7 +58,7 @@ final class SMTPClient: NSObject {
         completion = nil
     }
 
-    /// Anything else could end the command, and begin another.
+    /// Other characters could inject another command.
     private func isAddress(_ text: String) -> Bool {
         return text.contains("@") && text.unicodeScalars.allSatisfy { $0.value > 32 && $0.value < 127 && $0 != "<" && $0 != ">" }
     }
@@ -106,7 +106,7 @@ final class SMTPClient: NSObject {
         }
     }
 
-    /// Lines with CRLF, a dot before those that begin with one, and a dot at the end.
+    /// The letter with CRLF line endings, dot-stuffed and terminated by a dot.
     private func stuffed(_ letter: Data) -> Data {
         var result = Data()
         var lines = letter.split(separator: 10, omittingEmptySubsequences: false)

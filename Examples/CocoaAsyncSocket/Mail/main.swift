@@ -1,7 +1,7 @@
 import CocoaAsyncSocket
 import Foundation
 
-// Sends the mail of its input over SMTP, secured by STARTTLS.
+// Sends the mail in standard input over SMTP with STARTTLS.
 //
 //     cocoa-mail HOST PORT SENDER RECIPIENT <letter
 

@@ -1,7 +1,7 @@
 import CocoaAsyncSocket
 import Foundation
 
-/// A header in JSON with the length of the body, CRLF, and the body.
+/// A JSON header with the length of the body, CRLF, and the body.
 struct Frame {
     static let maxBodyLength = 16 * 1024 * 1024
 
@@ -21,7 +21,7 @@ struct Frame {
         self.body = body
     }
 
-    /// The header in a line, and the length of its body. Nil if the line is not a header.
+    /// Parses a line as a header. Returns the header and the length of its body, or nil if it is invalid.
     static func header(in line: Data) -> (fields: [String: Any], size: Int)? {
         guard let fields = (try? JSONSerialization.jsonObject(with: line, options: [])) as? [String: Any],
             let size = fields["size"] as? Int, size >= 0, size <= maxBodyLength

@@ -1,7 +1,7 @@
 import CocoaAsyncSocket
 import Foundation
 
-/// The connection of a user, which comes back when it is lost. Messages without a receipt are sent again.
+/// A user's connection, which reconnects when it is lost. Messages without a receipt are sent again.
 final class Messenger: NSObject {
     private enum Tag: Int {
         case header = 1
@@ -47,7 +47,7 @@ final class Messenger: NSObject {
         }
     }
 
-    /// Ends the program when all messages have their receipts.
+    /// Exits the program once all messages have receipts.
     func stop() {
         queue.async {
             self.isStopping = true
@@ -171,7 +171,7 @@ extension Messenger: GCDAsyncSocketDelegate {
         var done: UInt = 0
         var total: UInt = 0
         let progress = sock.progress(ofReadReturningTag: nil, bytesDone: &done, total: &total)
-        // The read may have ended since: then there is no current one, and no number.
+        // The read may have completed meanwhile. Then there is no current read and no number.
         if !progress.isNaN { print("received \(done) of \(total) bytes") }
     }
 

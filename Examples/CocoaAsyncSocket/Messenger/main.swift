@@ -1,12 +1,12 @@
 import CocoaAsyncSocket
 import Foundation
 
-// An instant messenger: frames of a JSON header, CRLF and a body.
+// An instant messenger whose frames consist of a JSON header, CRLF and a body.
 //
 //     cocoa-messenger HOST PORT USER [HEARTBEAT-SECONDS]
 //
-// A line "bob hello" of the input sends "hello" to bob, and "bob <file" sends a file. The server of
-// Counterparts/messenger_server.py passes the messages on.
+// The input line "bob hello" sends "hello" to bob, and "bob <file" sends a file. The server in
+// Counterparts/messenger_server.py forwards the messages.
 
 setlinebuf(stdout)
 

@@ -12,7 +12,7 @@ final class MeteredEcho: NSObject, GCDAsyncSocketDelegate {
     }
 
     func socket(_ sock: GCDAsyncSocket, didAcceptNewSocket newSocket: GCDAsyncSocket) {
-        // A listener makes its connections' sockets of its own class.
+        // A listener creates accepted sockets with its own class.
         guard let metered = newSocket as? MeteredSocket else {
             print("failed: the new socket is a \(type(of: newSocket))")
             exit(1)

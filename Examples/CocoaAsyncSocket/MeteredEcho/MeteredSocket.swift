@@ -1,7 +1,7 @@
 import CocoaAsyncSocket
 import Foundation
 
-/// A socket that counts what it is given to write, and limits each line that it reads.
+/// A socket that counts the bytes to write, and limits the length of lines that it reads.
 class MeteredSocket: GCDAsyncSocket {
     static var longestLine: UInt = 100
     static var instances = 0
@@ -10,7 +10,7 @@ class MeteredSocket: GCDAsyncSocket {
     private var queued = 0
     private var lines = 0
 
-    /// The initializer that all others call, also when a listener makes a socket for a connection.
+    /// The designated initializer, which is also called for accepted sockets.
     override init(delegate aDelegate: GCDAsyncSocketDelegate?, delegateQueue dq: DispatchQueue?, socketQueue sq: DispatchQueue?) {
         super.init(delegate: aDelegate, delegateQueue: dq, socketQueue: sq)
         lock.lock()
@@ -31,7 +31,7 @@ class MeteredSocket: GCDAsyncSocket {
         super.write(data, withTimeout: timeout, tag: tag)
     }
 
-    /// All shorter forms of reading to a terminator come here.
+    /// All shorter variants of reading to a terminator call this method.
     override func readData(
         to data: Data, withTimeout timeout: TimeInterval, buffer: NSMutableData?, bufferOffset offset: UInt,
         maxLength length: UInt, tag: Int

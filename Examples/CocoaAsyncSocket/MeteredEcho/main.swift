@@ -1,7 +1,7 @@
 import CocoaAsyncSocket
 import Foundation
 
-// An echo server on sockets of a subclass, which counts bytes and sets limits.
+// An echo server that uses a socket subclass to count bytes and limit lines.
 //
 //     cocoa-metered-echo PORT [MAX-BYTES-PER-LINE]
 

@@ -26,7 +26,8 @@ final class PinnedClient: NSObject {
         }
     }
 
-    /// True if the chain ends at our authority, names the host, and begins with the pinned certificate.
+    /// Returns whether the chain leads to our CA, is valid for the host, and starts with the pinned
+    /// certificate.
     private func isTrusted(_ trust: SecTrust) -> Bool {
         SecTrustSetPolicies(trust, SecPolicyCreateSSL(true, host as CFString))
         SecTrustSetAnchorCertificates(trust, [authority] as CFArray)
@@ -61,7 +62,7 @@ extension PinnedClient: GCDAsyncSocketDelegate {
     func socket(
         _ sock: GCDAsyncSocket, didReceive trust: SecTrust, completionHandler: @escaping (Bool) -> Void
     ) {
-        // The evaluation may ask the network.
+        // The evaluation may access the network.
         DispatchQueue.global(qos: .default).async {
             completionHandler(self.isTrusted(trust))
         }

@@ -1,8 +1,7 @@
 import CocoaAsyncSocket
 import Foundation
 
-// Evaluates the server's certificate itself: the authority and the server's certificate come with the
-// program.
+// Evaluates the server's certificate itself, with a CA and a server certificate that ship with the program.
 //
 //     cocoa-pinned-client HOST PORT AUTHORITY.der PINNED.der
 
