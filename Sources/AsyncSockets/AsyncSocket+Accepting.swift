@@ -78,7 +78,7 @@ extension AsyncSocket {
 
     func checkMaximumConnections() throws(AsyncSocketError) {
         guard maximumConnections >= 1 else {
-            throw .badParameter("listen", "maximumConnections must be at least 1, but is \(maximumConnections)")
+            throw .badParameter(.listen, "maximumConnections must be at least 1, but is \(maximumConnections)")
         }
     }
 
@@ -151,7 +151,7 @@ extension AsyncSocket {
         do throws(SystemError) {
             return (try Listener.listen(on: addresses, setup), outlet)
         } catch {
-            throw AsyncSocketError(error, operation: .accept)
+            throw AsyncSocketError(error, operation: .listen)
         }
     }
 

@@ -15,12 +15,12 @@ public import ServiceLifecycle
 /// ```
 ///
 /// The listener is bound when it is created, before the group runs. A graceful shutdown stops accepting
-/// immediately and gives the connections `gracePeriod` to finish. Tasks that are still running after that are
+/// immediately and gives the connections `closeTimeout` to finish. Tasks that are still running after that are
 /// cancelled. Functions such as `cancelWhenGracefulShutdown` work in the connections' tasks, so a connection
 /// that is only waiting for its peer's next request can close immediately.
 public struct SocketListenerService: Service {
     private let listener: SocketListener
-    private let gracePeriod: Duration?
+    private let closeTimeout: Duration?
     private let executor: ConnectionExecutor?
     private let idleTimeout: Duration?
     private let onError: (@Sendable (any Error, AsyncSocket) -> Void)?
@@ -30,7 +30,7 @@ public struct SocketListenerService: Service {
     ///
     /// - Parameters:
     ///   - listener: The listener. It must not be used by other code.
-    ///   - gracePeriod: How long connections may take to finish after a graceful shutdown has started. The
+    ///   - closeTimeout: How long connections may take to finish after a graceful shutdown has started. The
     ///     default is 10 seconds; `nil` sets no limit. `maximumGracefulShutdownDuration` of the group also
     ///     limits them.
     ///   - executor: See `SocketListener.run(executor:idleTimeout:onError:_:)`.
@@ -38,13 +38,13 @@ public struct SocketListenerService: Service {
     ///   - onError: See `SocketListener.run(executor:idleTimeout:onError:_:)`.
     ///   - body: Serves one connection.
     public init(
-        _ listener: SocketListener, gracePeriod: Duration? = .seconds(10),
+        _ listener: SocketListener, closeTimeout: Duration? = .seconds(10),
         executor: ConnectionExecutor? = .eventLoop, idleTimeout: Duration? = nil,
         onError: (@Sendable (any Error, AsyncSocket) -> Void)? = nil,
         _ body: @escaping @Sendable (AsyncSocket) async throws -> Void
     ) {
         self.listener = listener
-        self.gracePeriod = gracePeriod
+        self.closeTimeout = closeTimeout
         self.executor = executor
         self.idleTimeout = idleTimeout
         self.onError = onError
@@ -60,7 +60,7 @@ public struct SocketListenerService: Service {
         try await withGracefulShutdownHandler {
             try await listener.run(executor: executor, idleTimeout: idleTimeout, onError: onError, body)
         } onGracefulShutdown: {
-            listener.beginShutdown(within: gracePeriod)
+            listener.beginClosing(timeout: closeTimeout)
         }
     }
 }

@@ -7,8 +7,8 @@ import SocketTestTraits
 import Testing
 
 @Suite(.timeLimit(.patient)) struct SocketListenerServiceTests {
-    private static func echo(_ listener: SocketListener, gracePeriod: Duration? = nil) -> SocketListenerService {
-        SocketListenerService(listener, gracePeriod: gracePeriod) { socket in
+    private static func echo(_ listener: SocketListener, closeTimeout: Duration? = nil) -> SocketListenerService {
+        SocketListenerService(listener, closeTimeout: closeTimeout) { socket in
             for try await bytes in socket.chunks { try await socket.write(bytes) }
         }
     }
@@ -38,7 +38,7 @@ import Testing
     @Test func aConnectionIsClosedWhenTheGracePeriodExpires() async throws {
         let listener = try SocketListener(port: 0, interface: "127.0.0.1")
         let (failures, continuation) = AsyncStream<any Error>.makeStream()
-        let service = SocketListenerService(listener, gracePeriod: .milliseconds(50)) { socket in
+        let service = SocketListenerService(listener, closeTimeout: .milliseconds(50)) { socket in
             do {
                 for try await bytes in socket.chunks { try await socket.write(bytes) }
                 Issue.record("the connection has ended before the client closed it")
@@ -72,7 +72,7 @@ import Testing
 
     @Test func aConnectionHearsOfTheShutdown() async throws {
         let listener = try SocketListener(port: 0, interface: "127.0.0.1")
-        let service = SocketListenerService(listener, gracePeriod: nil) { socket in
+        let service = SocketListenerService(listener, closeTimeout: nil) { socket in
             try await cancelWhenGracefulShutdown {
                 for try await bytes in socket.chunks { try await socket.write(bytes) }
             }

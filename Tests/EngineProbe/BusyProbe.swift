@@ -45,7 +45,7 @@ enum BusyProbe {
             let connecting = try await clock.measure { late = try await Self.neighbour(listener.localPort) }
             let deadline = await clock.measure { await Self.timeOut(late) }
             guard ended.withLock({ $0 }) == 0 else { throw ProbeFailure(description: "the busy ones had to end first") }
-            let stopping = await clock.measure { await listener.shutdown(within: .milliseconds(10)) }
+            let stopping = await clock.measure { await listener.close(timeout: .milliseconds(10)) }
             try await running.value
             guard ended.withLock({ $0 }) == count else { throw ProbeFailure(description: "a busy one is not over") }
             print(

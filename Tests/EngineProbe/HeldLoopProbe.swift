@@ -40,7 +40,7 @@ enum HeldLoopProbe {
         // The loop's own connections have waited, and continue.
         let waited = try await clock.measure { for socket in established { try await ping(socket) } }
         print("beside a held loop: a new connection and an echo \(worst); \(count) that go on afterwards \(waited)")
-        await listener.shutdown(within: .milliseconds(10))
+        await listener.close(timeout: .milliseconds(10))
         try await running.value
     }
 

@@ -61,7 +61,7 @@ import Testing
             let front = try await Front(of: listener)
             defer { front.program.stop() }
             try await test(front)
-            await listener.shutdown(within: .zero)
+            await listener.close(timeout: .zero)
             try await group.waitForAll()
         }
     }

@@ -67,6 +67,7 @@ try await udp.send(Data(bytes), to: "example.org", port: 53)
 let datagram = try await udp.receive()
 try await udp.send(Data(bytes), inReplyTo: datagram)
 _ = try await udp.startDTLS(settings: tls)
+try await udp.close(timeout: .seconds(1))
 for try await _ in udp.datagrams { break }
 try await AsyncUDPSocket.withConnection(to: "example.org", port: 53) { _ in }
 try await AsyncUDPSocket.withSocket(boundTo: 53) { _ in }
@@ -75,10 +76,10 @@ let listener = try SocketListener(port: 7)
 try await listener.run { _ in }
 try await listener.run(untilSignals: [SIGTERM]) { _ in }
 try await listener.reloadTLS(from: []) { try .server(identity: TLSIdentity(pem: "")) }
-await listener.shutdown()
+await listener.close()
 
 let peers = try DatagramListener(port: 7)
 try await peers.run { _ in }
 try await peers.run(untilSignals: [SIGTERM]) { _ in }
 try await peers.reloadTLS(from: []) { try .server(identity: TLSIdentity(pem: "")) }
-await peers.shutdown()
+await peers.close()

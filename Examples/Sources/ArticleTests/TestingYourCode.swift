@@ -16,10 +16,10 @@ func withGreeter(_ identity: TLSIdentity, _ body: (UInt16) async throws -> Void)
     async let served: Void = listener.run { socket in try await socket.write("hello\r\n") }
     do {
         try await body(listener.localPort)
-        await listener.shutdown(within: .seconds(1))
+        await listener.close(timeout: .seconds(1))
         try await served
     } catch {
-        listener.beginShutdown(within: .zero)
+        listener.beginClosing(timeout: .zero)
         throw error
     }
 }

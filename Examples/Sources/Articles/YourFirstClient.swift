@@ -38,7 +38,7 @@ func explanation(of error: any Error) -> String {
 /// Sends lines, and then closes this side of the connection.
 func send(_ lines: AsyncStream<String>, to output: SocketOutput) async throws {
     for await line in lines { try await output.writeLine(line) }
-    output.close()
+    output.closeWriteStream()
 }
 
 /// Sends lines and prints the lines that arrive, until the peer closes its side.

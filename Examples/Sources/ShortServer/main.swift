@@ -15,7 +15,7 @@ do {
     let listener = try SocketListener(port: 1143, maximumConnections: 1_000)
     // Each connection gets its own task and is closed when the task ends.
     try await listener.run(
-        untilSignals: [SIGTERM, SIGINT], within: .seconds(10),
+        untilSignals: [SIGTERM, SIGINT], closeTimeout: .seconds(10),
         idleTimeout: .seconds(60)
     ) { socket in
         try await socket.writeLine("* OK ready")

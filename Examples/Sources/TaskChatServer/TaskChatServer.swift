@@ -56,7 +56,7 @@ struct TaskChatServer {
     /// Each member's task also waits on the room, so the room must be notified of the signal.
     private func serve(_ listener: SocketListener) async throws {
         try await listener.run(
-            untilSignals: [SIGTERM], within: .seconds(5),
+            untilSignals: [SIGTERM], closeTimeout: .seconds(5),
             onError: { error, _ in log("a connection failed: \(error)") },
             onShutdown: { await room.close() }
         ) { socket in

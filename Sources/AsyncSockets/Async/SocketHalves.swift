@@ -133,5 +133,5 @@ public struct SocketOutput: Sendable {
     public func flush() { socket.flush() }
 
     /// Closes the writing side after all queued writes. See `AsyncSocket.closeWriteStream()`.
-    public func close() { socket.closeWriteStream() }
+    public func closeWriteStream() { socket.closeWriteStream() }
 }

@@ -12,7 +12,7 @@ extension DatagramListener {
     /// datagrams are sent and the socket closes. When `body` throws or its task is cancelled, the socket
     /// closes immediately. Errors of `body` and of handshakes affect only their peer.
     ///
-    /// Returns after `shutdown(within:)`, once the tasks of all peers have finished. If the task that calls
+    /// Returns after `close(timeout:)`, once the tasks of all peers have finished. If the task that calls
     /// this is cancelled, the listener stops accepting, cancels the tasks of all peers, and throws
     /// `CancellationError` once they have finished.
     ///
@@ -48,7 +48,7 @@ extension DatagramListener {
                 }
             }
         } onCancel: {
-            close()
+            stopAccepting()
             reception.cut()
         }
         try Task.checkCancellation()
@@ -60,7 +60,7 @@ extension DatagramListener {
             try hub.start()
         } catch {
             // No task is accepting peers, so waiting tasks must be released here.
-            close()
+            stopAccepting()
             reception.end()
             queue.end()
             throw AsyncSocketError(error, operation: .watch)

@@ -1,13 +1,13 @@
 extension DatagramListener {
     /// Serves peers like `run(executor:onError:_:)`, and shuts down when the process receives a signal.
     ///
-    /// The first of `signals` to arrive shuts the listener down as `shutdown(within:)` does. For the second
+    /// The first of `signals` to arrive shuts the listener down as `close(timeout:)` does. For the second
     /// signal and `onShutdown`, see `SocketListener.run(untilSignals:…)`.
     ///
     /// - Parameters:
     ///   - signals: Signal numbers (signal(7)), such as `SIGTERM`.
-    ///   - time: The time limit for the peers, measured from the first signal, 30 seconds by default. `nil`
-    ///     means no limit.
+    ///   - closeTimeout: The time limit for the peers, measured from the first signal. Defaults to 30 seconds;
+    ///     `nil` sets no limit.
     ///   - executor: See `run(executor:onError:_:)`.
     ///   - onError: Receives the error and the socket of each peer that fails.
     ///   - onShutdown: Called once, in a separate task, after the first signal has stopped accepting. This
@@ -17,12 +17,12 @@ extension DatagramListener {
     ///   caught, such as `SIGKILL`; `.system` if the process has no free descriptors.
     @concurrent
     public func run(
-        untilSignals signals: [Int32], within time: Duration? = .seconds(30),
+        untilSignals signals: [Int32], closeTimeout: Duration? = .seconds(30),
         executor: ConnectionExecutor? = .eventLoop, onError: (@Sendable (any Error, AsyncUDPSocket) -> Void)? = nil,
         onShutdown: (@Sendable () async -> Void)? = nil,
         _ body: @escaping @Sendable (AsyncUDPSocket) async throws -> Void
     ) async throws {
-        try await serve(untilSignals: signals, within: time, onShutdown: onShutdown) {
+        try await serve(untilSignals: signals, closeTimeout: closeTimeout, onShutdown: onShutdown) {
             try await self.run(executor: executor, onError: onError, body)
         }
     }

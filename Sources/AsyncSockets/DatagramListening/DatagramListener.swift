@@ -23,7 +23,7 @@ internal import Synchronization
 /// UDP does not report that a peer is gone, so a peer's socket closes after `idleTimeout`.
 ///
 /// The initializer binds the listener, and the kernel buffers datagrams from then on. The listener starts
-/// receiving when `run` is called or `peers` is first used. It closes when `shutdown(within:)` is called,
+/// receiving when `run` is called or `peers` is first used. It closes when `close(timeout:)` is called,
 /// when the task of `run` is cancelled, or when its last reference is released. It cannot be reused. All its
 /// peers are served on one event loop. To use several processors for one port, create several listeners with
 /// the option `.reusePort`.
@@ -129,7 +129,7 @@ public final class DatagramListener: Sendable {
     }
 
     deinit {
-        close()
+        stopAccepting()
         reception.cut()
     }
 
@@ -144,7 +144,7 @@ public final class DatagramListener: Sendable {
     /// The local port. If the listener was created with port 0, the port that the kernel chose.
     public var localPort: UInt16 { localAddress?.port ?? 0 }
 
-    /// Whether new peers are accepted. False after `shutdown(within:)`, after the task of `run` was
+    /// Whether new peers are accepted. False after `close(timeout:)`, after the task of `run` was
     /// cancelled, or after receiving has failed permanently.
     public var isListening: Bool { reception.isOpen }
 
@@ -207,7 +207,7 @@ public final class DatagramListener: Sendable {
 
     // MARK: - Closing
 
-    /// Shuts the listener down: drops datagrams from strangers, lets the peers finish, and cancels peers that
+    /// Closes the listener gracefully: drops datagrams from strangers, lets the peers finish, and cancels peers that
     /// take too long.
     ///
     /// Returns when the tasks of all peers have finished; then `run` returns too. Tasks that do not finish in
@@ -216,23 +216,24 @@ public final class DatagramListener: Sendable {
     /// program and stay open. The port is free once the last socket is closed.
     ///
     /// You can call this several times: the earliest deadline applies. In a task that serves one of the
-    /// listener's peers, this returns immediately, like `beginShutdown(within:)`, because the task would
-    /// otherwise wait for itself. In a child task of such a task, call `beginShutdown(within:)`.
+    /// listener's peers, this returns immediately, like `beginClosing(timeout:)`, because the task would
+    /// otherwise wait for itself. In a child task of such a task, call `beginClosing(timeout:)`.
     ///
-    /// - Parameter time: The time limit for the peers, measured from the call. `nil` means no limit.
-    public nonisolated(nonsending) func shutdown(within time: Duration? = nil) async {
-        beginShutdown(within: time)
+    /// - Parameter timeout: The time limit for the peers, measured from the call. Defaults to 30
+    ///   seconds; `nil` sets no limit.
+    public nonisolated(nonsending) func close(timeout: Duration? = .seconds(30)) async {
+        beginClosing(timeout: timeout)
         await reception.ended()
     }
 
-    /// Starts the shutdown that `shutdown(within:)` performs, and returns without waiting for the peers.
-    public func beginShutdown(within time: Duration? = nil) {
-        close()
-        if let time { reception.cut(after: time) }
+    /// Starts to close the listener as `close(timeout:)` does, and returns without waiting for the peers.
+    public func beginClosing(timeout: Duration? = .seconds(30)) {
+        stopAccepting()
+        if let timeout { reception.cut(after: timeout) }
     }
 
     /// Stops accepting peers.
-    func close() {
+    func stopAccepting() {
         reception.stop()
         hub.stopAccepting()
         queue.stop()

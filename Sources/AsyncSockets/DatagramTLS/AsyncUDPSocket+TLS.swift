@@ -52,7 +52,7 @@ extension AsyncUDPSocket {
     func askForDTLS(_ settings: TLSSettings<some TLSRole.Side>, hasTrust: Bool) throws -> AwaitedDatagramHandshake {
         let limit = OperationLimit(nil)
         do {
-            try limit.check(.startTLS)
+            try limit.check(.startDTLS)
         } catch {
             // Later datagrams must not be sent in plaintext.
             close()
@@ -67,7 +67,7 @@ extension AsyncUDPSocket {
             connection.post(.close(error))
             throw error
         }
-        let waiter = HandshakeWaiter(.startTLS, limit)
+        let waiter = HandshakeWaiter(.startDTLS, limit)
         try startDTLS(settings, waiter, decidesTrust: hasTrust, on: connection)
         return AwaitedDatagramHandshake(waiter: waiter, limit: limit, connection: connection, socket: self)
     }
@@ -202,7 +202,7 @@ struct AwaitedDatagramHandshake {
     nonisolated(nonsending) func session(
         _ trust: (@Sendable (PeerTrust) async throws -> Bool)?
     ) async throws -> CopyOnWrite<TLSSession> {
-        let session = try await waiter.session(.startTLS, limit, from: connection, trust) { [weak connection] in
+        let session = try await waiter.session(.startDTLS, limit, from: connection, trust) { [weak connection] in
             connection?.post(.upgrading($0))
         }
         if let session { return session }

@@ -248,6 +248,28 @@ extension AsyncUDPSocket {
     public func closeAfterSending() {
         connection?.post(.closeAfterSending)
     }
+
+    /// Closes the socket after all currently queued datagrams have been sent or have failed.
+    ///
+    /// Returns when the socket is closed. Datagrams sent later fail with `.closed`. Waiting tasks fail with
+    /// `.closed` when the socket closes. If the task is cancelled, the socket closes immediately. On a socket
+    /// that is not in use, this has no effect.
+    ///
+    /// - Parameter timeout: How long sending may take. After that, the datagrams that remain are discarded,
+    ///   and the socket closes.
+    /// - Throws: `.writeTimeout` after `timeout`, or `CancellationError` if the task is cancelled.
+    public nonisolated(nonsending) func close(timeout: Duration) async throws {
+        guard let connection else { return }
+        closeAfterSending()
+        let waiter = DoneWaiter(.close, OperationLimit(timeout))
+        connection.post(.awaitEnd(waiter))
+        do {
+            try await waiter.value(from: connection)
+        } catch {
+            close()
+            throw error
+        }
+    }
 }
 
 extension AsyncSocketError {

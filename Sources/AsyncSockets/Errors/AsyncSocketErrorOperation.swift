@@ -69,7 +69,7 @@ extension AsyncSocketError.Operation {
         switch self {
         case .connect: .connectTimeout
         case .read, .receive: .readTimeout
-        case .startTLS, .requestClientCertificate: .handshakeTimeout
+        case .startTLS, .startDTLS, .requestClientCertificate: .handshakeTimeout
         // `write`, `send` and `close`. The other operations have no time limit.
         default: .writeTimeout
         }

@@ -143,7 +143,7 @@ extension AsyncSocketError {
 
     static func frameTooLong(_ length: Int, maximum: Int) -> AsyncSocketError {
         AsyncSocketError(
-            .readMaxedOut, fault: .peer, operation: "read",
+            .readMaxedOut, fault: .peer, operation: .read,
             message: "a frame of \(length) bytes exceeds maximumFrameLength (\(maximum) bytes)")
     }
 

@@ -8,7 +8,7 @@ internal import SocketTLS
 protocol ServingListener: AnyObject, Sendable {
     var isListening: Bool { get }
     var logger: Logger { get }
-    func beginShutdown(within time: Duration?)
+    func beginClosing(timeout: Duration?)
     func replaceTLS(_ settings: TLSServerSettings) throws(AsyncSocketError)
     /// Suspends the task for `interval`, or until it is cancelled.
     func pass(_ interval: Duration) async throws
@@ -18,12 +18,12 @@ extension ServingListener {
     // MARK: - Signals
 
     func serve(
-        untilSignals signals: [Int32], within time: Duration?, onShutdown: (@Sendable () async -> Void)?,
+        untilSignals signals: [Int32], closeTimeout: Duration?, onShutdown: (@Sendable () async -> Void)?,
         _ run: () async throws -> Void
     ) async throws {
         let (shutdowns, shutdown) = AsyncStream<Void>.makeStream(bufferingPolicy: .bufferingOldest(1))
         let isAwaited = Locked(true)
-        let watch = try beginShutdown(onSignals: signals, within: time, isFirst: isAwaited.take) { shutdown.yield() }
+        let watch = try beginClosing(onSignals: signals, closeTimeout: closeTimeout, isFirst: isAwaited.take) { shutdown.yield() }
         async let notice: Void = call(onShutdown, after: shutdowns)
         do {
             defer {
@@ -41,8 +41,8 @@ extension ServingListener {
         for await _ in shutdowns { return await onShutdown?() ?? () }
     }
 
-    private func beginShutdown(
-        onSignals signals: [Int32], within time: Duration?, isFirst takeFirst: @escaping @Sendable () -> Bool,
+    private func beginClosing(
+        onSignals signals: [Int32], closeTimeout: Duration?, isFirst takeFirst: @escaping @Sendable () -> Bool,
         _ noteFirst: @escaping @Sendable () -> Void
     ) throws(AsyncSocketError) -> SignalWatch {
         do throws(SystemError) {
@@ -50,7 +50,7 @@ extension ServingListener {
                 guard let self else { return }
                 logger.info("the listener is shutting down", metadata: ["signal": "\(signal)"])
                 let isFirst = takeFirst()
-                beginShutdown(within: isFirst ? time : .zero)
+                beginClosing(timeout: isFirst ? closeTimeout : .zero)
                 if isFirst { noteFirst() }
             }
         } catch {

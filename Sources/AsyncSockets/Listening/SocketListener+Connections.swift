@@ -29,7 +29,7 @@ extension SocketListener {
     /// the remaining connections until the listener closes. Several tasks may iterate simultaneously, and
     /// each socket is delivered to one of them.
     ///
-    /// After `shutdown(within:)`, the sequence delivers the sockets that are ready and then finishes. A
+    /// After `close(timeout:)`, the sequence delivers the sockets that are ready and then finishes. A
     /// cancelled task receives a `CancellationError`, and the listener keeps running. If `run` is or was in
     /// use, the sequence throws `.badConfiguration`. If accepting connections fails permanently, it throws
     /// the same error as `run`.

@@ -17,7 +17,7 @@ extension SocketListener {
     /// immediately. Errors thrown by `body`, and errors in headers and handshakes, affect that connection
     /// only.
     ///
-    /// Returns after `shutdown(within:)`, once all connections have finished. If the calling task is
+    /// Returns after `close(timeout:)`, once all connections have finished. If the calling task is
     /// cancelled, accepting stops, the tasks of all connections are cancelled, and this method throws
     /// `CancellationError` when those tasks have finished.
     ///
@@ -51,7 +51,7 @@ extension SocketListener {
             let service = Service(preparation: preparation, idleTimeout: idleTimeout, onError: onError, body: body)
             await reception.serveArrivals(on: executor, after: pause) { await service.serve($0, on: $1) }
         } onCancel: {
-            close()
+            stopAccepting()
             reception.cut()
         }
         try Task.checkCancellation()

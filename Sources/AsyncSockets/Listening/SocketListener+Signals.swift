@@ -1,14 +1,14 @@
 extension SocketListener {
     /// Serves connections as `run(executor:idleTimeout:onError:_:)` does until one of `signals` arrives, then
-    /// shuts down as `shutdown(within:)` does.
+    /// shuts down as `close(timeout:)` does.
     ///
     /// ```swift
-    /// try await listener.run(untilSignals: [SIGTERM, SIGINT], within: .seconds(30)) { socket in … }
+    /// try await listener.run(untilSignals: [SIGTERM, SIGINT], closeTimeout: .seconds(30)) { socket in … }
     /// ```
     ///
-    /// The first signal stops accepting and gives the connections `time` to finish. A second signal cancels
-    /// them immediately. When this method returns, the previous handling of the signals is restored. Several
-    /// listeners may listen for the same signals; each receives them.
+    /// The first signal stops accepting and gives the connections `closeTimeout` to finish. A second signal
+    /// cancels them immediately. When this method returns, the previous handling of the signals is restored.
+    /// Several listeners may listen for the same signals; each receives them.
     ///
     /// The signal does not interrupt the tasks of connections. Tasks that wait for something other than their
     /// peer, such as the next message of a chat, must be notified by `onShutdown`:
@@ -19,8 +19,8 @@ extension SocketListener {
     ///
     /// - Parameters:
     ///   - signals: The signal numbers (signal(7)), such as `SIGTERM`.
-    ///   - time: How long the connections may take after the first signal. The default is 30 seconds; `nil`
-    ///     sets no limit.
+    ///   - closeTimeout: How long the connections may take after the first signal. Defaults to 30 seconds;
+    ///     `nil` sets no limit.
     ///   - executor: Where `body` runs. This parameter and the parameters `idleTimeout`, `onError` and `body`
     ///     are the same as in `run(executor:idleTimeout:onError:_:)`.
     ///   - idleTimeout: Closes a connection after this long without any bytes sent or received.
@@ -34,13 +34,13 @@ extension SocketListener {
     ///   program cannot handle, such as `SIGKILL`; `.system` if the process has no free file descriptors.
     @concurrent
     public func run(
-        untilSignals signals: [Int32], within time: Duration? = .seconds(30),
+        untilSignals signals: [Int32], closeTimeout: Duration? = .seconds(30),
         executor: ConnectionExecutor? = .eventLoop, idleTimeout: Duration? = nil,
         onError: (@Sendable (any Error, AsyncSocket) -> Void)? = nil,
         onShutdown: (@Sendable () async -> Void)? = nil,
         _ body: @escaping @Sendable (AsyncSocket) async throws -> Void
     ) async throws {
-        try await serve(untilSignals: signals, within: time, onShutdown: onShutdown) {
+        try await serve(untilSignals: signals, closeTimeout: closeTimeout, onShutdown: onShutdown) {
             try await self.run(executor: executor, idleTimeout: idleTimeout, onError: onError, body)
         }
     }

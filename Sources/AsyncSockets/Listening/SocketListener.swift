@@ -14,7 +14,7 @@ public import SocketTLS
 ///
 /// The initializer binds the addresses and starts listening, so `localAddress` and `localPort` are known
 /// immediately and connections queue in the kernel's backlog. The listener accepts connections once `run` is
-/// called or the first element of `connections` is requested. It stops after `shutdown(within:)`, when the
+/// called or the first element of `connections` is requested. It stops after `close(timeout:)`, when the
 /// task of `run` is cancelled, or when the last reference is released. A listener can be used only once.
 public final class SocketListener: Sendable {
     let listener: Listener
@@ -168,7 +168,7 @@ public final class SocketListener: Sendable {
     }
 
     deinit {
-        close()
+        stopAccepting()
         reception.cut()
     }
 
@@ -185,7 +185,7 @@ public final class SocketListener: Sendable {
     /// port 0, this is the port that the kernel chose.
     public var localPort: UInt16 { localAddress?.port ?? 0 }
 
-    /// Whether the listener is accepting connections. `false` after `shutdown(within:)`, after the task of
+    /// Whether the listener is accepting connections. `false` after `close(timeout:)`, after the task of
     /// `run` is cancelled, and after accepting has failed permanently.
     public var isListening: Bool { reception.isOpen }
 
@@ -220,7 +220,7 @@ public final class SocketListener: Sendable {
 
     // MARK: - Closing
 
-    /// Shuts the listener down gracefully: stops accepting, lets connections finish, and cancels the tasks
+    /// Closes the listener gracefully: stops accepting, lets connections finish, and cancels the tasks
     /// that take too long.
     ///
     /// The listener stops accepting and frees its port as soon as this is called. This method returns when
@@ -230,25 +230,25 @@ public final class SocketListener: Sendable {
     /// delivered belong to the program and stay open.
     ///
     /// You can call this any number of times; the earliest deadline applies. Within a task that serves one of
-    /// the listener's connections, this returns immediately, like `beginShutdown(within:)`, because the task
-    /// would otherwise wait for itself. In a child task of such a task, call `beginShutdown(within:)`
+    /// the listener's connections, this returns immediately, like `beginClosing(timeout:)`, because the task
+    /// would otherwise wait for itself. In a child task of such a task, call `beginClosing(timeout:)`
     /// instead.
     ///
-    /// - Parameter time: How long the connections may take, measured from this call. If `nil`, there is no
-    ///   limit.
-    public nonisolated(nonsending) func shutdown(within time: Duration? = nil) async {
-        beginShutdown(within: time)
+    /// - Parameter timeout: How long the connections may take, measured from this call. Defaults to 30
+    ///   seconds; `nil` sets no limit.
+    public nonisolated(nonsending) func close(timeout: Duration? = .seconds(30)) async {
+        beginClosing(timeout: timeout)
         await reception.ended()
     }
 
-    /// Starts a shutdown as `shutdown(within:)` does, but returns immediately without waiting for the
+    /// Starts to close the listener as `close(timeout:)` does, but returns without waiting for the
     /// connections. Use it where the caller cannot wait, for example when handling a signal.
-    public func beginShutdown(within time: Duration? = nil) {
-        close()
-        if let time { reception.cut(after: time) }
+    public func beginClosing(timeout: Duration? = .seconds(30)) {
+        stopAccepting()
+        if let timeout { reception.cut(after: timeout) }
     }
 
-    func close() {
+    func stopAccepting() {
         reception.stop()
         listener.close()
         // The listener's end is delivered only after its start, so start it even if it never accepted.

@@ -20,7 +20,7 @@ package final class LingeringClose: EventHandler, @unchecked Sendable {
     private var peerIsDone = false
 
     private static let byteLimit = 1024 * 1024
-    private static let gracePeriod = (discarding: 1.0, sending: 5.0)
+    private static let closeTimeout = (discarding: 1.0, sending: 5.0)
 
     /// Takes over a descriptor that was removed from the loop, and the bytes that remain to be sent.
     package static func begin(
@@ -31,7 +31,7 @@ package final class LingeringClose: EventHandler, @unchecked Sendable {
         let registration = loop.register(closing)
         closing.registration = registration
         closing.sendRest()
-        loop.setDeadline(Deadline(after: closing.hasSentAll ? gracePeriod.discarding : gracePeriod.sending), of: registration)
+        loop.setDeadline(Deadline(after: closing.hasSentAll ? closeTimeout.discarding : closeTimeout.sending), of: registration)
         do throws(SystemError) {
             try loop.watch(descriptor, for: registration)
         } catch {

@@ -97,7 +97,8 @@ extension ProxyHeader {
         if let authority { bytes += try Self.field(FieldType.authority.rawValue, Self.text(authority)) }
         if let uniqueID {
             guard uniqueID.count <= Self.maximumUniqueIDBytes else {
-                throw .notEncodable("the unique ID has \(uniqueID.count) bytes, but at most \(Self.maximumUniqueIDBytes) are allowed")
+                throw .notEncodable(
+                    "the unique ID has \(uniqueID.count) bytes, but at most \(Self.maximumUniqueIDBytes) are allowed")
             }
             bytes += try Self.field(FieldType.uniqueID.rawValue, uniqueID)
         }

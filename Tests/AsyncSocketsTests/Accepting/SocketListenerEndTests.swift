@@ -29,7 +29,7 @@ import Testing
         let running = Task { try await listener.run { try await $0.echo() } }
         let client = try await Self.client(of: listener, isSecure)
         let address = try #require(listener.localAddress)
-        let ending = Task { await listener.shutdown() }
+        let ending = Task { await listener.close() }
         try await eventually("the port is free") { !listener.isListening && (try? SocketListener(address: address)) != nil }
         // Open connections continue.
         try await client.write("more\n")
@@ -46,7 +46,7 @@ import Testing
             try await listener.run { socket in
                 let line = try await socket.readLine()
                 #expect(line == "quit")
-                await listener.shutdown(within: .milliseconds(10))
+                await listener.close(timeout: .milliseconds(10))
             }
         }
         let client = AsyncSocket()
@@ -71,13 +71,13 @@ import Testing
             }
         }
         let (quick, slow) = (try await Self.client(of: listener), try await Self.client(of: listener))
-        listener.beginShutdown()
+        listener.beginClosing()
         #expect(!listener.isListening)
         try await quick.close()
         try await eventually("one is left") { listener.reception.servedCount == 1 }
         // A later call can make the deadline earlier, but not later.
-        listener.beginShutdown(within: .seconds(3600))
-        await listener.shutdown(within: .milliseconds(50))
+        listener.beginClosing(timeout: .seconds(3600))
+        await listener.close(timeout: .milliseconds(50))
         try await running.value
         await #expect(throws: (any Error).self) { if try await slow.read() == nil { throw CancellationError() } }
         #expect(cancellations.all == [true])
@@ -89,7 +89,7 @@ import Testing
         let listener = try Self.listener()
         let running = Task { try await listener.run(executor: nil) { try await $0.echo() } }
         let clients = [try await Self.client(of: listener), try await Self.client(of: listener)]
-        listener.beginShutdown(within: .milliseconds(20))
+        listener.beginClosing(timeout: .milliseconds(20))
         try await eventually("none is served") { listener.reception.servedCount == 0 }
         try await running.value
         for client in clients {
@@ -101,7 +101,7 @@ import Testing
         let listener = try Self.listener()
         let running = Task { try await listener.run { try await $0.echo() } }
         let client = try await Self.client(of: listener)
-        let ending = Task { await listener.shutdown() }
+        let ending = Task { await listener.close() }
         try await eventually("accepting is over") { !listener.isListening }
         ending.cancel()
         await ending.value
@@ -122,7 +122,7 @@ import Testing
         #expect(!listener.isListening)
         await #expect(throws: (any Error).self) { if try await client.read() == nil { throw CancellationError() } }
         if isSecure { _ = try? silent.receiveAll() }
-        await listener.shutdown()
+        await listener.close()
         _ = try SocketListener(address: address)
     }
 
@@ -140,8 +140,8 @@ import Testing
     @Test func aListenerThatIsShutDownBeforeRunServesNoOne() async throws {
         let listener = try Self.listener()
         let client = try RawSocket.connected(to: try #require(listener.localAddress))
-        await listener.shutdown(within: .seconds(1))
-        await listener.shutdown()
+        await listener.close(timeout: .seconds(1))
+        await listener.close()
         try await listener.run { try await $0.echo() }
         #expect((try? client.receive())?.isEmpty ?? true)
     }
@@ -177,7 +177,7 @@ import Testing
             let address = try #require(listener.localAddress)
             let running = Task { try await listener.run { try await $0.echo() } }
             let clients = (0..<40).compactMap { _ in try? RawSocket.connected(to: address) }
-            if round % 2 == 0 { running.cancel() } else { await listener.shutdown(within: .zero) }
+            if round % 2 == 0 { running.cancel() } else { await listener.close(timeout: .zero) }
             _ = await running.result
             // Each is closed or reset. None is left open.
             for client in clients { _ = try? client.receiveAll() }

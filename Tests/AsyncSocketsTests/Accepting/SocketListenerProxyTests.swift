@@ -273,7 +273,7 @@ import Testing
             #expect(socket.proxyHeader == nil && socket.userData as? Int == 1)
             break
         }
-        await listener.shutdown(within: .zero)
+        await listener.close(timeout: .zero)
         _ = try? silent.receiveAll()
     }
 }

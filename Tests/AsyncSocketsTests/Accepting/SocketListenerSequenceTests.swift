@@ -39,7 +39,7 @@ import Testing
             sockets.append(socket)
             if sockets.count == 5 { break }
         }
-        await listener.shutdown()
+        await listener.close()
         for try await _ in listener.connections { Issue.record("a connection after the end") }
         for socket in sockets {
             let line = try await socket.readLine()
@@ -88,7 +88,7 @@ import Testing
         #expect(try await socket.read() == Data("x"))
         try await client
         // The others are in their handshakes, for which a shutdown does not wait.
-        await listener.shutdown(within: .zero)
+        await listener.close(timeout: .zero)
         for client in clients { _ = try? client.receiveAll() }
     }
 
@@ -115,7 +115,7 @@ import Testing
             return count
         }
         try await eventually("it accepts") { listener.queue.isAwaited }
-        await listener.shutdown()
+        await listener.close()
         #expect(try await waiting.value == 0)
     }
 

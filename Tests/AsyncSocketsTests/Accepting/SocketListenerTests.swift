@@ -136,7 +136,7 @@ import Testing
         let listener = try SocketListener(port: 0, interface: "127.0.0.1")
         let serving = Task {
             try await listener.run { socket in
-                await listener.shutdown()
+                await listener.close()
                 try await socket.write("bye\n")
             }
         }
@@ -149,7 +149,7 @@ import Testing
         let answering = Task {
             try await peers.run { socket in
                 let datagram = try await socket.receive()
-                await peers.shutdown()
+                await peers.close()
                 try await socket.send(datagram.data)
             }
         }

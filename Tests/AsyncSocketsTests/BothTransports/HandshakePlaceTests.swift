@@ -34,7 +34,7 @@ import Testing
             }
             try await goThroughAll(transport, listener.localPort)
             try await eventually("all peers have closed") { listener.peerCount == 0 }
-            await listener.shutdown(within: .zero)
+            await listener.close(timeout: .zero)
             try await running.value
         }
     }

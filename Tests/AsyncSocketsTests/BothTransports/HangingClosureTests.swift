@@ -167,7 +167,7 @@ import Testing
         #expect(hanging.begunCount == 2 && !hanging.hasReturned)
         #expect(listener.preparation.slots.takenCount == 0)
         client.disconnect()
-        await listener.shutdown(within: .zero)
+        await listener.close(timeout: .zero)
         try await serving.value
     }
 
@@ -195,7 +195,7 @@ import Testing
         #expect(try await client.receive(timeout: .patient).data == Data("x".utf8))
         #expect(hanging.begunCount == 2 && !hanging.hasReturned)
         client.close()
-        await listener.shutdown(within: .zero)
+        await listener.close(timeout: .zero)
         try await serving.value
     }
 

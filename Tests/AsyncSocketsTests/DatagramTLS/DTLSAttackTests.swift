@@ -166,7 +166,7 @@ import Testing
         try await eventually("it has gone") { listener.peerCount == 1 }
         try await clients[1].send(Data("still".utf8))
         #expect(try await clients[1].receive().data == Data("still".utf8))
-        await listener.shutdown(within: .zero)
+        await listener.close(timeout: .zero)
         try await serving.value
     }
 
@@ -188,7 +188,7 @@ import Testing
         try await second.send(second.encrypt("again"))
         #expect(try await second.receive() == "again")
         #expect(listener.peerCount == 1)
-        await listener.shutdown(within: .zero)
+        await listener.close(timeout: .zero)
         try await serving.value
     }
 
@@ -212,7 +212,7 @@ import Testing
         try await second.send(flights[1])
         try await second.send(second.encrypt("still"))
         #expect(try await second.receive() == "still")
-        await listener.shutdown(within: .zero)
+        await listener.close(timeout: .zero)
         try await serving.value
     }
 }

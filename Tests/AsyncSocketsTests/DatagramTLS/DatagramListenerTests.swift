@@ -48,7 +48,7 @@ import Testing
             try await group.waitForAll()
         }
         if layer == .dtls { try await eventually("they have said goodbye") { listener.peerCount == 0 } }
-        await listener.shutdown(within: .zero)
+        await listener.close(timeout: .zero)
         try await serving.value
         #expect(!listener.isListening && listener.refusedCount == 0)
     }
@@ -72,7 +72,7 @@ import Testing
             clients.append(client)
             for round in 0..<10 { #expect(try await client.ask("\(number) \(round)") == "\(number) \(round)") }
         }
-        await listener.shutdown()
+        await listener.close()
         try await serving.value
         #expect(sockets.withLock { $0.count } == 3)
         // They belong to the program and remain open without the listener.
@@ -96,7 +96,7 @@ import Testing
             let reply = try await client.receive()
             #expect(reply.sender.host == host && reply.data == Data(host.utf8))
         }
-        await listener.shutdown()
+        await listener.close()
         try await serving.value
     }
 
@@ -116,7 +116,7 @@ import Testing
         listener.maximumPeers = 3
         try (await secured).get()
         #expect(try await third.ask("now") == "now")
-        await listener.shutdown(within: .zero)
+        await listener.close(timeout: .zero)
         try await serving.value
     }
 
@@ -155,7 +155,7 @@ import Testing
             let error = await #expect(throws: AsyncSocketError.self) { try await client.receive() }
             #expect(error?.code == .closedByPeer)
         }
-        await listener.shutdown()
+        await listener.close()
         try await serving.value
     }
 
@@ -174,12 +174,12 @@ import Testing
         try await client.send(Data("hello".utf8))
         // A peer that is waiting for its task is closed at shutdown.
         try await eventually("it is served") { isServed.withLock { $0 } }
-        listener.beginShutdown()
+        listener.beginClosing()
         let stranger = try AsyncUDPSocket.bound()
         try await stranger.send(Data("hello".utf8), to: "127.0.0.1", port: listener.localPort)
         try await eventually("strangers are dropped") { listener.refusedCount + listener.ignoredCount > 0 }
         #expect(try await client.ask("end") == "goodbye")
-        await listener.shutdown()
+        await listener.close()
         try await serving.value
         // The port is free.
         try await eventually("the port is free") {
@@ -219,7 +219,7 @@ import Testing
         #expect(try await good.ask("2") == "2")
         // The same address becomes a new peer.
         #expect(try await bad.ask("3") == "3")
-        await listener.shutdown(within: .zero)
+        await listener.close(timeout: .zero)
         try await serving.value
     }
 
@@ -247,7 +247,7 @@ import Testing
         try await second.startDTLS(settings: TestCertificates.client())
         #expect(try await second.ask("again") == "again")
         try await eventually("the one before has gone") { listener.peerCount == 1 }
-        await listener.shutdown(within: .zero)
+        await listener.close(timeout: .zero)
         try await serving.value
     }
 
@@ -289,7 +289,7 @@ import Testing
             }
         }
         #expect(answers > 0)
-        await listener.shutdown(within: .zero)
+        await listener.close(timeout: .zero)
         try await serving.value
     }
 
@@ -314,7 +314,7 @@ import Testing
         #expect(try await quick.receive().data == Data("hello".utf8))
         #expect(try await slow.receive().data.count == 1000)
         for socket in [slow, quick] { socket.close() }
-        await listener.shutdown()
+        await listener.close()
         try await serving.value
     }
 
@@ -327,7 +327,7 @@ import Testing
         }
         try await eventually("they are dropped") { listener.ignoredCount == 5 }
         #expect(listener.peerCount == 0)
-        await listener.shutdown()
+        await listener.close()
         try await serving.value
     }
 
@@ -357,7 +357,7 @@ import Testing
         try await client.startDTLS(settings: mutual.client)
         #expect(try await client.ask("hello") == "hello")
         #expect(names.withLock { $0.count } == 1)
-        await listener.shutdown(within: .zero)
+        await listener.close(timeout: .zero)
         try await serving.value
     }
 }

@@ -63,7 +63,7 @@ import Testing
         // The other source's handshake was not replaced. Otherwise its port would be closed, and cause an
         // error.
         #expect(other.isOpen)
-        await listener.shutdown(within: .zero)
+        await listener.close(timeout: .zero)
         try await serving.value
         #expect(listener.hub.handshakeCount == 0 && listener.peerCount == 0)
         withExtendedLifetime(silent) {}
@@ -90,7 +90,7 @@ import Testing
         let serving = listener.echoing()
         let client = try await Self.secureClient(of: listener, from: "127.0.0.4")
         #expect(try await client.ask("hello") == "hello")
-        await listener.shutdown(within: .zero)
+        await listener.close(timeout: .zero)
         try await serving.value
         withExtendedLifetime(silent) {}
     }
@@ -113,7 +113,7 @@ import Testing
         for client in clients { #expect(try await client.ask("still") == "still") }
         securing.cancel()
         _ = await securing.result
-        await listener.shutdown(within: .zero)
+        await listener.close(timeout: .zero)
         try await serving.value
         withExtendedLifetime(silent) {}
     }
@@ -144,7 +144,7 @@ import Testing
             try await client.send([DTLSHello().hello()])
             try await eventually("it is dropped") { listener.rateLimitedCount >= limited + count }
         }
-        await listener.shutdown(within: .zero)
+        await listener.close(timeout: .zero)
         try await serving.value
     }
 }

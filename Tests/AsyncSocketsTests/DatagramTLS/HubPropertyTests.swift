@@ -76,7 +76,7 @@ private final class HubSchedule {
             try await step()
             try await check()
         }
-        await listener.shutdown(within: .zero)
+        await listener.close(timeout: .zero)
         try await serving.value
         #expect(listener.hub.handshakeCount == 0 && listener.peerCount == 0)
         #expect(bodies.withLock { $0.begun == establishedCount && $0.ended == establishedCount })

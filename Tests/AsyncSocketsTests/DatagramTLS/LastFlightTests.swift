@@ -88,7 +88,7 @@ import Testing
             #expect(text == "hello" || (text.hasPrefix("early") && program == .sends))
         }
         client.close()
-        await listener.shutdown(within: .zero)
+        await listener.close(timeout: .zero)
         try await serving.value
     }
 }

@@ -36,7 +36,7 @@ import Testing
             received.withLock { $0 == ["127.0.0.1": 3, "127.0.0.2": 1] }
         }
         #expect(listener.rateLimitedCount == 7 && listener.peerCount == 3 && listener.refusedCount == 0)
-        await listener.shutdown(within: .zero)
+        await listener.close(timeout: .zero)
         try await serving.value
     }
 
@@ -55,7 +55,7 @@ import Testing
         try await eventually("junk counts too") { listener.rateLimitedCount == 3 }
         let error = await #expect(throws: AsyncSocketError.self) { try await client.receive(timeout: .zero) }
         #expect(error?.code == .readTimeout && listener.ignoredCount == 0 && listener.peerCount == 0)
-        await listener.shutdown(within: .zero)
+        await listener.close(timeout: .zero)
         try await serving.value
     }
 
@@ -117,7 +117,7 @@ import Testing
         #expect(failure.isExpected(report.error), "\(report.error)")
         #expect(!report.wasOpen && !report.socket.isOpen)
         #expect(served.withLock { $0 } == 0)
-        await listener.shutdown(within: .zero)
+        await listener.close(timeout: .zero)
         try await serving.value
     }
 

@@ -128,7 +128,7 @@ import Testing
         }
         #expect(listener.peerCount == 50_000 / (9_000 + Self.costOfDatagram))
         #expect(listener.refusedCount == 1)
-        await listener.shutdown(within: .zero)
+        await listener.close(timeout: .zero)
         try await serving.value
     }
 
@@ -180,7 +180,7 @@ import Testing
             isChecked = true
         }
         #expect(isChecked)
-        await listener.shutdown(within: .zero)
+        await listener.close(timeout: .zero)
         try await serving.value
     }
 
@@ -212,7 +212,7 @@ import Testing
             isChecked = true
         }
         #expect(isChecked)
-        await listener.shutdown(within: .zero)
+        await listener.close(timeout: .zero)
         try await serving.value
     }
 }

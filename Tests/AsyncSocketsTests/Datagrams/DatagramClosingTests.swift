@@ -52,6 +52,51 @@ import Testing
         try await expectDelivery(socket, recorder, to: other, host: "some.example") { mayAnswer.signal() }
     }
 
+    /// A socket with a queued datagram that cannot be sent before the semaphore is signalled.
+    private func waitingSocket(_ recorder: DatagramRecorder, to other: AsyncUDPSocket) throws -> (
+        AsyncUDPSocket, DispatchSemaphore
+    ) {
+        let (socket, address, mayAnswer) = (
+            AsyncUDPSocket(inlineDelegate: recorder), try other.address, DispatchSemaphore(value: 0)
+        )
+        socket.resolver = Resolver(concurrency: 1) { _ in
+            mayAnswer.wait()
+            return .success([address])
+        }
+        socket.send(Data([7]), toHost: "some.example", port: other.localPort, withTimeout: -1, tag: 7)
+        return (socket, mayAnswer)
+    }
+
+    @Test func aTasksCloseReturnsWhenAllIsSent() async throws {
+        let (recorder, other) = (DatagramRecorder(), try AsyncUDPSocket.bound())
+        let (socket, mayAnswer) = try waitingSocket(recorder, to: other)
+        let closing = Task { try await socket.close(timeout: .patient) }
+        mayAnswer.signal()
+        try await closing.value
+        #expect(socket.isClosed)
+        #expect(try await other.receive().data == Data([7]))
+        // A socket that is closed, or was never in use, has nothing to send.
+        try await socket.close(timeout: .patient)
+        try await AsyncUDPSocket().close(timeout: .patient)
+    }
+
+    @Test func aTasksCloseHasALimitAndMayBeCancelled() async throws {
+        for isCancelled in [false, true] {
+            let (recorder, other) = (DatagramRecorder(), try AsyncUDPSocket.bound())
+            let (socket, mayAnswer) = try waitingSocket(recorder, to: other)
+            defer { mayAnswer.signal() }
+            let closing = Task { try await socket.close(timeout: isCancelled ? .patient : .milliseconds(20)) }
+            if isCancelled { closing.cancel() }
+            await #expect(throws: (isCancelled ? CancellationError.self : AsyncSocketError.self) as any Error.Type) {
+                try await closing.value
+            }
+            let (tag, error) = try await recorder.notSent()
+            #expect(tag == 7 && error.code == (isCancelled ? .closed : .writeTimeout))
+            _ = try await recorder.closed()
+            #expect(socket.isClosed)
+        }
+    }
+
     @Test func closingAfterSendingWaitsForAFilter() async throws {
         let (recorder, other, mayAnswer) = (DatagramRecorder(), try AsyncUDPSocket.bound(), DispatchSemaphore(value: 0))
         let socket = AsyncUDPSocket(inlineDelegate: recorder)

@@ -84,7 +84,7 @@ import Testing
             #expect(failure.address == address && failure.error.errno == ECONNREFUSED)
             break
         }
-        await listener.shutdown()
+        await listener.close()
         try await serving.value
     }
 

@@ -179,7 +179,8 @@ import Testing
     // MARK: - Disconnects during the handshake
 
     /// The length of the handshake in the direction from the peer to us.
-    private func handshakeLength(ofPeer settings: TLSSettings<some TLSRole.Side>, with ours: TLSSettings<some TLSRole.Side>) async throws
+    private func handshakeLength(ofPeer settings: TLSSettings<some TLSRole.Side>, with ours: TLSSettings<some TLSRole.Side>)
+        async throws
         -> Int
     {
         let atOurs = Recorder { socket, told in

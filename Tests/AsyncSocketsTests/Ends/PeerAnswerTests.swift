@@ -88,7 +88,7 @@ import Testing
     @Test func aListenerKeepsItsLimitOfHandshakes() async throws {
         let listener = try SocketListener(port: 0, interface: "127.0.0.1")
         listener.maximumHandshakes = 5
-        await listener.shutdown()
+        await listener.close()
         #expect(listener.maximumHandshakes == 5)
         listener.maximumHandshakes = 7
         #expect(listener.maximumHandshakes == 7)

@@ -43,7 +43,7 @@ import Testing
         }
         #expect(codes.count == 1 && codes.keys.allSatisfy { $0.contains("truncated") }, "\(codes)")
         try await cutting.value
-        await server.shutdown(within: .zero)
+        await server.close(timeout: .zero)
         try await serving.value
     }
 

@@ -36,7 +36,7 @@ import Testing
         try await reading.wait(within: .patient)
         // Blocks everything else on the accepting loop.
         let holder = Task(executorPreference: loop) { release.wait(atMost: .seconds(60)) }
-        listener.beginShutdown(within: .milliseconds(10))
+        listener.beginClosing(timeout: .milliseconds(10))
         try await cancelled.wait(within: .patient)
         release.signal()
         #expect(await holder.value == .success)

@@ -44,7 +44,7 @@ import Testing
             let client = try RawSocket.connected(to: try #require(listener.localAddress))
             try await hasBegun.wait()
             let isCut = ending == .isCut || ending == .failsWhenCut
-            if isCut { await listener.shutdown(within: .zero) }
+            if isCut { await listener.close(timeout: .zero) }
             _ = try? client.receiveAll()
             // Wait for it before the listener cuts the others.
             if !isCut { try await eventually("it is reported") { !errors.all.isEmpty } }

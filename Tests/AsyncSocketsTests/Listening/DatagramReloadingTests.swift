@@ -31,7 +31,7 @@ import Testing
         #expect(Self.names(try await Self.client(of: listener)) == ["localhost", "next.test"])
         // The existing peer keeps its old settings.
         #expect(try await first.ask("hello") == "hello")
-        await listener.shutdown(within: .zero)
+        await listener.close(timeout: .zero)
         try await serving.value
     }
 
@@ -66,7 +66,7 @@ import Testing
         try await eventually("a client sees it") {
             Self.names(try await Self.client(of: listener)) == ["localhost", "second.test"]
         }
-        await listener.shutdown(within: .zero)
+        await listener.close(timeout: .zero)
         // `reloadTLS` returns after the shutdown of the listener.
         try await watching.value
         try await serving.value

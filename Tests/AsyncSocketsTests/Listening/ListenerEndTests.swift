@@ -89,7 +89,7 @@ import Testing
         #expect(!listener.isListening)
         let hasEnded = try TestSignal()
         let end = Task {
-            await listener.shutdown()
+            await listener.close()
             if !runs { for try await _ in listener.peers {} }
             hasEnded.fire()
         }

@@ -69,7 +69,7 @@ import Testing
         #expect(listener.reception.servedCount == count)
         for index in 0..<2 { silent[index] = nil }
         try await eventually("the others are taken") { listener.reception.servedCount == 5 }
-        await listener.shutdown(within: .zero)
+        await listener.close(timeout: .zero)
         #expect(try await asking.value == nil)
     }
 
@@ -84,7 +84,7 @@ import Testing
         try await eventually("one has the place") {
             listener.preparation.slots.takenCount == 1 && listener.reception.servedCount == 2
         }
-        listener.beginShutdown()
+        listener.beginClosing()
         try await eventually("both have one") { listener.preparation.slots.takenCount == 2 }
         for client in clients {
             try await client.startTLS(settings: .ofTests())

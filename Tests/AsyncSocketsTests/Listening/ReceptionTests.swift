@@ -26,7 +26,7 @@ import Testing
             let client = try RawSocket.connected(to: target, waitLimit: .patient)
             #expect(try client.receiveAll().isEmpty)
         }
-        await listener.shutdown(within: .zero)
+        await listener.close(timeout: .zero)
         try await running?.value
     }
 

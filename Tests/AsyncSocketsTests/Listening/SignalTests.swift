@@ -32,7 +32,7 @@ import Testing
     @Test(arguments: [1, 2]) func aSignalEndsItInOrder(_ time: Int) async throws {
         let listener = try listener()
         let before = action(of: SIGURG)
-        let running = Task { try await listener.run(untilSignals: [SIGURG], within: nil) { try await $0.echo() } }
+        let running = Task { try await listener.run(untilSignals: [SIGURG], closeTimeout: nil) { try await $0.echo() } }
         let client = try await client(of: listener)
         #expect(action(of: SIGURG) != before)
         kill(getpid(), SIGURG)
@@ -48,7 +48,7 @@ import Testing
     @Test func aSecondSignalCuts() async throws {
         let listener = try listener()
         let running = Task {
-            try await listener.run(untilSignals: [SIGURG, SIGWINCH], within: .seconds(3_600)) { try await $0.echo() }
+            try await listener.run(untilSignals: [SIGURG, SIGWINCH], closeTimeout: .seconds(3_600)) { try await $0.echo() }
         }
         let client = try await client(of: listener)
         kill(getpid(), SIGURG)
@@ -66,7 +66,7 @@ import Testing
         let calls = Locked(0)
         let running = Task {
             try await listener.run(
-                untilSignals: [SIGURG], within: .seconds(3_600), onShutdown: { calls.withLock { $0 += 1 } }
+                untilSignals: [SIGURG], closeTimeout: .seconds(3_600), onShutdown: { calls.withLock { $0 += 1 } }
             ) { socket in
                 for try await datagram in socket.datagrams { try await socket.send(datagram.data) }
             }
@@ -88,7 +88,7 @@ import Testing
         let listener = try listener()
         let (words, word) = AsyncStream<String>.makeStream()
         let running = Task {
-            try await listener.run(untilSignals: [SIGURG], within: nil, onShutdown: { word.finish() }) { socket in
+            try await listener.run(untilSignals: [SIGURG], closeTimeout: nil, onShutdown: { word.finish() }) { socket in
                 _ = try await socket.readLine()
                 for await word in words { try await socket.writeLine(word) }
                 try await socket.writeLine("goodbye")
@@ -114,7 +114,7 @@ import Testing
                 calls.withLock { $0 += Task.isCancelled ? 1_000 : 100 }
             }
             try await listener.run(
-                untilSignals: [SIGURG, SIGWINCH], within: .seconds(3_600), onShutdown: onShutdown
+                untilSignals: [SIGURG, SIGWINCH], closeTimeout: .seconds(3_600), onShutdown: onShutdown
             ) { try await $0.echo() }
         }
         _ = try await client(of: listener)
@@ -150,7 +150,7 @@ import Testing
             try await listener.run(untilSignals: [SIGURG], onShutdown: { calls.withLock { $0 += 1 } }) { try await $0.echo() }
         }
         let client = try await client(of: listener)
-        listener.beginShutdown()
+        listener.beginClosing()
         try await client.close()
         try await running.value
         #expect(calls.withLock { $0 } == 0)
@@ -159,7 +159,7 @@ import Testing
     @Test func allListenersGetTheSignal() async throws {
         let listeners = [try listener(), try listener()]
         let running = listeners.map { listener in
-            Task { try await listener.run(untilSignals: [SIGURG], within: .zero) { try await $0.echo() } }
+            Task { try await listener.run(untilSignals: [SIGURG], closeTimeout: .zero) { try await $0.echo() } }
         }
         for listener in listeners { _ = try await client(of: listener) }
         kill(getpid(), SIGURG)

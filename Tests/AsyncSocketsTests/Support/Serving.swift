@@ -16,7 +16,7 @@ func serving<Result: Sendable>(
     }
     do {
         let result = try await test(running)
-        await listener.shutdown(within: .zero)
+        await listener.close(timeout: .zero)
         try await running.value
         return result
     } catch {

@@ -22,7 +22,7 @@ import Testing
         }
         let sent = (0..<1_000).map { "line \($0)" }
         for line in sent { try await output.writeLine(line) }
-        output.close()
+        output.closeWriteStream()
         #expect(try await reading.value == sent.map { "\($0)!" })
         try await echo.value
     }
@@ -45,7 +45,7 @@ import Testing
         try await output.write(Data("four".utf8), as: LengthPrefixed<UInt8>())
         #expect(try await input.readFrame(LengthPrefixed<UInt8>()) == Data("four".utf8))
         try await output.write(contentsOfFile: file, offset: 5)
-        output.close()
+        output.closeWriteStream()
         #expect(try await input.readToEnd() == Data("a file".utf8))
     }
 

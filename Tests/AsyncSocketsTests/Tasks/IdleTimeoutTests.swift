@@ -166,7 +166,7 @@ import Testing
             try await eventually("it is reported") { errors.all.count == round }
         }
         #expect(errors.all == [.idleTimeout, .idleTimeout])
-        await listener.shutdown(within: .zero)
+        await listener.close(timeout: .zero)
         try await running.value
     }
 }

@@ -63,7 +63,7 @@ import Testing
             try await $0.read(exactly: 5)
         }
         #expect(bytes == Data("hello".utf8))
-        await listener.shutdown(within: .patient)
+        await listener.close(timeout: .patient)
         try await running.value
     }
 

@@ -107,7 +107,7 @@ import Testing
             let client = AsyncSocket()
             try await client.connect(to: "127.0.0.1", port: listener.localPort, tls: TestCertificates.client().only(version))
             _ = try await client.read(exactly: 1)
-            await listener.shutdown(within: .zero)
+            await listener.close(timeout: .zero)
             let error = await #expect(throws: AsyncSocketError.self) { try await client.read(exactly: 64 << 20) }
             #expect(error?.code == .truncated)
         }

@@ -254,7 +254,7 @@ import Testing
         let run = Task { try await listener.run { _ in } }
         try await eventually("one has the place") { listener.preparation.slots.takenCount == 1 }
         let start = ContinuousClock.now
-        await listener.shutdown(within: .zero)
+        await listener.close(timeout: .zero)
         try await run.value
         #expect(start.duration(to: .now) < .patient)
         withExtendedLifetime(silent) {}

@@ -33,7 +33,8 @@ import Testing
         func note(_ message: String, _ details: @autoclosure () -> [String: String]) {}
 
         func begin(
-            _ settings: TLSSettings<some TLSRole.Side>, _ waiter: CountingWaiter<HandshakeNews>? = nil, waitsForNoTask: Bool = false
+            _ settings: TLSSettings<some TLSRole.Side>, _ waiter: CountingWaiter<HandshakeNews>? = nil,
+            waitsForNoTask: Bool = false
         ) throws {
             let request = TLSRequest(
                 settings: settings.values, context: try .context(for: settings.values), waiter: waiter,

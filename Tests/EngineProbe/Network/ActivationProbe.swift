@@ -40,7 +40,7 @@ enum ActivationProbe {
                 try await listener.run { socket in
                     try await socket.write((try await socket.readLine() ?? "") + "\n")
                     served.put(socket.localAddress)
-                    listener.beginShutdown()
+                    listener.beginClosing()
                 }
                 ended.put(.success(()))
             } catch {

@@ -112,7 +112,8 @@ enum RefusalProbe {
         let pauses = try (0..<15).map { _ in try observer.pauses.next() }
         let busy = Double(clock() - beginTime) / Double(CLOCKS_PER_SEC)
         let seconds = (ContinuousClock.now - begin) / .seconds(1)
-        guard pauses.prefix(6).map(\.retryDelay) == [0.05, 0.1, 0.2, 0.4, 0.8, 1].map({ .seconds($0) }), busy < 1 + seconds / 4 else {
+        guard pauses.prefix(6).map(\.retryDelay) == [0.05, 0.1, 0.2, 0.4, 0.8, 1].map({ .seconds($0) }), busy < 1 + seconds / 4
+        else {
             throw ProbeFailure(description: "\(pauses), \(busy) s of processor time in \(seconds) s")
         }
         withExtendedLifetime((client, listener, party)) {}

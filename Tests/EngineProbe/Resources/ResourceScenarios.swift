@@ -86,7 +86,7 @@ enum ResourceScenarios {
             try await expectRefusal { try await refusing.startTLS(settings: asking) { _ in false } }
             guard !refusing.isConnected else { throw ProbeFailure(description: "open after a refusal") }
         }
-        await listener.shutdown(within: .zero)
+        await listener.close(timeout: .zero)
         try await running.value
     }
 

@@ -85,7 +85,7 @@ final class ReloadProbe: Sendable {
         }
         turns.continuation.finish()
         let reloads = try await reloading.value
-        await listener.shutdown()
+        await listener.close()
         try await serving.value
         watching.cancel()
         _ = await watching.result

@@ -19,6 +19,6 @@ enum TicketServerProbe {
             }
         }
         while readLine() != nil {}
-        listener.beginShutdown(within: .zero)
+        listener.beginClosing(timeout: .zero)
     }
 }

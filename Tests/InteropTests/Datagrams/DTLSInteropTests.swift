@@ -209,7 +209,7 @@ import Testing
             for bytes in received {
                 #expect(Self.isPiece(bytes, ofLinesUpTo: number, of: "theirs"), "\(peer): \([UInt8](bytes))")
             }
-            await listener.shutdown(within: .zero)
+            await listener.close(timeout: .zero)
             try await serving.value
         }
     }

@@ -48,7 +48,7 @@ import Testing
             _ = await program.exitStatus()
             #expect(program.printed.contains("OCSP Response Status: successful"), "\(program.printed.suffix(1500))")
             #expect(program.printed.contains("Cert Status: good"), "\(program.printed.suffix(1500))")
-            await listener.shutdown(within: .zero)
+            await listener.close(timeout: .zero)
             try await group.waitForAll()
         }
     }

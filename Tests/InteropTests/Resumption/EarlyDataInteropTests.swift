@@ -143,7 +143,7 @@ import Testing
             let third = try await run(["-sess_in", file, "-early_data", early], input: "end\n")
             #expect(third.contains("Early data was rejected") && third.contains("<end>"), "\(third)")
             #expect(third.contains("Reused, TLSv1.3") && !third.contains("early words"), "\(third)")
-            await listener.shutdown(within: .zero)
+            await listener.close(timeout: .zero)
             try await group.waitForAll()
         }
     }

@@ -62,7 +62,7 @@ import Testing
             let client = try Program([program, mode, "127.0.0.1:\(listener.localPort)", roots])
             #expect(await client.exitStatus() == 0)
             #expect(client.printed == "false\ntrue\ntrue\ntrue\n")
-            await listener.shutdown(within: .zero)
+            await listener.close(timeout: .zero)
             try await group.waitForAll()
         }
     }

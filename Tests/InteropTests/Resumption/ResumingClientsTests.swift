@@ -108,7 +108,7 @@ import Testing
         try await withThrowingTaskGroup { group in
             group.addTask { try await listener.run { try await serve($0) } }
             try await body(listener.localPort)
-            await listener.shutdown(within: .zero)
+            await listener.close(timeout: .zero)
             try await group.waitForAll()
         }
     }

@@ -178,7 +178,7 @@ import Testing
                 input: "")
             _ = await program.exitStatus()
             #expect(program.printed.components(separatedBy: "Reused, TLSv1.2").count == 6, "\(program.printed.suffix(1500))")
-            await listener.shutdown(within: .zero)
+            await listener.close(timeout: .zero)
             try await group.waitForAll()
         }
     }

@@ -187,7 +187,7 @@ import Testing
 
     @Test func aServerOfTLS12EndsTheConnection() throws {
         let session = try world.session()
-        world.server.clients = .anyone
+        (world.server.acceptedEarlyData, world.server.sessionTickets) = (nil, .none)
         world.server.maximumVersion = .tls12
         var conversation = try world.connect(resuming: session, sending: "early")
         conversation.advance()

@@ -150,7 +150,8 @@ import Testing
         #expect(heard.hasFinished && heard.alerts == [.closeNotify], "\(heard)")
     }
 
-    private func expectRefusal(_ promise: BrokenPromise, _ settings: TLSSettings<some TLSRole.Side>, _ style: Style) async throws {
+    private func expectRefusal(_ promise: BrokenPromise, _ settings: TLSSettings<some TLSRole.Side>, _ style: Style) async throws
+    {
         let (outcome, heard) = try await converse(promise.plan, settings, style, until: promise.isLate ? "evil\n" : "\n")
         let error = try #require(outcome.error, "\(outcome) \(heard)")
         #expect(error.fault == .peer || error.fault == .certificate, "\(error)")
@@ -183,7 +184,8 @@ import Testing
         return (theirs, ours.duplicate())
     }
 
-    private func readByTask(_ descriptor: Int32, _ settings: TLSSettings<some TLSRole.Side>, until end: String) async throws -> Outcome
+    private func readByTask(_ descriptor: Int32, _ settings: TLSSettings<some TLSRole.Side>, until end: String) async throws
+        -> Outcome
     {
         let socket = try AsyncSocket(adopting: descriptor)
         var outcome = Outcome()

@@ -117,7 +117,7 @@ import Testing
     @Test(arguments: versions, [TLSTrustEvaluation.builtIn, .delegate, .manual])
     func aCertificateIsRefusedWhereAKeyIsRequired(_ version: TLSVersion, mode: TLSTrustEvaluation) throws {
         var fixture = try RawPublicKeyFixture(version)
-        fixture.server.clients = .anyone
+        fixture.server.presentsRawPublicKey = false
         fixture.client.trustRoots = try fixture.base.authority.roots
         fixture.client.trustEvaluation = mode
         guard TLSRawPublicKeys.isSupported else {
@@ -163,7 +163,7 @@ import Testing
         fixture.client.values.rawPublicKeys?.use = .preferred
         guard try fixture.isSupported() else { return }
         #expect(try fixture.shaken().client.session?.peerPublicKey == fixture.serverKey)
-        fixture.server.clients = .anyone
+        fixture.server.presentsRawPublicKey = false
         let untrusted = try fixture.shaken()
         #expect(untrusted.isRefused && untrusted.clientError?.code == .unknownIssuer)
         fixture.client.trustRoots = try fixture.base.authority.roots

@@ -38,7 +38,8 @@ import Testing
             try clientOfIdentifiers(again, resuming: session).expectResumption(true, by: again)
         }
         // Without tickets there are no sessions, and other settings have others.
-        for change in [{ $0.clients = .anyone }, { $0.applicationProtocols = ["h2"] }] as [(inout TLSServerSettings) -> Void] {
+        for change in [{ $0.sessionTickets = .none }, { $0.applicationProtocols = ["h2"] }] as [(inout TLSServerSettings) -> Void]
+        {
             var settings = fixture.server
             change(&settings)
             let other = try server(settings)

@@ -197,19 +197,19 @@ import Testing
                     "identity and additionalIdentities contain two EC keys", { $0.additionalIdentities = [spare] },
                     mended: { $0.additionalIdentities = [] }),
                 Row(
-                    "the number of tickets for clients must be from 1 to 8, but is 0", { $0.tickets = .issued(0) },
+                    "the number of session tickets must be from 1 to 8, but is 0", { $0.tickets = .issued(0) },
                     mended: { $0.tickets = .issued(1) }),
                 Row(
-                    "the number of tickets for clients must be from 1 to 8, but is 9", { $0.tickets = .issued(9) },
+                    "the number of session tickets must be from 1 to 8, but is 9", { $0.tickets = .issued(9) },
                     mended: { $0.tickets = .issued(8) }),
                 Row(
-                    "client tickets require a stored verdict, but trustEvaluation is .manual",
+                    "sessionTickets store the verdict on a client certificate",
                     { values in
                         (values.tickets, values.trustEvaluation) = (.issued(1), .manual)
                         (values.clientCertificates, values.trustRoots) = (.required, roots)
                     }, mended: { $0.trustEvaluation = .delegate }),
                 Row(
-                    "client tickets require a stored verdict, but trustEvaluation is .manual",
+                    "sessionTickets store the verdict on a client certificate",
                     { values in
                         (values.tickets, values.trustEvaluation) = (.issued(1), .manual)
                         (values.clientCertificates, values.trustRoots) = (.optional, roots)

@@ -153,7 +153,7 @@ import Testing
         var settings = try server("default.example.org")
         settings.sessionTickets = .issued(1)
         var (one, two) = (try server("one.example.org"), try server("two.example.org"))
-        (one.clients, two.clients) = (settings.clients, settings.clients)
+        (one.sessionTickets, two.sessionTickets) = (.issued(1), .issued(1))
         settings.serverNames = try TLSServerNames(["one.example.org": one, "two.example.org": two])
         func engine() throws -> TLSEngine { try TLSEngine(context: TLSContext.context(for: settings), settings: settings) }
         let session = try RawPeer.client(version, of: engine(), named: "one.example.org").session()

@@ -5,7 +5,7 @@ func serveChat(onPort port: UInt16, identity: TLSIdentity) async throws {
     let room = Room()
     let listener = try SocketListener(port: port, tls: .server(identity: identity), maximumConnections: 1_000)
     try await listener.run(
-        untilSignals: [SIGTERM], within: .seconds(5), onShutdown: { await room.close() }
+        untilSignals: [SIGTERM], closeTimeout: .seconds(5), onShutdown: { await room.close() }
     ) { socket in
         let (number, lines) = await room.join()
         async let _ = listen(to: socket, number, in: room)

@@ -49,7 +49,8 @@ final class ClientResumption: @unchecked Sendable {
         scope = peer.scope(in: context)
         switch settings.resumption {
         case .none: return nil
-        case .inMemory: place = endpoint.map { [scope] in (TLSInMemorySessionStore.shared, TLSSessionStoreKey(scope, endpoint: $0)) }
+        case .inMemory:
+            place = endpoint.map { [scope] in (TLSInMemorySessionStore.shared, TLSSessionStoreKey(scope, endpoint: $0)) }
         case .store(let store): place = endpoint.map { [scope] in (store, TLSSessionStoreKey(scope, endpoint: $0)) }
         case .session(let session):
             place = nil
