@@ -40,7 +40,7 @@ extension AsyncSocket {
     ///
     /// - Parameter address: The address. If its port is 0, the kernel chooses a free port. An IPv6 address
     ///   does not accept IPv4 connections.
-    public func accept(onAddress address: SocketAddress) throws(AsyncSocketError) {
+    public func accept(onAddress address: SocketEndpoint) throws(AsyncSocketError) {
         try accept(on: [address])
     }
 
@@ -58,7 +58,7 @@ extension AsyncSocket {
     /// - Throws: `.badParameter` for an invalid path, `.system` with `EADDRINUSE` if the path is already
     ///   taken, and otherwise the errors of `accept(onPort:)`.
     public func accept(onPath path: String) throws(AsyncSocketError) {
-        try accept(on: [SocketAddress.ofSocket(at: path, .listen)])
+        try accept(on: [SocketEndpoint.ofSocket(at: path, .listen)])
     }
 
     /// The maximum number of accepted connections that may be open at the same time. Defaults to 10,000;
@@ -84,7 +84,7 @@ extension AsyncSocket {
 
     // MARK: - Listening
 
-    private func accept(on addresses: [SocketAddress]) throws(AsyncSocketError) {
+    private func accept(on addresses: [SocketEndpoint]) throws(AsyncSocketError) {
         guard hasDelegate else {
             throw .badConfiguration(.listen, "no delegate is set to receive the accepted connections: set a delegate first")
         }
@@ -99,12 +99,12 @@ extension AsyncSocket {
         }
     }
 
-    private static func everyAddress(port: UInt16) -> [SocketAddress] {
-        ["0.0.0.0", "::"].compactMap { SocketAddress(literal: $0, port: port) }
+    private static func everyAddress(port: UInt16) -> [SocketEndpoint] {
+        ["0.0.0.0", "::"].compactMap { SocketEndpoint(literal: $0, port: port) }
     }
 
     /// - Parameter interface: See `accept(onInterface:port:)`.
-    func addresses(of interface: String?, port: UInt16) throws(AsyncSocketError) -> [SocketAddress] {
+    func addresses(of interface: String?, port: UInt16) throws(AsyncSocketError) -> [SocketEndpoint] {
         guard let interface else { return Self.everyAddress(port: port) }
         let families = try configuration.enabledFamilies(.listen)
         let addresses = try LocalInterface.named(interface, .listen, families: families).addresses
@@ -112,7 +112,7 @@ extension AsyncSocket {
     }
 
     /// Returns the addresses of enabled families. The result is never empty.
-    func enabled(_ addresses: [SocketAddress]) throws(AsyncSocketError) -> [SocketAddress] {
+    func enabled(_ addresses: [SocketEndpoint]) throws(AsyncSocketError) -> [SocketEndpoint] {
         let configuration = configuration
         let enabled = addresses.filter {
             switch $0.family {
@@ -129,7 +129,7 @@ extension AsyncSocket {
     }
 
     private func bind(
-        to addresses: [SocketAddress]
+        to addresses: [SocketEndpoint]
     ) throws(AsyncSocketError) -> (Listener, EventOutlet<AsyncSocket>) {
         let loop = try chooseLoop(.listen)
         let (options, quota) = state.withLock { state in

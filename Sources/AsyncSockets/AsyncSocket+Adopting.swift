@@ -67,7 +67,7 @@ extension AsyncSocket {
         try adopt(descriptor, of: peer)
     }
 
-    private static func peer(of descriptor: Int32) throws(AsyncSocketError) -> SocketAddress {
+    private static func peer(of descriptor: Int32) throws(AsyncSocketError) -> SocketEndpoint {
         do throws(SystemError) {
             return try SocketDescriptor.peerOfConnectedStream(descriptor)
         } catch {
@@ -78,7 +78,7 @@ extension AsyncSocket {
         }
     }
 
-    private func adopt(_ descriptor: Int32, of peer: SocketAddress) throws(AsyncSocketError) {
+    private func adopt(_ descriptor: Int32, of peer: SocketEndpoint) throws(AsyncSocketError) {
         let connection = try makeConnection(.adopt, as: .adopted)
         let adopted = SocketDescriptor(takingOver: descriptor)
         do throws(SystemError) {

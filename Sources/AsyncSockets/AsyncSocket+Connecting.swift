@@ -59,7 +59,7 @@ extension AsyncSocket {
     /// - Throws: The errors of `connect(toHost:onPort:viaInterface:withTimeout:)`, and `.noUsableAddress` if
     ///   the address's family is disabled or the interface has no address of that family.
     public func connect(
-        toAddress address: SocketAddress, viaInterface interface: String? = nil, withTimeout timeout: TimeInterval = 30
+        toAddress address: SocketEndpoint, viaInterface interface: String? = nil, withTimeout timeout: TimeInterval = 30
     ) throws(AsyncSocketError) {
         try connect(to: destination(address, via: interface), timeout: timeout)
     }
@@ -74,7 +74,7 @@ extension AsyncSocket {
     ///   - timeout: The number of seconds from now. A negative value means no limit.
     /// - Throws: `.badConfiguration` if the socket is in use, `.badParameter` for an invalid path.
     public func connect(toPath path: String, withTimeout timeout: TimeInterval) throws(AsyncSocketError) {
-        try connect(toAddress: SocketAddress.ofSocket(at: path, .connect), withTimeout: timeout)
+        try connect(toAddress: SocketEndpoint.ofSocket(at: path, .connect), withTimeout: timeout)
     }
 
     // MARK: - Internals
@@ -91,7 +91,7 @@ extension AsyncSocket {
     }
 
     func destination(
-        _ address: SocketAddress, via interface: String?
+        _ address: SocketEndpoint, via interface: String?
     ) throws(AsyncSocketError) -> Destination {
         guard address.port != 0 else { throw .badParameter(.connect, "the port must be from 1 to 65535, but is 0") }
         let isInternet = address.family.isInternet
@@ -193,9 +193,9 @@ extension AsyncSocket {
     }
 }
 
-extension SocketAddress {
-    static func ofSocket(at path: String, _ operation: AsyncSocketError.Operation) throws(AsyncSocketError) -> SocketAddress {
-        if let address = SocketAddress(unixPath: path) { return address }
+extension SocketEndpoint {
+    static func ofSocket(at path: String, _ operation: AsyncSocketError.Operation) throws(AsyncSocketError) -> SocketEndpoint {
+        if let address = SocketEndpoint(unixPath: path) { return address }
         let fault = path.utf8.contains(0) ? "contains a zero byte" : "has \(path.utf8.count)"
         throw .badParameter(
             operation, "a socket path must have 1 to \(maximumUnixPathBytes) bytes without a zero byte, but \"\(path)\" \(fault)")

@@ -38,7 +38,7 @@ extension AsyncSocket {
 
     /// The address of the peer, or of the proxy if one is used. `nil` before the connection is established.
     /// The value is kept after the connection closes.
-    public var connectedAddress: SocketAddress? {
+    public var connectedAddress: SocketEndpoint? {
         record?.live.remoteAddress
     }
 
@@ -71,7 +71,7 @@ extension AsyncSocket {
 
     /// The local address of the connection or the listener, or `nil` if the socket has neither. The address
     /// of a connection is kept after it closes.
-    public var localAddress: SocketAddress? {
+    public var localAddress: SocketEndpoint? {
         state.withLock { state in
             switch state.occupation {
             case .nothing: nil
@@ -82,7 +82,7 @@ extension AsyncSocket {
     }
 
     /// The addresses of a listener, one for each family. Empty if the socket is not listening.
-    package var listeningAddresses: [SocketAddress] {
+    package var listeningAddresses: [SocketEndpoint] {
         state.withLock { state in
             if case .listening(let listener, _) = state.occupation { listener.localAddresses } else { [] }
         }
@@ -115,7 +115,7 @@ extension AsyncSocket {
     ///
     /// `connectedAddress` is returned if the connection has no header, or if the header names no client, as
     /// in a proxy's health check.
-    public var originalAddress: SocketAddress? {
+    public var originalAddress: SocketEndpoint? {
         guard let proxyHeader, proxyHeader.transport == .stream else { return connectedAddress }
         return proxyHeader.source ?? connectedAddress
     }

@@ -14,7 +14,7 @@ extension AsyncSocket {
     /// - Throws: `.badParameter` if the value is invalid or this kind of socket lacks the option (`EINVAL`,
     ///   `EDOM`, `EOPNOTSUPP`, `ENOPROTOOPT`), `.system` if the kernel rejects the call, for example with
     ///   `EPERM`. See `errno` for the cause. After an error, the value is not stored.
-    public func setOption<Value>(_ option: SocketOption<Value>, to value: Value) throws(AsyncSocketError) {
+    public func setOption<Value>(_ option: SocketOptionKey<Value>, to value: Value) throws(AsyncSocketError) {
         do throws(SystemError) {
             try state.withLock { state throws(SystemError) in
                 try state.occupation.set(option, to: value)
@@ -32,7 +32,7 @@ extension AsyncSocket {
     ///
     /// - Throws: `.badConfiguration` if there is neither a descriptor nor a value set here, and otherwise the
     ///   errors of `setOption(_:to:)`.
-    public func option<Value>(_ option: SocketOption<Value>) throws(AsyncSocketError) -> Value {
+    public func option<Value>(_ option: SocketOptionKey<Value>) throws(AsyncSocketError) -> Value {
         do throws(SystemError) {
             let value = try state.withLock { state throws(SystemError) in
                 try state.occupation.value(of: option) ?? state.options.value(of: option)
@@ -93,7 +93,7 @@ extension AsyncSocket {
 }
 
 extension AsyncSocket.Occupation {
-    fileprivate func set<Value>(_ option: SocketOption<Value>, to value: Value) throws(SystemError) {
+    fileprivate func set<Value>(_ option: SocketOptionKey<Value>, to value: Value) throws(SystemError) {
         switch self {
         case .nothing: break
         case .listening(let listener, _): try listener.set(option, to: value)
@@ -109,7 +109,7 @@ extension AsyncSocket.Occupation {
         }
     }
 
-    fileprivate func value<Value>(of option: SocketOption<Value>) throws(SystemError) -> Value? {
+    fileprivate func value<Value>(of option: SocketOptionKey<Value>) throws(SystemError) -> Value? {
         switch self {
         case .nothing: nil
         case .listening(let listener, _): try listener.value(of: option)

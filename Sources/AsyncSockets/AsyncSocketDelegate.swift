@@ -28,7 +28,7 @@ public protocol AsyncSocketDelegate: AnyObject {
     func socket(_ socket: AsyncSocket, didAcceptNewSocket newSocket: AsyncSocket)
 
     /// Returns the queue on which an accepted socket runs, or `nil` (the default) to run it on an event loop.
-    func newSocketQueueForConnection(fromAddress address: SocketAddress, on socket: AsyncSocket) -> DispatchQueue?
+    func newSocketQueueForConnection(fromAddress address: SocketEndpoint, on socket: AsyncSocket) -> DispatchQueue?
 
     /// Called when the connection is established. `host` is the numeric address of the peer or, with a proxy,
     /// the host you connected to. For an abstract Unix-domain name or a virtual machine, `host` is the
@@ -158,7 +158,7 @@ extension AsyncSocketDelegate {
     /// Releases `newSocket`, which closes it.
     public func socket(_ socket: AsyncSocket, didAcceptNewSocket newSocket: AsyncSocket) {}
     /// Returns `nil`, which selects an event loop.
-    public func newSocketQueueForConnection(fromAddress address: SocketAddress, on socket: AsyncSocket) -> DispatchQueue? { nil }
+    public func newSocketQueueForConnection(fromAddress address: SocketEndpoint, on socket: AsyncSocket) -> DispatchQueue? { nil }
     /// Does nothing.
     public func socket(_ socket: AsyncSocket, didConnectToHost host: String, port: UInt16) {}
     /// Does nothing.

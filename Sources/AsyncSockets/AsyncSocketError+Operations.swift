@@ -65,8 +65,8 @@ extension AsyncSocketError {
         self.init(.noUsableAddress, fault: .caller, operation: .connect, message: message)
     }
 
-    private static func families(of addresses: [SocketAddress]) -> String {
-        let names: KeyValuePairs<SocketAddress.Family, String> = [
+    private static func families(of addresses: [SocketEndpoint]) -> String {
+        let names: KeyValuePairs<SocketEndpoint.Family, String> = [
             .ipv4: "IPv4", .ipv6: "IPv6", .unix: "the Unix domain", .vsock: "virtual machines",
         ]
         let families = Set(addresses.map(\.family))
@@ -76,7 +76,7 @@ extension AsyncSocketError {
     /// Creates the error for a host with no reachable address. If a peer accepted a connection and reset it
     /// immediately, `errno` is from the last such connection. Otherwise it is from the last failure caused by
     /// the host or the network.
-    init(failedAttempts: [(address: SocketAddress, error: SystemError)], destination: String) {
+    init(failedAttempts: [(address: SocketEndpoint, error: SystemError)], destination: String) {
         let named = failedAttempts.prefix(Self.namedAttempts).map { "\($0.error.about($0.address))" }
         let more = failedAttempts.count - named.count
         let list = (named + (more > 0 ? ["and \(more) more"] : [])).joined(separator: "; ")

@@ -80,7 +80,7 @@ public final class MetricsObserver: SocketObserver {
     }
 
     /// Counts the lost connection.
-    public func didLoseAcceptedConnection(from peer: SocketAddress, _ loss: AcceptLoss) {
+    public func didLoseAcceptedConnection(from peer: SocketEndpoint, _ loss: AcceptLoss) {
         losses.increment()
     }
 
@@ -130,7 +130,7 @@ private struct ConnectionMetrics: Sendable {
 private struct HandshakeMetrics: Sendable {
     /// Successful handshakes with one version.
     private struct Version: Sendable {
-        let version: TLSVersion
+        let version: TLSProtocolVersion
         let full: Counter
         let resumed: Counter
     }
@@ -144,7 +144,7 @@ private struct HandshakeMetrics: Sendable {
         func counter(_ version: String, _ result: String) -> Counter {
             names.counter("handshakes_total", [("role", role), ("version", version), ("result", result)])
         }
-        versions = [TLSVersion.tls12, .tls13].map { version in
+        versions = [TLSProtocolVersion.tls12, .tls13].map { version in
             Version(
                 version: version, full: counter("\(version)", "full"), resumed: counter("\(version)", "resumed"))
         }

@@ -3,7 +3,7 @@ internal import COpenSSL
 /// The parameters that the two sides negotiated in a handshake.
 public struct TLSSession: Sendable, Hashable {
     /// The protocol version.
-    public let protocolVersion: TLSVersion
+    public let protocolVersion: TLSProtocolVersion
     /// The cipher suite by its IANA name, such as "TLS_AES_256_GCM_SHA384".
     public let cipherSuite: String
     /// The key exchange group by its OpenSSL name, such as "x25519", or `nil` if the key exchange uses no
@@ -65,7 +65,7 @@ public struct TLSSession: Sendable, Hashable {
 
     /// Creates a session that was never negotiated, for tests of code that inspects sessions.
     public init(
-        protocolVersion: TLSVersion = .tls13,
+        protocolVersion: TLSProtocolVersion = .tls13,
         cipherSuite: String = "TLS_AES_256_GCM_SHA384",
         group: String? = "x25519",
         applicationProtocol: String? = nil,
@@ -96,7 +96,7 @@ public struct TLSSession: Sendable, Hashable {
     }
 }
 
-extension TLSVersion {
+extension TLSProtocolVersion {
     /// The negotiated version, or the version currently attempted.
     init(of ssl: OpaquePointer) { self.init(wireNumber: SSL_version(ssl)) }
 }
@@ -107,7 +107,7 @@ extension TLSSession {
         preSharedKeyIdentity = judge.gate.accepted(.preSharedKey)
         peerPublicKey = judge.gate.accepted(.rawPublicKey)
         source = Source(resumption: judge.resumption)
-        protocolVersion = TLSVersion(of: ssl)
+        protocolVersion = TLSProtocolVersion(of: ssl)
         cipherSuite = Self.cipherSuite(of: ssl)
         group = SSL_group_to_name(ssl, COpenSSL_negotiatedGroup(ssl)).map { String(cString: $0) }
         applicationProtocol = Self.applicationProtocol(of: ssl)

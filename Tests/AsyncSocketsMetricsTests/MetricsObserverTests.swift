@@ -58,15 +58,15 @@ import Testing
         #expect(try counter("connections_opened_total", [("role", "adopted")]) == 0)
     }
 
-    @Test(arguments: [TLSVersion.tls12, .tls13])
-    func handshakesAreCountedByVersionAndTimed(_ version: TLSVersion) async throws {
+    @Test(arguments: [TLSProtocolVersion.tls12, .tls13])
+    func handshakesAreCountedByVersionAndTimed(_ version: TLSProtocolVersion) async throws {
         var (client, server) = try settings()
         client.minimumVersion = version
         client.maximumVersion = version
         server.minimumVersion = .tls12
         try await exchange("hello\n", client: client, server: server)
         for role in ["client", "server"] {
-            for other in [TLSVersion.tls12, .tls13] {
+            for other in [TLSProtocolVersion.tls12, .tls13] {
                 let labels = [("role", role), ("version", "\(other)"), ("result", "full")]
                 #expect(try counter("handshakes_total", labels) == (other == version ? 1 : 0))
             }
@@ -108,7 +108,7 @@ import Testing
     @Test func whatHappensSeldomIsCountedToo() throws {
         let observer = MetricsObserver(factory: metrics)
         let error = AsyncSocketError(.connectFailed, fault: .system, operation: .connect, message: "no one listens")
-        let peer = try #require(SocketAddress(literal: "127.0.0.1", port: 1))
+        let peer = try #require(SocketEndpoint(literal: "127.0.0.1", port: 1))
         let connection = ObservedConnection(number: 1, role: .server, peer: peer)
         observer.connectDidFail(error)
         observer.connectDidFail(nil)

@@ -4,7 +4,7 @@ import SocketTestTraits
 import Testing
 
 @Suite(.ownThreads) struct EnginePairTests {
-    static let versions: [TLSVersion] = [.tls12, .tls13]
+    static let versions: [TLSProtocolVersion] = [.tls12, .tls13]
 
     private let authority: CertificateAuthority
     private let server: TLSServerSettings
@@ -14,14 +14,14 @@ import Testing
         server = try .server(identity: authority.issue(.server(names: ["localhost", "127.0.0.1", "*.example.org"])).identity())
     }
 
-    private func client(_ name: String = "localhost", _ version: TLSVersion = .tls13) throws -> TLSClientSettings {
+    private func client(_ name: String = "localhost", _ version: TLSProtocolVersion = .tls13) throws -> TLSClientSettings {
         var settings = try authority.clientSettings(serverName: name)
         settings.maximumVersion = version
         return settings
     }
 
     @Test(arguments: versions, [1, 7, Int.max])
-    func handshakeAndDataPassInAnyPieces(_ version: TLSVersion, _ chunk: Int) throws {
+    func handshakeAndDataPassInAnyPieces(_ version: TLSProtocolVersion, _ chunk: Int) throws {
         let pair = try EnginePair(client("localhost", version), server, chunk: chunk)
         pair.shakeHands()
         #expect(pair.isComplete)

@@ -13,14 +13,14 @@ import Testing
         server = try .server(identity: authority.issue(.server(names: ["localhost"])).identity())
     }
 
-    private func of(_ version: TLSVersion) -> TLSClientSettings {
+    private func of(_ version: TLSProtocolVersion) -> TLSClientSettings {
         var settings = client
         settings.maximumVersion = version
         return settings
     }
 
-    @Test(arguments: [TLSVersion.tls12, .tls13])
-    func twoPeersUpgradeToTLS(_ version: TLSVersion) async throws {
+    @Test(arguments: [TLSProtocolVersion.tls12, .tls13])
+    func twoPeersUpgradeToTLS(_ version: TLSProtocolVersion) async throws {
         let text = String(repeating: "secret ", count: 10_000)
         let peer = try ScriptedPeer.listening([
             .expect("STARTTLS\r\n"), .send("220 go\r\n"), .startTLS(server), .expect("EHLO\r\n"), .send(text, inPiecesOf: 5000),

@@ -166,7 +166,7 @@ enum MemoryProbe {
     /// Connects, and returns the resident bytes while all connections are active. Then waits until they are
     /// gone.
     @discardableResult
-    private static func burst(of count: Int, to address: SocketAddress, _ hello: [UInt8], _ server: Server) throws -> Int {
+    private static func burst(of count: Int, to address: SocketEndpoint, _ hello: [UInt8], _ server: Server) throws -> Int {
         let begunBefore = server.begun.withLock { $0 }
         var clients: [SocketDescriptor] = []
         for _ in 0..<count {

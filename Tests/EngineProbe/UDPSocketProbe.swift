@@ -33,8 +33,8 @@ enum UDPSocketProbe {
     private static func groups(_ group: String, _ host: String, _ elsewhere: Elsewhere) throws {
         let (sender, receiver, inbox) = try parties(elsewhere)
         let port = receiver.localPort
-        let (target, unicast) = (try SocketAddress.loopback(group, port: port), try SocketAddress.loopback(host, port: port))
-        func send(_ number: UInt8, to address: SocketAddress) {
+        let (target, unicast) = (try SocketEndpoint.loopback(group, port: port), try SocketEndpoint.loopback(host, port: port))
+        func send(_ number: UInt8, to address: SocketEndpoint) {
             sender.send(Data([number]), toAddress: address, withTimeout: -1, tag: Int(number))
         }
         send(0, to: target)
@@ -54,7 +54,7 @@ enum UDPSocketProbe {
         _ group: String, _ host: String, own: String, stranger: String, _ elsewhere: Elsewhere
     ) throws {
         let (sender, receiver, inbox) = try parties(elsewhere)
-        let target = try SocketAddress.loopback(group, port: receiver.localPort)
+        let target = try SocketEndpoint.loopback(group, port: receiver.localPort)
         try elsewhere { try receiver.joinMulticastGroup(group, onInterface: "veth2", fromSource: stranger) }
         sender.send(Data([0]), toAddress: target, withTimeout: -1, tag: 0)
         sender.send(Data([1]), toAddress: try .loopback(host, port: receiver.localPort), withTimeout: -1, tag: 1)
@@ -68,7 +68,7 @@ enum UDPSocketProbe {
     private static func broadcast(_ elsewhere: Elsewhere) throws {
         let (sender, receiver, inbox) = try parties(elsewhere)
         try sender.setOption(.broadcast, to: true)
-        let target = try SocketAddress.loopback("192.0.2.255", port: receiver.localPort)
+        let target = try SocketEndpoint.loopback("192.0.2.255", port: receiver.localPort)
         sender.send(Data([9]), toAddress: target, withTimeout: -1, tag: 9)
         try inbox.expect(9, "by broadcast")
         withExtendedLifetime((sender, receiver)) {}

@@ -7,7 +7,7 @@ import Testing
 
 /// tshark records a loopback connection and decrypts it with the key log.
 @Suite(.timeLimit(.patient), .serialized) struct CaptureTests {
-    @Test(arguments: TLSVersion.tested) func theKeyLogDecryptsARecording(_ version: TLSVersion) async throws {
+    @Test(arguments: TLSProtocolVersion.tested) func theKeyLogDecryptsARecording(_ version: TLSProtocolVersion) async throws {
         let folder = try TemporaryFolder()
         let (recording, keys) = ("\(folder.path)/recording", "\(folder.path)/keys")
         let server = try EchoServer(TestCertificates.server().only(version))

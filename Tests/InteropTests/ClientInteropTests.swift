@@ -29,8 +29,8 @@ import Testing
         return try #require(socket.tlsSession)
     }
 
-    @Test(arguments: TLSVersion.tested, [false, true])
-    func postfixTakesAMailAfterSTARTTLS(_ version: TLSVersion, withClientCertificate: Bool) async throws {
+    @Test(arguments: TLSProtocolVersion.tested, [false, true])
+    func postfixTakesAMailAfterSTARTTLS(_ version: TLSProtocolVersion, withClientCertificate: Bool) async throws {
         let authority = try TestCertificates.authority
         let postfix = try Postfix(
             authority.issue(.server(names: ["localhost"])), clientsOf: withClientCertificate ? authority : nil)
@@ -70,8 +70,8 @@ import Testing
         #expect(try await recorder.disconnected()?.fault == .peer)
     }
 
-    @Test(arguments: TLSVersion.tested, [false, true])
-    func dovecotLogsUsInAfterSTARTTLS(_ version: TLSVersion, withClientCertificate: Bool) async throws {
+    @Test(arguments: TLSProtocolVersion.tested, [false, true])
+    func dovecotLogsUsInAfterSTARTTLS(_ version: TLSProtocolVersion, withClientCertificate: Bool) async throws {
         let authority = try TestCertificates.authority
         let dovecot = try Dovecot(
             authority.issue(.server(names: ["localhost"])), clientsOf: withClientCertificate ? authority : nil)
@@ -88,8 +88,8 @@ import Testing
         #expect(try await recorder.disconnected()?.code == .closedByPeer)
     }
 
-    @Test(arguments: TLSVersion.tested, [false, true])
-    func opensslServerUpgradesBehindAPlaintextPorter(_ version: TLSVersion, withClientCertificate: Bool) async throws {
+    @Test(arguments: TLSProtocolVersion.tested, [false, true])
+    func opensslServerUpgradesBehindAPlaintextPorter(_ version: TLSProtocolVersion, withClientCertificate: Bool) async throws {
         let authority = try TestCertificates.authority
         let folder = try TemporaryFolder()
         let files = try authority.issue(.server(names: ["localhost"])).write(to: folder.path)

@@ -87,8 +87,8 @@ import Testing
     func haproxyUnderstandsOurHeaders(_ version: ProxyHeader.Version, isSecure: Bool) async throws {
         try await behindHAProxy(isSecure: isSecure) { front in
             for (source, destination) in [("192.0.2.7", "198.51.100.1"), ("2001:db8::7", "2001:db8::1")] {
-                let source = try #require(SocketAddress(literal: source, port: 4711))
-                let destination = try #require(SocketAddress(literal: destination, port: 443))
+                let source = try #require(SocketEndpoint(literal: source, port: 4711))
+                let destination = try #require(SocketEndpoint(literal: destination, port: 443))
                 let socket = AsyncSocket()
                 try await socket.connect(to: "127.0.0.1", port: front.accepting)
                 try await socket.write(ProxyHeader(source: source, destination: destination), as: version)

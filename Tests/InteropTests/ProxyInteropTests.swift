@@ -45,8 +45,10 @@ import Testing
         #expect(try await recorder.disconnected() == nil)
     }
 
-    @Test(arguments: services, TLSVersion.tested)
-    func aTunnelThroughARealProxyCarriesTLS(_ service: (kind: ProxyDaemon.Kind, asks: Bool), _ version: TLSVersion) async throws {
+    @Test(arguments: services, TLSProtocolVersion.tested)
+    func aTunnelThroughARealProxyCarriesTLS(_ service: (kind: ProxyDaemon.Kind, asks: Bool), _ version: TLSProtocolVersion)
+        async throws
+    {
         let server = try MiniSMTPServer(TestCertificates.server().only(version))
         let daemon = try await ProxyDaemon(service.kind, asksForCredentials: service.asks, target: server.port).started()
         defer { daemon.stop() }

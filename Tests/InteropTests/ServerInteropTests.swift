@@ -15,7 +15,7 @@ import Testing
         root = try TestCertificates.authority.writeRoot(to: folder.path)
     }
 
-    private func makeServer(_ version: TLSVersion, wantsClientCertificate: Bool) throws -> MiniSMTPServer {
+    private func makeServer(_ version: TLSProtocolVersion, wantsClientCertificate: Bool) throws -> MiniSMTPServer {
         let settings = wantsClientCertificate ? try TestCertificates.mutual().server : try TestCertificates.server()
         return try MiniSMTPServer(settings.only(version))
     }
@@ -25,14 +25,14 @@ import Testing
     }
 
     /// Checks the session of the server's last connection.
-    private func expectSecured(_ server: MiniSMTPServer, by name: String?, _ version: TLSVersion) throws {
+    private func expectSecured(_ server: MiniSMTPServer, by name: String?, _ version: TLSProtocolVersion) throws {
         let session = try #require(server.sessions.last)
         #expect(session.protocolVersion == version)
         #expect(session.peerCertificates.first?.commonName == name)
     }
 
-    @Test(arguments: TLSVersion.tested, [false, true])
-    func opensslClientUpgrades(_ version: TLSVersion, withClientCertificate: Bool) async throws {
+    @Test(arguments: TLSProtocolVersion.tested, [false, true])
+    func opensslClientUpgrades(_ version: TLSProtocolVersion, withClientCertificate: Bool) async throws {
         let server = try makeServer(version, wantsClientCertificate: withClientCertificate)
         var arguments = [
             "openssl", "s_client", "-connect", "127.0.0.1:\(server.port)", "-starttls", "smtp", "-CAfile", root,
@@ -49,8 +49,8 @@ import Testing
         try expectSecured(server, by: withClientCertificate ? "alice" : nil, version)
     }
 
-    @Test(arguments: TLSVersion.tested, [false, true])
-    func curlHandsOverAMail(_ version: TLSVersion, withClientCertificate: Bool) async throws {
+    @Test(arguments: TLSProtocolVersion.tested, [false, true])
+    func curlHandsOverAMail(_ version: TLSProtocolVersion, withClientCertificate: Bool) async throws {
         let server = try makeServer(version, wantsClientCertificate: withClientCertificate)
         let mail = try folder.write("Subject: test\r\n\r\nHello from curl.\r\n", to: "mail")
         var arguments = [
@@ -67,8 +67,8 @@ import Testing
         try expectSecured(server, by: withClientCertificate ? "alice" : nil, version)
     }
 
-    @Test(arguments: TLSVersion.tested, [false, true])
-    func gnutlsClientUpgrades(_ version: TLSVersion, withClientCertificate: Bool) async throws {
+    @Test(arguments: TLSProtocolVersion.tested, [false, true])
+    func gnutlsClientUpgrades(_ version: TLSProtocolVersion, withClientCertificate: Bool) async throws {
         let server = try makeServer(version, wantsClientCertificate: withClientCertificate)
         var arguments = [
             "gnutls-cli", "--port", "\(server.port)", "--starttls-proto", "smtp", "--x509cafile", root, "--verify-hostname",
@@ -86,8 +86,8 @@ import Testing
     }
 
     /// Each connection uses the ticket of the previous one.
-    @Test(arguments: TLSVersion.tested)
-    func opensslClientComesBack(_ version: TLSVersion) async throws {
+    @Test(arguments: TLSProtocolVersion.tested)
+    func opensslClientComesBack(_ version: TLSProtocolVersion) async throws {
         var settings = try TestCertificates.server()
         settings.sessionTickets = .issued(1)
         let server = try MiniSMTPServer(settings)

@@ -5,7 +5,7 @@ package import SocketCore
 /// A datagram, copied out of its receiver.
 package struct Taken: Equatable {
     package let bytes: [UInt8]
-    package let sender: SocketAddress
+    package let sender: SocketEndpoint
     package let arrival: DatagramArrival
 
     package init(_ datagram: ReceivedDatagram) {
@@ -36,7 +36,7 @@ package final class DatagramParty {
         sender = DatagramSender(for: descriptor, segments: segments)
     }
 
-    package var address: SocketAddress {
+    package var address: SocketEndpoint {
         get throws {
             guard let address = descriptor.localAddress else { throw Unexpected(description: "the socket has no address") }
             return address
@@ -44,7 +44,7 @@ package final class DatagramParty {
     }
 
     /// Returns an address with the port of this socket.
-    package func address(on host: String) throws -> SocketAddress {
+    package func address(on host: String) throws -> SocketEndpoint {
         try .loopback(host, port: address.port ?? 0)
     }
 
@@ -96,7 +96,7 @@ package final class DatagramParty {
 
     @discardableResult
     package func send(
-        _ payloads: [[UInt8]], to destination: SocketAddress?, from source: DatagramSource? = nil
+        _ payloads: [[UInt8]], to destination: SocketEndpoint?, from source: DatagramSource? = nil
     ) -> DatagramSendReport {
         send(payloads.map { Payload($0, to: destination, from: source) })
     }
@@ -118,10 +118,10 @@ package final class DatagramParty {
 /// A datagram to send, with its own storage.
 package struct Payload {
     package let bytes: [UInt8]
-    package let destination: SocketAddress?
+    package let destination: SocketEndpoint?
     package let source: DatagramSource?
 
-    package init(_ bytes: [UInt8], to destination: SocketAddress?, from source: DatagramSource? = nil) {
+    package init(_ bytes: [UInt8], to destination: SocketEndpoint?, from source: DatagramSource? = nil) {
         self.bytes = bytes
         self.destination = destination
         self.source = source

@@ -3,7 +3,7 @@ internal import AsyncSocketsTesting
 
 /// A listening socket with a full backlog that never accepts. The kernel drops further SYNs.
 package final class FullBacklog {
-    package let address: SocketAddress
+    package let address: SocketEndpoint
     private let sockets: [RawSocket]
 
     package init() throws {

@@ -17,7 +17,7 @@ extension AsyncSocket {
         try await connect(to: host, port: port, tls: tls, timeout: .patient)
     }
 
-    package nonisolated(nonsending) func connect(to address: SocketAddress) async throws {
+    package nonisolated(nonsending) func connect(to address: SocketEndpoint) async throws {
         try await connect(to: address, timeout: .patient)
     }
 

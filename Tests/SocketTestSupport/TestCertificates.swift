@@ -38,7 +38,7 @@ package enum TestCertificates {
 
 extension TLSSettings {
     /// Returns the settings restricted to `version`.
-    package func only(_ version: TLSVersion) -> TLSSettings {
+    package func only(_ version: TLSProtocolVersion) -> TLSSettings {
         var settings = self
         settings.minimumVersion = version
         settings.maximumVersion = version
@@ -46,8 +46,8 @@ extension TLSSettings {
     }
 }
 
-extension TLSVersion {
-    package static let tested: [TLSVersion] = [.tls12, .tls13]
+extension TLSProtocolVersion {
+    package static let tested: [TLSProtocolVersion] = [.tls12, .tls13]
 }
 
 extension Link {

@@ -9,7 +9,7 @@ let socket = AsyncSocket()
 let bytes: [UInt8] = [1, 2, 3]
 let tls = TLSSettings.client(serverName: "example.org")
 
-let address = try await SocketAddress.lookUp(host: "127.0.0.1", port: 7)[0]
+let address = try await SocketEndpoint.lookUp(host: "127.0.0.1", port: 7)[0]
 try await socket.connect(to: "example.org", port: 7)
 try await socket.connect(to: address)
 try await socket.connect(toPath: "/run/example")

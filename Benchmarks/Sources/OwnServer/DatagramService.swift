@@ -6,7 +6,7 @@ internal import Synchronization
 /// A datagram server for the given `mode`.
 final class DatagramService: AsyncUDPSocketDelegate, Sendable {
     private let mode: ServerArguments.Mode
-    private let counts = Mutex<[SocketAddress: UInt64]>([:])
+    private let counts = Mutex<[SocketEndpoint: UInt64]>([:])
     private let pattern = Data(BulkPattern.bytes(65_507))
 
     init(_ mode: ServerArguments.Mode) {

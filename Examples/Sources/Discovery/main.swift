@@ -37,7 +37,7 @@ func offer(_ service: String, _ description: String, onInterface interface: Stri
 // Article: find
 /// Sends the query three times, and prints each service that replies within three seconds.
 func find(_ service: String, onInterface interface: String?) async throws {
-    var found: Set<SocketAddress> = []
+    var found: Set<SocketEndpoint> = []
     try await AsyncUDPSocket.withSocket(boundTo: 0, configure: { $0.isIPv6Enabled = false }) { socket in
         if let interface { try socket.setMulticastInterface(interface) }
         for _ in 0..<3 {

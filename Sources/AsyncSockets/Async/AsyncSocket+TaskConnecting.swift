@@ -36,7 +36,7 @@ extension AsyncSocket {
     /// Connects to an address: IPv4, IPv6, a Unix-domain path or abstract name, or a port of a virtual
     /// machine. See `connect(to:port:interface:proxy:tls:trust:timeout:)`.
     public nonisolated(nonsending) func connect(
-        to address: SocketAddress, interface: String? = nil, proxy: SocketProxy? = nil, tls: TLSClientSettings? = nil,
+        to address: SocketEndpoint, interface: String? = nil, proxy: SocketProxy? = nil, tls: TLSClientSettings? = nil,
         trust: (@Sendable (PeerTrust) async throws -> Bool)? = nil, timeout: Duration? = .seconds(30)
     ) async throws {
         try await connect(proxy, tls, trust, timeout) { try destination(address, via: interface) }
@@ -49,7 +49,7 @@ extension AsyncSocket {
         trust: (@Sendable (PeerTrust) async throws -> Bool)? = nil, timeout: Duration? = .seconds(30)
     ) async throws {
         try await connect(nil, tls, trust, timeout) {
-            try destination(SocketAddress.ofSocket(at: path, .connect), via: nil)
+            try destination(SocketEndpoint.ofSocket(at: path, .connect), via: nil)
         }
     }
 
@@ -137,7 +137,7 @@ extension AsyncSocket {
     /// Connects to an address, calls `body` with the socket, and closes the connection however `body` exits.
     /// See `withConnection(to:port:interface:proxy:tls:trust:timeout:executor:configure:_:)`.
     public nonisolated(nonsending) static func withConnection<Result>(
-        to address: SocketAddress, interface: String? = nil, proxy: SocketProxy? = nil, tls: TLSClientSettings? = nil,
+        to address: SocketEndpoint, interface: String? = nil, proxy: SocketProxy? = nil, tls: TLSClientSettings? = nil,
         trust: (@Sendable (PeerTrust) async throws -> Bool)? = nil, timeout: Duration? = .seconds(30),
         executor: ConnectionExecutor? = .eventLoop, configure: (AsyncSocket) throws -> Void = { _ in },
         _ body: nonisolated(nonsending) (AsyncSocket) async throws -> Result

@@ -53,7 +53,7 @@ final class ByteChannel {
     /// The maximum number of bytes of a file per call. sendfile(2) moves no more than this at a time.
     private static let fileLimit = 64 * 1024
 
-    init(_ descriptor: SocketDescriptor, of family: SocketAddress.Family?) {
+    init(_ descriptor: SocketDescriptor, of family: SocketEndpoint.Family?) {
         self.descriptor = descriptor
         trustsShortReads = family != .unix
     }

@@ -20,18 +20,18 @@ struct ConnectionLog {
     }
 
     func write(
-        _ message: String, _ details: [String: String], peer: SocketAddress?, _ logger: Logger?
+        _ message: String, _ details: [String: String], peer: SocketEndpoint?, _ logger: Logger?
     ) {
         let logger = logger ?? socketLog.withLock { $0 }
         logger.debug(
             "\(message)", metadata: name(peer: peer).merging(details.mapValues { .string($0) }) { $1 })
     }
 
-    func observed(_ peer: SocketAddress?) -> ObservedConnection {
+    func observed(_ peer: SocketEndpoint?) -> ObservedConnection {
         ObservedConnection(number: number, role: role, peer: peer)
     }
 
-    func name(peer: SocketAddress?) -> Logger.Metadata {
+    func name(peer: SocketEndpoint?) -> Logger.Metadata {
         var name: Logger.Metadata = ["connection": "\(number)", "role": "\(role.rawValue)"]
         if let peer { name["peer"] = "\(peer)" }
         return name

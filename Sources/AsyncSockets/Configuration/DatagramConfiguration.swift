@@ -12,7 +12,7 @@ struct DatagramConfiguration: Sendable {
     var isIPv4Enabled = true
     var isIPv6Enabled = true
     /// `nil` for the resolver's order (`setIPVersionNeutral`).
-    var preferredFamily: SocketAddress.Family?
+    var preferredFamily: SocketEndpoint.Family?
     var resolver = Resolver.system
     var maximumReceiveSize = DatagramReceiver.largestSize
     var receivesTimestamps = false
@@ -41,7 +41,7 @@ struct DatagramConfiguration: Sendable {
         AddressFamilies((isIPv4Enabled ? [.ipv4] : []) + (isIPv6Enabled ? [.ipv6] : []))
     }
 
-    func isEnabled(_ family: SocketAddress.Family) -> Bool {
+    func isEnabled(_ family: SocketEndpoint.Family) -> Bool {
         switch family {
         case .ipv4: isIPv4Enabled
         case .ipv6: isIPv6Enabled
@@ -49,7 +49,7 @@ struct DatagramConfiguration: Sendable {
         }
     }
 
-    func order(_ addresses: [SocketAddress]) -> [SocketAddress] {
+    func order(_ addresses: [SocketEndpoint]) -> [SocketEndpoint] {
         preferredFamily.map { HappyEyeballs.order(addresses, preferring: $0) } ?? addresses
     }
 

@@ -13,7 +13,7 @@ struct ConnectionRecord {
     var isOver: Bool { snapshot.isClosed || claims.isDisconnected }
     var isConnected: Bool { snapshot.isEstablished && !isOver }
     /// The local address, or `nil` until the peer's address is known.
-    var localAddress: SocketAddress? { live.remoteAddress == nil ? nil : live.localAddress }
+    var localAddress: SocketEndpoint? { live.remoteAddress == nil ? nil : live.localAddress }
 
     /// Marks the connection as closed and returns the descriptor. Release the descriptor outside the lock,
     /// because its deinitialization takes other locks.
@@ -77,10 +77,10 @@ extension ConnectionRecord {
 }
 
 extension Locked<ConnectionRecord> {
-    var remoteAddress: SocketAddress? { withLock { $0.live.remoteAddress } }
+    var remoteAddress: SocketEndpoint? { withLock { $0.live.remoteAddress } }
 
     /// Publishes the addresses of a connected descriptor, and the descriptor itself for setting options.
-    func introduce(_ descriptor: SocketDescriptor, peer: SocketAddress?) throws(SystemError) {
+    func introduce(_ descriptor: SocketDescriptor, peer: SocketEndpoint?) throws(SystemError) {
         try withLock { record throws(SystemError) in
             guard !record.isOver else { return }
             try record.live.adopt(descriptor)
@@ -92,7 +92,7 @@ extension Locked<ConnectionRecord> {
 
     /// Publishes a connected descriptor, unless that has already been done. Returns an error if the kernel
     /// rejects an option that was set in the meantime.
-    func introduce(connected descriptor: SocketDescriptor, to peer: SocketAddress?) -> AsyncSocketError? {
+    func introduce(connected descriptor: SocketDescriptor, to peer: SocketEndpoint?) -> AsyncSocketError? {
         // An accepted descriptor has already been published.
         if withLock({ $0.snapshot.isEstablished && $0.live.isSettled(descriptor) }) { return nil }
         do throws(SystemError) {

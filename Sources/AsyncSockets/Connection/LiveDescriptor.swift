@@ -9,12 +9,12 @@ struct LiveDescriptor {
     /// The options that may still be missing on the descriptor when the connection is established.
     var lateOptions = SocketOptionSet()
     /// The address of the peer or the proxy, once known. It is kept after the close.
-    var remoteAddress: SocketAddress?
+    var remoteAddress: SocketEndpoint?
     /// The local address at the time of the close.
-    private var lastAddress: CopyOnWrite<SocketAddress>?
+    private var lastAddress: CopyOnWrite<SocketEndpoint>?
 
     /// The local address. It is read from the kernel each time, because callers rarely need it.
-    var localAddress: SocketAddress? {
+    var localAddress: SocketEndpoint? {
         guard let descriptor else { return lastAddress?.value }
         return descriptor.localAddress
     }

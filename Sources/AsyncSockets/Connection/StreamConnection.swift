@@ -280,7 +280,7 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
 
     /// Called when the channel is connected to the peer. Completes the waiter for the connection, or
     /// delivers the event.
-    private func establish(with peer: SocketAddress?, _ event: DelegateEvent?) {
+    private func establish(with peer: SocketEndpoint?, _ event: DelegateEvent?) {
         guard let descriptor = data.channel?.descriptor else { return }
         phase = .established
         beginObserving(peer)
@@ -393,7 +393,7 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
     }
 
     /// Starts the observation of an established connection once, as soon as there is an observer.
-    private func beginObserving(_ peer: SocketAddress?) {
+    private func beginObserving(_ peer: SocketEndpoint?) {
         guard observation == nil, let observer = configuration.value.observer else { return }
         observation = ConnectionObservation(log.observed(record.remoteAddress ?? peer), by: observer)
     }

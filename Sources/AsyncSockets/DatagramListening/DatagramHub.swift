@@ -48,7 +48,7 @@ final class DatagramHub: EventHandler {
     }
 
     let loop: SocketEventLoop
-    let localAddresses: [SocketAddress]
+    let localAddresses: [SocketEndpoint]
     let counts = Counts()
     let mailboxes: MailboxSpace
     private let setup: Setup

@@ -72,7 +72,7 @@ public final class DatagramListener: Sendable {
     ///
     /// - Throws: The errors of `init(port:interface:dtls:maximumPeers:idleTimeout:configure:trust:)`.
     public convenience init(
-        address: SocketAddress, dtls: TLSServerSettings? = nil, maximumPeers: Int = 10_000,
+        address: SocketEndpoint, dtls: TLSServerSettings? = nil, maximumPeers: Int = 10_000,
         idleTimeout: Duration? = .seconds(60), configure: (AsyncUDPSocket) throws -> Void = { _ in },
         trust: TrustDecision? = nil
     ) throws {
@@ -136,10 +136,10 @@ public final class DatagramListener: Sendable {
     // MARK: - Properties
 
     /// The local addresses: one per IP version, IPv4 first.
-    public var localAddresses: [SocketAddress] { hub.localAddresses }
+    public var localAddresses: [SocketEndpoint] { hub.localAddresses }
 
     /// The first local address.
-    public var localAddress: SocketAddress? { hub.localAddresses.first }
+    public var localAddress: SocketEndpoint? { hub.localAddresses.first }
 
     /// The local port. If the listener was created with port 0, the port that the kernel chose.
     public var localPort: UInt16 { localAddress?.port ?? 0 }

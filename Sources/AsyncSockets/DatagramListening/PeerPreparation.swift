@@ -7,9 +7,9 @@ internal import SocketTLS
 struct PeerArrival: Sendable {
     let socket: AsyncUDPSocket
     let connection: DatagramConnection
-    let peer: SocketAddress
+    let peer: SocketEndpoint
 
-    init(_ made: (socket: AsyncUDPSocket, connection: DatagramConnection), _ peer: SocketAddress) {
+    init(_ made: (socket: AsyncUDPSocket, connection: DatagramConnection), _ peer: SocketEndpoint) {
         (socket, connection) = made
         self.peer = peer
     }

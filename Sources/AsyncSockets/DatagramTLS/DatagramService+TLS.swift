@@ -16,7 +16,7 @@ extension DatagramService {
         }
     }
 
-    func report(_ error: AsyncSocketError, about address: SocketAddress?) {
+    func report(_ error: AsyncSocketError, about address: SocketEndpoint?) {
         // Handshake messages are retransmitted in datagrams that fit the path.
         if error.errno == SystemError.tooLarge { upgrade?.layer?.measurePath() }
         input.report(error, about: address)

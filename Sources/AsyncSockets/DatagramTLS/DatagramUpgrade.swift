@@ -31,7 +31,7 @@ final class DatagramUpgrade {
     private var lentWork: HandshakeWork?
     private let around: Surroundings
     /// For the log.
-    private var peer: SocketAddress?
+    private var peer: SocketEndpoint?
 
     /// The maximum number of handshake datagrams received in a turn.
     private static let datagramsPerTurn = 64

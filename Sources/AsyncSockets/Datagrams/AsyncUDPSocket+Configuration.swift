@@ -19,7 +19,7 @@ extension AsyncUDPSocket {
     /// The preferred IP version for hosts that have addresses of both: `.ipv4`, `.ipv6`, or `nil` (the
     /// default) to use the order of the system's resolver (`setPreferIPv4`, `setPreferIPv6`,
     /// `setIPVersionNeutral`).
-    public var preferredFamily: SocketAddress.Family? {
+    public var preferredFamily: SocketEndpoint.Family? {
         get { configuration.preferredFamily }
         set { configure { $0.preferredFamily = newValue } }
     }

@@ -37,7 +37,7 @@ extension AsyncUDPSocket {
 
     /// Sends a datagram to an address: see `send(_:toHost:port:withTimeout:tag:)`. On a connected socket, the
     /// address must be the peer's.
-    public func send(_ data: Data, toAddress address: SocketAddress, withTimeout timeout: TimeInterval, tag: Int) {
+    public func send(_ data: Data, toAddress address: SocketEndpoint, withTimeout timeout: TimeInterval, tag: Int) {
         if let connection = connection(reaching: address) {
             let target = DatagramTarget.address(InternetAddress(address))
             return connection.send(DatagramPacket(data, to: target, timeout: timeout, completion: .delegate(tag: tag)))
@@ -48,7 +48,7 @@ extension AsyncUDPSocket {
     /// Returns the connection of a socket in use if `address` is valid. If this returns `nil`, call
     /// `target(_:from:_:)` and `openIfNeeded(_:)`, which make the same checks with more locking and throw
     /// errors.
-    func connection(reaching address: SocketAddress) -> DatagramConnection? {
+    func connection(reaching address: SocketEndpoint) -> DatagramConnection? {
         let family = address.family
         guard family.isInternet, address.port != 0 else { return nil }
         let connection = state.withLock { state in
@@ -149,7 +149,7 @@ extension AsyncUDPSocket {
     /// memory limits were reached.
     ///
     /// A batch of datagrams from one sender (`UDP_GRO`, udp(7)) counts as one unless `maximumReceiveSize` is
-    /// set. To enlarge the buffer, see `SocketOption.receiveBufferSize`.
+    /// set. To enlarge the buffer, see `SocketOptionKey.receiveBufferSize`.
     public var droppedCount: Int {
         guard let connection else { return 0 }
         return connection.record.withLock { $0.countDrops() } + connection.counts.mailboxDrops.load(ordering: .relaxed)
@@ -173,7 +173,7 @@ extension AsyncUDPSocket {
     ///     `nil`, the filter is removed.
     public func setSendFilter(
         on queue: DispatchQueue? = nil,
-        _ filter: (@Sendable (_ data: Data, _ address: SocketAddress, _ tag: Int) -> Bool)?
+        _ filter: (@Sendable (_ data: Data, _ address: SocketEndpoint, _ tag: Int) -> Bool)?
     ) {
         queue?.requireSerial()
         let send = filter.map { filter in SendFilter(on: queue) { filter($0.data, $0.address, $0.tag) } }

@@ -26,7 +26,7 @@ extension AsyncUDPSocket {
 
     /// The peer's address, or `nil` if the socket is not connected. Still available after the socket has
     /// closed.
-    public var connectedAddress: SocketAddress? {
+    public var connectedAddress: SocketEndpoint? {
         connection?.record.withLock { $0.peer }
     }
 
@@ -38,12 +38,12 @@ extension AsyncUDPSocket {
 
     /// The local addresses: one per IP version that the socket uses, IPv4 first. Empty until the socket is in
     /// use. Still available after the socket has closed.
-    public var localAddresses: [SocketAddress] {
+    public var localAddresses: [SocketEndpoint] {
         connection?.record.withLock { $0.localAddresses } ?? []
     }
 
     /// The first local address, or `nil` until the socket is in use.
-    public var localAddress: SocketAddress? { localAddresses.first }
+    public var localAddress: SocketEndpoint? { localAddresses.first }
 
     /// The first local IP address as text, or `nil` until the socket is in use.
     public var localHost: String? { localAddress?.host }
@@ -78,7 +78,7 @@ extension AsyncUDPSocket {
     ///
     /// - Throws: `.badParameter` if the value is invalid or UDP does not support the option, `.system` if the
     ///   kernel rejects it.
-    public func setOption<Value>(_ option: SocketOption<Value>, to value: Value) throws(AsyncSocketError) {
+    public func setOption<Value>(_ option: SocketOptionKey<Value>, to value: Value) throws(AsyncSocketError) {
         if connection?.record.withLock({ $0.sharedAddress }) != nil {
             throw .badConfiguration(.setOption, "the socket shares its listener's descriptor: set the option on the listener")
         }
@@ -100,7 +100,7 @@ extension AsyncUDPSocket {
     ///
     /// - Throws: `.badConfiguration` if the socket has no descriptor and the option was not set, and
     ///   otherwise the errors of `setOption(_:to:)`.
-    public func option<Value>(_ option: SocketOption<Value>) throws(AsyncSocketError) -> Value {
+    public func option<Value>(_ option: SocketOptionKey<Value>) throws(AsyncSocketError) -> Value {
         do throws(SystemError) {
             let value = try state.withLock { state throws(SystemError) in
                 let descriptor = state.connection?.record.withLock { $0.descriptors.first }
@@ -168,7 +168,7 @@ extension AsyncUDPSocket {
     /// for both.
     ///
     /// - Throws: `.badConfiguration` also if the socket does not use that version.
-    package func setMulticastInterface(_ interface: String, over family: SocketAddress.Family?) throws(AsyncSocketError) {
+    package func setMulticastInterface(_ interface: String, over family: SocketEndpoint.Family?) throws(AsyncSocketError) {
         let connection = try openConnection(.setMulticastInterface)
         let index = try Self.index(of: interface, .setMulticastInterface)
         let isDone: Bool
@@ -186,7 +186,7 @@ extension AsyncUDPSocket {
 
     /// Returns the descriptor for an IP version, or the first descriptor if `family` is `nil`. The descriptor
     /// may be closed at any time, except within `perform(_:)`.
-    package func currentDescriptor(of family: SocketAddress.Family?) -> Int32? {
+    package func currentDescriptor(of family: SocketEndpoint.Family?) -> Int32? {
         connection?.record.withLock { record in
             record.descriptors.first { descriptor in family.map { descriptor.has($0) } ?? true }?.socket.rawValue
         }
@@ -219,8 +219,8 @@ extension AsyncUDPSocket {
 
     private static func address(
         _ text: String, _ operation: AsyncSocketError.Operation
-    ) throws(AsyncSocketError) -> SocketAddress {
-        guard let address = SocketAddress(literal: text, port: 0) else {
+    ) throws(AsyncSocketError) -> SocketEndpoint {
+        guard let address = SocketEndpoint(literal: text, port: 0) else {
             throw .badParameter(operation, "\"\(text)\" is not an IP address")
         }
         return address
@@ -238,7 +238,7 @@ extension AsyncUDPSocket {
 }
 
 extension DatagramDescriptor {
-    fileprivate func has(_ family: SocketAddress.Family) -> Bool {
+    fileprivate func has(_ family: SocketEndpoint.Family) -> Bool {
         switch families {
         case .ipv4: family == .ipv4
         case .ipv6: family == .ipv6

@@ -34,9 +34,9 @@ extension AsyncUDPSocket {
 
     func binding(toPort port: UInt16, interface: String?) throws(AsyncSocketError) -> DatagramBinding {
         let families = try configuration.enabledFamilies(.bind)
-        var addresses = ["0.0.0.0", "::"].compactMap { SocketAddress(literal: $0, port: port) }
+        var addresses = ["0.0.0.0", "::"].compactMap { SocketEndpoint(literal: $0, port: port) }
         if let interface { addresses = try LocalInterface.named(interface, .bind, families: families).addresses }
-        let chosen = [SocketAddress.Family.ipv4, .ipv6].compactMap { family in
+        let chosen = [SocketEndpoint.Family.ipv4, .ipv6].compactMap { family in
             addresses.first { $0.family == family && families.allows(family) }
         }
         return DatagramBinding(
@@ -48,16 +48,16 @@ extension AsyncUDPSocket {
     ///
     /// - Throws: The errors of `bind(toPort:)`; `.badParameter` for an address that is not an IP address;
     ///   `.noUsableAddress` for an address of a disabled IP version.
-    public func bind(toAddress address: SocketAddress) throws(AsyncSocketError) {
+    public func bind(toAddress address: SocketEndpoint) throws(AsyncSocketError) {
         try open(.bind, binding(toAddress: address))
     }
 
-    func binding(toAddress address: SocketAddress) throws(AsyncSocketError) -> DatagramBinding {
+    func binding(toAddress address: SocketEndpoint) throws(AsyncSocketError) -> DatagramBinding {
         try check(address, .bind)
         return DatagramBinding(addresses: [address], reception: configuration.reception, isLenient: false)
     }
 
-    private func check(_ address: SocketAddress, _ operation: AsyncSocketError.Operation) throws(AsyncSocketError) {
+    private func check(_ address: SocketEndpoint, _ operation: AsyncSocketError.Operation) throws(AsyncSocketError) {
         guard address.family.isInternet else {
             throw .badParameter(operation, "\"\(address)\" is not an IP address, which UDP requires")
         }
@@ -186,7 +186,7 @@ extension AsyncUDPSocket {
     ///
     /// - Throws: The errors of `connect(toHost:onPort:withTimeout:)`, and `.noUsableAddress` for an address
     ///   of a disabled IP version.
-    public func connect(toAddress address: SocketAddress) throws(AsyncSocketError) {
+    public func connect(toAddress address: SocketEndpoint) throws(AsyncSocketError) {
         try beginToConnect(to: target(address, .connect), -1)
     }
 
@@ -211,7 +211,7 @@ extension AsyncUDPSocket {
     }
 
     func target(
-        _ address: SocketAddress, from source: DatagramSource? = nil, _ operation: AsyncSocketError.Operation
+        _ address: SocketEndpoint, from source: DatagramSource? = nil, _ operation: AsyncSocketError.Operation
     ) throws(AsyncSocketError) -> DatagramTarget {
         try check(address, operation)
         guard address.port != 0 else { throw .badParameter(operation, "the port must be from 1 to 65535, but is 0") }

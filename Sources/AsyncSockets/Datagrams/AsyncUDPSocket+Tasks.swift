@@ -23,7 +23,7 @@ extension AsyncUDPSocket {
     }
 
     /// Connects to an address: see `connect(to:port:timeout:)`.
-    public nonisolated(nonsending) func connect(to address: SocketAddress) async throws {
+    public nonisolated(nonsending) func connect(to address: SocketEndpoint) async throws {
         try await connect(to: target(address, .connect), nil)
     }
 
@@ -53,7 +53,7 @@ extension AsyncUDPSocket {
 
     /// Sends a datagram to an address: see `send(_:timeout:)`. A socket that is not in use is bound first.
     public nonisolated(nonsending) func send(
-        _ data: Data, to address: SocketAddress, timeout: Duration? = nil
+        _ data: Data, to address: SocketEndpoint, timeout: Duration? = nil
     ) async throws {
         if let connection = connection(reaching: address) {
             return try await connection.send(data, to: .address(InternetAddress(address)), OperationLimit(timeout))

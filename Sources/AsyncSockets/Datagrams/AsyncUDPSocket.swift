@@ -212,7 +212,7 @@ public final class AsyncUDPSocket: Sendable {
 /// order of the events, and never from within a call that you make to the socket.
 public protocol AsyncUDPSocketDelegate: AnyObject {
     /// Called when the socket is connected. It now sends to this address and receives only from it.
-    func udpSocket(_ socket: AsyncUDPSocket, didConnectToAddress address: SocketAddress)
+    func udpSocket(_ socket: AsyncUDPSocket, didConnectToAddress address: SocketEndpoint)
 
     /// Called when an attempt to connect has failed. The socket stays open.
     func udpSocket(_ socket: AsyncUDPSocket, didNotConnect error: AsyncSocketError)
@@ -252,7 +252,7 @@ public protocol AsyncUDPSocketDelegate: AnyObject {
     ///   - socket: The socket.
     ///   - address: The destination of the datagram, or `nil` if the kernel no longer knows it.
     ///   - error: The reason, with its `errno`.
-    func udpSocket(_ socket: AsyncUDPSocket, didFailToReach address: SocketAddress?, dueToError error: AsyncSocketError)
+    func udpSocket(_ socket: AsyncUDPSocket, didFailToReach address: SocketEndpoint?, dueToError error: AsyncSocketError)
 
     /// Decides whether to trust the peer.
     ///
@@ -280,7 +280,7 @@ public protocol AsyncUDPSocketDelegate: AnyObject {
 // Default implementations that make every method optional.
 extension AsyncUDPSocketDelegate {
     /// Ignores the event.
-    public func udpSocket(_ socket: AsyncUDPSocket, didConnectToAddress address: SocketAddress) {}
+    public func udpSocket(_ socket: AsyncUDPSocket, didConnectToAddress address: SocketEndpoint) {}
     /// Ignores the event.
     public func udpSocket(_ socket: AsyncUDPSocket, didNotConnect error: AsyncSocketError) {}
     /// Ignores the event.
@@ -296,7 +296,8 @@ extension AsyncUDPSocketDelegate {
         _ socket: AsyncUDPSocket, didReceive datagram: Datagram, withFilterContext context: (any Sendable)?
     ) {}
     /// Ignores the event.
-    public func udpSocket(_ socket: AsyncUDPSocket, didFailToReach address: SocketAddress?, dueToError error: AsyncSocketError) {}
+    public func udpSocket(_ socket: AsyncUDPSocket, didFailToReach address: SocketEndpoint?, dueToError error: AsyncSocketError) {
+    }
     /// Rejects the peer.
     public func udpSocket(
         _ socket: AsyncUDPSocket, didReceive trust: PeerTrust, completionHandler: @escaping @Sendable (Bool) -> Void

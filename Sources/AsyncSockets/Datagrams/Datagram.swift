@@ -10,7 +10,7 @@ public struct Datagram: Sendable {
     public let data: Data
     /// The address of the sender. UDP senders can forge it, so trust it only after the peer has replied to
     /// you.
-    public var sender: SocketAddress { origin.socketAddress }
+    public var sender: SocketEndpoint { origin.socketAddress }
     let origin: InternetAddress
     /// Information about the arrival: the local address, the interface, the time, and whether the datagram is
     /// complete.
@@ -71,6 +71,6 @@ typealias ReceiveFilter = DatagramFilter<Datagram, DatagramVerdict>
 
 struct DatagramSendQuestion: Sendable {
     let data: Data
-    let address: SocketAddress
+    let address: SocketEndpoint
     let tag: Int
 }

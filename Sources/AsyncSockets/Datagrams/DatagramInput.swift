@@ -252,7 +252,7 @@ final class DatagramInput {
 
     /// Reports that the network did not deliver a datagram. Other hosts control the number of these reports,
     /// so they are dropped while the delegate is behind.
-    func report(_ error: AsyncSocketError, about address: SocketAddress?) {
+    func report(_ error: AsyncSocketError, about address: SocketEndpoint?) {
         for reader in failureReaders { reader.report(DeliveryFailure(address: address, error: error)) }
         guard credit.hasRoom else { return }
         credit.take(ReceiveCredit.costOfReport)

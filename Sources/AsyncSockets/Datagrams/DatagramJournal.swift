@@ -19,7 +19,7 @@ final class DatagramJournal {
     private var logger: Logger { configuration.value.logger ?? socketLog.withLock { $0 } }
 
     /// Logs an event at level `debug`. Payloads are never logged.
-    func note(_ message: String, _ details: @autoclosure () -> [String: String], peer: SocketAddress?) {
+    func note(_ message: String, _ details: @autoclosure () -> [String: String], peer: SocketEndpoint?) {
         let logger = logger
         guard logger.logLevel <= .debug else { return }
         log.write(message, details(), peer: peer, logger)
@@ -27,7 +27,7 @@ final class DatagramJournal {
 
     /// Logs that a datagram was not delivered. Other hosts control how often this happens, so at most one
     /// line per second is logged. It contains the number of lines omitted before it.
-    func noteFailure(_ error: AsyncSocketError, peer: SocketAddress?) {
+    func noteFailure(_ error: AsyncSocketError, peer: SocketEndpoint?) {
         guard logger.logLevel <= .debug, let omitted = lossLog.take() else { return }
         var details = ["error": "\(error)"]
         if omitted > 0 { details["omitted"] = "\(omitted)" }
@@ -35,27 +35,27 @@ final class DatagramJournal {
     }
 
     /// Logs the number of lines omitted since the last one. Called when the socket closes.
-    func noteOmittedFailures(peer: SocketAddress?) {
+    func noteOmittedFailures(peer: SocketEndpoint?) {
         guard lossLog.omitted > 0 else { return }
         note("datagrams were not delivered", ["count": "\(lossLog.omitted)"], peer: peer)
     }
 
     /// Logs the kernel's drops, at most once per second, and when the socket closes.
-    func noteDrops(atEnd: Bool, peer: @autoclosure () -> SocketAddress?, _ count: () -> Int) {
+    func noteDrops(atEnd: Bool, peer: @autoclosure () -> SocketEndpoint?, _ count: () -> Int) {
         guard let count = dropLog.take(atEnd: atEnd, count) else { return }
         logger.warning(
             "the kernel dropped datagrams because the receive buffer was full",
             metadata: log.name(peer: peer()).merging(["count": "\(count)"]) { $1 })
     }
 
-    func noteDenial(_ error: SystemError, peer: SocketAddress?) {
+    func noteDenial(_ error: SystemError, peer: SocketEndpoint?) {
         logger.warning(
             "receiving failed and will be retried", metadata: log.name(peer: peer).merging(["reason": "\(error)"]) { $1 })
     }
 
     /// Logs that the socket closes because receiving has failed permanently. A task that is sending would not
     /// see this error otherwise.
-    func noteEndOfReceiving(_ error: SystemError, peer: SocketAddress?) {
+    func noteEndOfReceiving(_ error: SystemError, peer: SocketEndpoint?) {
         logger.error(
             "receiving failed permanently", metadata: log.name(peer: peer).merging(["error": "\(error)"]) { $1 })
     }
@@ -63,7 +63,7 @@ final class DatagramJournal {
     // MARK: - Observer
 
     /// Starts the observation of the socket, once. Called when the socket is open.
-    func begin(peer: SocketAddress?) {
+    func begin(peer: SocketEndpoint?) {
         guard observation == nil, let observer = configuration.value.observer else { return }
         observation = ConnectionObservation(ObservedConnection(number: log.number, role: log.role, peer: peer), by: observer)
     }

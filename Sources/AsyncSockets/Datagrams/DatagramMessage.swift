@@ -6,14 +6,14 @@ internal import Synchronization
 
 /// An event for the delegate of a UDP socket. A plain value, like `DelegateEvent`.
 enum DatagramEvent: SocketEvent {
-    indirect case didConnect(SocketAddress)
+    indirect case didConnect(SocketEndpoint)
     indirect case didNotConnect(AsyncSocketError)
     case didSend(tag: Int)
     indirect case didNotSend(tag: Int, AsyncSocketError)
     case highWater(Int)
     case lowWater(Int)
     case didReceive(DatagramArrived)
-    indirect case didFailToReach(SocketAddress?, AsyncSocketError, ReceiveCredit)
+    indirect case didFailToReach(SocketEndpoint?, AsyncSocketError, ReceiveCredit)
     indirect case didReceiveTrust(PeerTrust, answer: @Sendable (Bool) -> Void)
     case didSecure
     case didClose(AsyncSocketError?)

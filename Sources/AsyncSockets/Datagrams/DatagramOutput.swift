@@ -24,7 +24,7 @@ enum DatagramPeer {
         if case .connected(let address) = self { address } else { nil }
     }
 
-    var socketAddress: SocketAddress? { address?.socketAddress }
+    var socketAddress: SocketEndpoint? { address?.socketAddress }
 }
 
 /// The sending half of a UDP socket. Confined to the turn.
@@ -268,7 +268,7 @@ final class DatagramOutput {
     }
 
     /// Returns the first reachable address of the preferred family, or else the first reachable address.
-    private func choose(_ addresses: [SocketAddress], _ channels: [DatagramChannel]) -> InternetAddress? {
+    private func choose(_ addresses: [SocketEndpoint], _ channels: [DatagramChannel]) -> InternetAddress? {
         let usable = addresses.filter { address in channels.contains { $0.reaches(InternetAddress(address)) } }
         let chosen = usable.first { $0.family == configuration.value.preferredFamily } ?? usable.first
         return chosen.map { InternetAddress($0) }

@@ -21,7 +21,7 @@ struct DatagramRecord {
     /// Empty, one descriptor, or one per family.
     private var entries: [Entry] = []
     var options = SocketOptionSet()
-    var peer: SocketAddress?
+    var peer: SocketEndpoint?
     /// The local address of a listener's peer, which shares the listener's descriptor.
     private(set) var sharedAddress: InternetAddress?
     /// Whether this is the socket of a listener's peer.
@@ -36,7 +36,7 @@ struct DatagramRecord {
     private(set) var endpoint: HostQuery?
     /// The result of the handshake for callers, or `nil` until the handshake is complete.
     var security: DatagramSecurity?
-    private var lastAddresses: [SocketAddress] = []
+    private var lastAddresses: [SocketEndpoint] = []
     private var lastDropCount = 0
     /// The number of the `connect` call that owns the socket.
     private var claim: Int?
@@ -69,7 +69,7 @@ struct DatagramRecord {
     }
 
     /// The local addresses. The kernel is queried each time, because they are rarely needed.
-    var localAddresses: [SocketAddress] {
+    var localAddresses: [SocketEndpoint] {
         if let sharedAddress { return [sharedAddress.socketAddress] }
         return entries.isEmpty ? lastAddresses : entries.compactMap(\.descriptor.localAddress)
     }
@@ -103,7 +103,7 @@ struct DatagramRecord {
     }
 
     /// Marks the record as the state of a listener's peer.
-    mutating func share(_ address: SocketAddress?, with peer: SocketAddress) {
+    mutating func share(_ address: SocketEndpoint?, with peer: SocketEndpoint) {
         (self.peer, sharedAddress, isShared) = (peer, address.map { InternetAddress($0) }, address != nil)
         adoptedClaim = claimConnect() ?? 0
     }
@@ -149,7 +149,7 @@ final class DatagramCounts: Sendable {
 /// The local addresses for a socket, and the setup of its descriptors.
 struct DatagramBinding {
     /// At most one address per family, IPv4 first.
-    let addresses: [SocketAddress]
+    let addresses: [SocketEndpoint]
     let reception: DatagramReception
     /// Whether the kernel may lack one of the families.
     let isLenient: Bool
@@ -190,7 +190,7 @@ struct DatagramBinding {
 
     /// Opens a descriptor that is not bound yet.
     static func open(
-        _ family: SocketAddress.Family, _ reception: DatagramReception, _ options: SocketOptionSet
+        _ family: SocketEndpoint.Family, _ reception: DatagramReception, _ options: SocketOptionSet
     ) throws(SystemError) -> DatagramDescriptor {
         let descriptor = try DatagramDescriptor(opening: family == .ipv6 ? .ipv6 : .ipv4, options: options)
         _ = try descriptor.prepareReception(reception)

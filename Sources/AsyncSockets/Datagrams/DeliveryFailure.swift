@@ -6,7 +6,7 @@ public import SocketCore
 /// Usually no program is using the destination port. See `AsyncUDPSocket.deliveryFailures()`.
 public struct DeliveryFailure: Sendable {
     /// The destination of the datagram, or `nil` if the kernel no longer knows it.
-    public let address: SocketAddress?
+    public let address: SocketEndpoint?
     /// The reason, with its `errno`.
     public let error: AsyncSocketError
 }

@@ -37,7 +37,7 @@ extension AsyncSocketError {
         case receive
         /// `requestClientCertificate`, and the client's response to it.
         case requestClientCertificate
-        /// `SocketAddress.lookUp(host:port:)`, and looking up the host to connect or send to.
+        /// `SocketEndpoint.lookUp(host:port:)`, and looking up the host to connect or send to.
         case resolve
         /// `run` of a `SocketListener` or `DatagramListener`.
         case run

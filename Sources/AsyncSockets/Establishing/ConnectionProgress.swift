@@ -9,12 +9,12 @@ public import SocketCore
 public enum ConnectionProgress: Sendable, Hashable {
     /// The usable addresses of the host, in the order in which they will be tried. Not reported if you
     /// connect to an address instead of a host.
-    case resolved([SocketAddress])
+    case resolved([SocketEndpoint])
     /// An attempt to connect to this address has started.
-    case trying(SocketAddress)
+    case trying(SocketEndpoint)
     /// The attempt to connect to this address failed. More attempts may follow.
-    case failed(SocketAddress, AsyncSocketError)
+    case failed(SocketEndpoint, AsyncSocketError)
     /// The connection is established and all other attempts are cancelled. With a proxy, this is the
     /// connection to the proxy.
-    case connected(SocketAddress)
+    case connected(SocketEndpoint)
 }

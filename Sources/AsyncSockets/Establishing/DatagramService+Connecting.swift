@@ -39,8 +39,8 @@ extension DatagramService {
     }
 
     /// Connects to the first address for which the kernel has a route.
-    private func tryAddresses(_ addresses: [SocketAddress], _ destination: String) -> Result<SocketAddress, any Error> {
-        var failures: [(address: SocketAddress, error: SystemError)] = []
+    private func tryAddresses(_ addresses: [SocketEndpoint], _ destination: String) -> Result<SocketEndpoint, any Error> {
+        var failures: [(address: SocketEndpoint, error: SystemError)] = []
         for address in addresses {
             do throws(SystemError) {
                 return .success(try connect(to: address))
@@ -51,7 +51,7 @@ extension DatagramService {
         return .failure(AsyncSocketError(failedAttempts: failures, destination: destination))
     }
 
-    private func connect(to address: SocketAddress) throws(SystemError) -> SocketAddress {
+    private func connect(to address: SocketEndpoint) throws(SystemError) -> SocketEndpoint {
         let configuration = configuration.value
         let target = InternetAddress(address)
         var channel = channels.first { $0.reaches(target) }
@@ -72,7 +72,7 @@ extension DatagramService {
         return channel.descriptor.remoteAddress ?? address
     }
 
-    func finishConnecting(_ result: Result<SocketAddress, any Error>) {
+    func finishConnecting(_ result: Result<SocketEndpoint, any Error>) {
         guard let attempt = attempt.take() else { return }
         output.lookups.end(attempt.target.query)
         switch result {

@@ -5,7 +5,7 @@ internal import SocketCore
 struct Destination: Sendable {
     enum Target: Sendable {
         case host(String, port: UInt16)
-        case address(SocketAddress)
+        case address(SocketEndpoint)
 
         /// `nil` for a Unix-domain address.
         var hostAndPort: (host: String, port: UInt16)? {

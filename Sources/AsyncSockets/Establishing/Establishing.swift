@@ -21,7 +21,7 @@ final class Establishing {
         case more
         /// The channel is connected to the target. The owner completes the waiter for the connection or,
         /// without a waiter, delivers the event.
-        case established(DelegateEvent, peer: SocketAddress)
+        case established(DelegateEvent, peer: SocketEndpoint)
         /// The channel belongs to an already connected descriptor. No waiter is completed and no event is
         /// delivered.
         case adopted
@@ -33,7 +33,7 @@ final class Establishing {
     @exclusivity(unchecked) private var tunnel: Tunnel?
     /// The address to which the transport is connected. It is kept here because the kernel forgets it when
     /// the peer resets the connection.
-    @exclusivity(unchecked) private var peer: SocketAddress?
+    @exclusivity(unchecked) private var peer: SocketEndpoint?
     private let seconds: Double
     private let end: Deadline?
 
@@ -99,7 +99,7 @@ final class Establishing {
 
     /// Called when the transport is connected, before any event is delivered.
     private func didConnect(
-        _ descriptor: SocketDescriptor, _ peer: SocketAddress, _ data: DataPath, _ owner: any PartOwner
+        _ descriptor: SocketDescriptor, _ peer: SocketEndpoint, _ data: DataPath, _ owner: any PartOwner
     ) -> Outcome {
         do throws(AsyncSocketError) {
             try Self.open(descriptor, of: peer, .connect, data, owner)
@@ -143,7 +143,7 @@ final class Establishing {
     }
 
     private static func open(
-        _ descriptor: SocketDescriptor, of peer: SocketAddress?, _ operation: AsyncSocketError.Operation, _ data: DataPath,
+        _ descriptor: SocketDescriptor, of peer: SocketEndpoint?, _ operation: AsyncSocketError.Operation, _ data: DataPath,
         _ owner: any PartOwner
     ) throws(AsyncSocketError) {
         do throws(SystemError) {

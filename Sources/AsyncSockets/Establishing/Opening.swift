@@ -7,7 +7,7 @@ struct Opening {
     /// An event. Arrays contain the steps in order.
     enum Step {
         case progressed(ConnectionProgress)
-        case connected(SocketDescriptor, peer: SocketAddress)
+        case connected(SocketDescriptor, peer: SocketEndpoint)
         case failed(AsyncSocketError)
     }
 
@@ -36,7 +36,7 @@ struct Opening {
     }
 
     /// Looks up the host. If the target is an address, returns it immediately; call `connect` with it.
-    mutating func resolve(_ answer: @escaping @Sendable (Resolver.Answer) -> Void) -> SocketAddress? {
+    mutating func resolve(_ answer: @escaping @Sendable (Resolver.Answer) -> Void) -> SocketEndpoint? {
         switch destination.target {
         case .address(let address): return address
         case .host(let host, let port):
@@ -61,7 +61,7 @@ struct Opening {
     ///
     /// - Parameter deliver: Called on the loop with events for `handle` and the number of their attempt.
     mutating func connect(
-        to addresses: [SocketAddress], _ options: SocketOptionSet, _ deliver: @escaping @Sendable (Int, LoopEvents) -> Void
+        to addresses: [SocketEndpoint], _ options: SocketOptionSet, _ deliver: @escaping @Sendable (Int, LoopEvents) -> Void
     ) -> [Step] {
         do throws(NoRoute) {
             let routes = try destination.policy.routes(to: addresses)

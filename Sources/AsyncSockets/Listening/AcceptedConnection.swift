@@ -5,10 +5,10 @@ internal import SocketCore
 /// then, its descriptor closes.
 final class AcceptedConnection: Sendable {
     let descriptor: SocketDescriptor
-    let peer: SocketAddress
+    let peer: SocketEndpoint
     let listener: Listener
 
-    init(descriptor: SocketDescriptor, peer: SocketAddress, listener: Listener) {
+    init(descriptor: SocketDescriptor, peer: SocketEndpoint, listener: Listener) {
         self.descriptor = descriptor
         self.peer = peer
         self.listener = listener

@@ -33,7 +33,7 @@ final class FailureLog: Sendable {
     /// - Parameter isHandled: Whether the program handles the errors itself. If so, failures are logged only
     ///   at `debug`.
     func note(
-        _ error: any Error, of peer: SocketAddress?, in stage: Stage, isHandled: Bool, _ logger: Logger,
+        _ error: any Error, of peer: SocketEndpoint?, in stage: Stage, isHandled: Bool, _ logger: Logger,
         at now: ContinuousClock.Instant = .now
     ) {
         var metadata: Logger.Metadata = ["stage": "\(stage.rawValue)", "error": "\(error)"]

@@ -23,7 +23,7 @@ final class Listener: Sendable {
         let logger: Logger
         let observer: (any SocketObserver)?
         /// Called on the loop.
-        let accepted: @Sendable (SocketDescriptor, SocketAddress, Listener) -> Void
+        let accepted: @Sendable (SocketDescriptor, SocketEndpoint, Listener) -> Void
         /// Called once on the loop, when the last acceptor has closed.
         let ended: @Sendable (Listener) -> Void
     }
@@ -54,9 +54,9 @@ final class Listener: Sendable {
 
     /// The IPv4 address if the listener has one, and otherwise the IPv6 or Unix-domain address. For inherited
     /// sockets, the address of the first socket.
-    var localAddress: SocketAddress? { acceptors.first?.localAddress }
+    var localAddress: SocketEndpoint? { acceptors.first?.localAddress }
 
-    var localAddresses: [SocketAddress] { acceptors.compactMap(\.localAddress) }
+    var localAddresses: [SocketEndpoint] { acceptors.compactMap(\.localAddress) }
 
     var isOpen: Bool { state.withLock { !$0.isClosed } }
 
@@ -91,7 +91,7 @@ final class Listener: Sendable {
     /// Listens on all `addresses`, with the port of the first. If that port is 0, the kernel chooses it.
     ///
     /// Address families that this machine does not support are skipped, unless no address would remain.
-    static func listen(on addresses: [SocketAddress], _ setup: Setup) throws(SystemError) -> Listener {
+    static func listen(on addresses: [SocketEndpoint], _ setup: Setup) throws(SystemError) -> Listener {
         for _ in 0..<portAttempts {
             do throws(SystemError) {
                 return try bind(addresses, setup)
@@ -106,7 +106,7 @@ final class Listener: Sendable {
 
     private static let portAttempts = 16
 
-    private static func bind(_ addresses: [SocketAddress], _ setup: Setup) throws(SystemError) -> Listener {
+    private static func bind(_ addresses: [SocketEndpoint], _ setup: Setup) throws(SystemError) -> Listener {
         let listener = Listener(setup)
         let receiver = listener.makeReceiver(setup)
         var acceptors: [Acceptor] = []
@@ -241,13 +241,13 @@ final class Listener: Sendable {
 
     // MARK: - Descriptors
 
-    func set<Value>(_ option: SocketOption<Value>, to value: Value) throws(SystemError) {
+    func set<Value>(_ option: SocketOptionKey<Value>, to value: Value) throws(SystemError) {
         for acceptor in acceptors {
             try acceptor.withDescriptor { (descriptor) throws(SystemError) in try descriptor.set(option, to: value) }
         }
     }
 
-    func value<Value>(of option: SocketOption<Value>) throws(SystemError) -> Value? {
+    func value<Value>(of option: SocketOptionKey<Value>) throws(SystemError) -> Value? {
         try acceptors.first?.withDescriptor { (descriptor) throws(SystemError) in try descriptor.value(of: option) }
     }
 

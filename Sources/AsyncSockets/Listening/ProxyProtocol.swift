@@ -48,7 +48,7 @@ extension SocketListener {
 
             private static let unixWord = "unix:"
 
-            func contains(_ peer: SocketAddress) -> Bool {
+            func contains(_ peer: SocketEndpoint) -> Bool {
                 switch kind {
                 case .anyone: true
                 case .prefixes(let prefixes, let includesUnix):

@@ -169,7 +169,7 @@ extension Preparation {
 
     /// Reports that a connection has failed, unless the listener itself cancelled the connection's task.
     func report(
-        _ error: any Error, of peer: SocketAddress?, in stage: FailureLog.Stage, _ socket: AsyncSocket?,
+        _ error: any Error, of peer: SocketEndpoint?, in stage: FailureLog.Stage, _ socket: AsyncSocket?,
         _ onError: (@Sendable (any Error, AsyncSocket) -> Void)?
     ) {
         if error is CancellationError, Task.isCancelled { return }

@@ -63,7 +63,7 @@ public final class SocketListener: Sendable {
     /// - Throws: The same errors as
     ///   `init(port:interface:tls:proxyProtocol:maximumConnections:configure:trust:)`.
     public convenience init(
-        address: SocketAddress, tls: TLSServerSettings? = nil, proxyProtocol: ProxyProtocol? = nil,
+        address: SocketEndpoint, tls: TLSServerSettings? = nil, proxyProtocol: ProxyProtocol? = nil,
         maximumConnections: Int = 10_000,
         configure: (AsyncSocket) throws -> Void = { _ in }, trust: TrustDecision? = nil
     ) throws {
@@ -84,7 +84,7 @@ public final class SocketListener: Sendable {
         configure: (AsyncSocket) throws -> Void = { _ in }, trust: TrustDecision? = nil
     ) throws {
         let model = try Self.makeModel(maximumConnections, configure)
-        try self.init(model, tls, trust, proxyProtocol, on: .addresses([SocketAddress.ofSocket(at: path, .listen)]))
+        try self.init(model, tls, trust, proxyProtocol, on: .addresses([SocketEndpoint.ofSocket(at: path, .listen)]))
     }
 
     /// Accepts connections from listening sockets that a service manager such as systemd has opened:
@@ -111,7 +111,7 @@ public final class SocketListener: Sendable {
     public typealias TrustDecision = @Sendable (PeerTrust) async throws -> Bool
 
     private enum Place {
-        case addresses([SocketAddress])
+        case addresses([SocketEndpoint])
         case inherited([InheritedDescriptor])
     }
 
@@ -179,7 +179,7 @@ public final class SocketListener: Sendable {
     /// With several addresses, this is the IPv4 address if the listener has one, and otherwise the IPv6
     /// address. With inherited sockets, this is the address of the first socket. The value remains available
     /// after the listener closes.
-    public var localAddress: SocketAddress? { listener.localAddress }
+    public var localAddress: SocketEndpoint? { listener.localAddress }
 
     /// The port the listener is bound to, or 0 for a Unix-domain socket. If the listener was created with
     /// port 0, this is the port that the kernel chose.

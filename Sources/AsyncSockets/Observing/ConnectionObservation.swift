@@ -99,7 +99,7 @@ extension ConnectionObservation {
         ConnectionObservation(connection, by: observer).end(nil, refusing: nil, carried)
     }
 
-    static func deliver(_ loss: AcceptLoss, of peer: SocketAddress, to observer: (any SocketObserver)?) {
+    static func deliver(_ loss: AcceptLoss, of peer: SocketEndpoint, to observer: (any SocketObserver)?) {
         observer?.didLoseAcceptedConnection(from: peer, loss)
     }
 }

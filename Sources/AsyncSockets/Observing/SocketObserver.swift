@@ -72,7 +72,7 @@ public protocol SocketObserver: Sendable {
     /// - Parameters:
     ///   - peer: The peer's address.
     ///   - loss: The reason.
-    func didLoseAcceptedConnection(from peer: SocketAddress, _ loss: AcceptLoss)
+    func didLoseAcceptedConnection(from peer: SocketEndpoint, _ loss: AcceptLoss)
 }
 
 extension SocketObserver {
@@ -96,7 +96,7 @@ extension SocketObserver {
     /// Does nothing.
     public func acceptingDidPause(_ pause: AcceptPause) {}
     /// Does nothing.
-    public func didLoseAcceptedConnection(from peer: SocketAddress, _ loss: AcceptLoss) {}
+    public func didLoseAcceptedConnection(from peer: SocketEndpoint, _ loss: AcceptLoss) {}
 }
 
 /// How a connection was created.
@@ -117,10 +117,10 @@ public struct ObservedConnection: Sendable, Hashable {
     /// How the connection was created.
     public let role: ConnectionRole
     /// The address of the peer or of the proxy. `nil` if the peer disconnected before its address was known.
-    public let peer: SocketAddress?
+    public let peer: SocketEndpoint?
 
     /// Creates a connection that does not exist, for tests of observers.
-    public init(number: UInt64, role: ConnectionRole, peer: SocketAddress? = nil) {
+    public init(number: UInt64, role: ConnectionRole, peer: SocketEndpoint? = nil) {
         self.number = number
         self.role = role
         self.peer = peer
@@ -181,10 +181,10 @@ public struct AcceptPause: Sendable, Hashable {
     /// changes.
     public let retryDelay: Duration?
     /// The listener's address, or the first of several addresses.
-    public let listener: SocketAddress?
+    public let listener: SocketEndpoint?
 
     /// Creates an arbitrary pause, for tests of observers.
-    public init(reason: Reason, retryDelay: Duration?, listener: SocketAddress? = nil) {
+    public init(reason: Reason, retryDelay: Duration?, listener: SocketEndpoint? = nil) {
         self.reason = reason
         self.retryDelay = retryDelay
         self.listener = listener

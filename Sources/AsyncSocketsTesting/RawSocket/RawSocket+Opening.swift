@@ -27,7 +27,7 @@ extension RawSocket {
     /// Creates a socket that is bound but does not listen. It reserves the address, and connections to it
     /// are refused. The file of a Unix-domain socket is not removed when the socket is closed.
     package static func bound(
-        to address: SocketAddress, _ type: __socket_type = SOCK_STREAM, waitLimit: WaitLimit = .usual
+        to address: SocketEndpoint, _ type: __socket_type = SOCK_STREAM, waitLimit: WaitLimit = .usual
     ) throws(LoopbackError) -> RawSocket {
         let socket = try RawSocket(address.domain, type, waitLimit: waitLimit)
         guard socket.call(bind, address) == 0 else { throw .system("bind") }
@@ -35,12 +35,12 @@ extension RawSocket {
     }
 
     /// Creates a socket that is bound to a port of a loopback address and does not listen.
-    package static func refusing(_ host: String = SocketAddress.loopbackHost) throws(LoopbackError) -> RawSocket {
+    package static func refusing(_ host: String = SocketEndpoint.loopbackHost) throws(LoopbackError) -> RawSocket {
         try bound(to: .loopback(host))
     }
 
     package static func listening(
-        on address: SocketAddress, backlog: Int32 = 8, waitLimit: WaitLimit = .usual
+        on address: SocketEndpoint, backlog: Int32 = 8, waitLimit: WaitLimit = .usual
     ) throws(LoopbackError) -> RawSocket {
         let listener = try bound(to: address, waitLimit: waitLimit)
         guard listen(listener.descriptor, backlog) == 0 else { throw .system("listen") }
@@ -49,7 +49,7 @@ extension RawSocket {
 
     /// Listens on a loopback address, at a port that the system chooses.
     package static func listening(
-        _ host: String = SocketAddress.loopbackHost, backlog: Int32 = 8, waitLimit: WaitLimit = .usual
+        _ host: String = SocketEndpoint.loopbackHost, backlog: Int32 = 8, waitLimit: WaitLimit = .usual
     ) throws(LoopbackError) -> RawSocket {
         try listening(on: .loopback(host), backlog: backlog, waitLimit: waitLimit)
     }
@@ -74,7 +74,7 @@ extension RawSocket {
     /// is below the ephemeral port range.
     package static func freePort() throws(LoopbackError) -> UInt16 {
         for port in UInt16.random(in: 20_000..<30_000)..<32_000 {
-            guard let any = SocketAddress(literal: "::", port: port) else { break }
+            guard let any = SocketEndpoint(literal: "::", port: port) else { break }
             do throws(LoopbackError) {
                 _ = try bound(to: any)
                 return port
@@ -89,7 +89,7 @@ extension RawSocket {
 
     /// Connects a socket, and returns it once the connection is established.
     package static func connected(
-        to address: SocketAddress, waitLimit: WaitLimit = .usual
+        to address: SocketEndpoint, waitLimit: WaitLimit = .usual
     ) throws(LoopbackError) -> RawSocket {
         let socket = try connecting(to: address, waitLimit: waitLimit)
         try waitLimit.wait(for: Int16(POLLOUT), on: socket.descriptor, "connect")
@@ -104,7 +104,7 @@ extension RawSocket {
 
     /// Starts to connect without waiting. The descriptor is non-blocking.
     package static func connecting(
-        to address: SocketAddress, waitLimit: WaitLimit = .usual
+        to address: SocketEndpoint, waitLimit: WaitLimit = .usual
     ) throws(LoopbackError) -> RawSocket {
         let socket = try RawSocket(address.domain, waitLimit: waitLimit)
         _ = fcntl(socket.descriptor, F_SETFL, O_NONBLOCK)
@@ -113,22 +113,22 @@ extension RawSocket {
         return socket
     }
 
-    private func call(_ body: (Int32, UnsafePointer<sockaddr>?, socklen_t) -> Int32, _ address: SocketAddress) -> Int32 {
+    private func call(_ body: (Int32, UnsafePointer<sockaddr>?, socklen_t) -> Int32, _ address: SocketEndpoint) -> Int32 {
         address.data.withUnsafeBytes {
             body(descriptor, $0.baseAddress?.assumingMemoryBound(to: sockaddr.self), socklen_t($0.count))
         }
     }
 }
 
-extension SocketAddress {
+extension SocketEndpoint {
     package static let loopbackHost = "127.0.0.1"
 
     /// Returns an address of this machine, such as `127.0.0.1` or `::1`. If the port is 0, the system
     /// chooses one.
     package static func loopback(
-        _ host: String = SocketAddress.loopbackHost, port: UInt16 = 0
-    ) throws(LoopbackError) -> SocketAddress {
-        guard let address = SocketAddress(literal: host, port: port) else {
+        _ host: String = SocketEndpoint.loopbackHost, port: UInt16 = 0
+    ) throws(LoopbackError) -> SocketEndpoint {
+        guard let address = SocketEndpoint(literal: host, port: port) else {
             throw LoopbackError(.systemFailed, "\"\(host)\" is not an address", operation: "loopback")
         }
         return address

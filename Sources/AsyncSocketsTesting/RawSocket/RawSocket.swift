@@ -5,7 +5,7 @@ internal import Glibc
 /// Owns one socket and uses it only through system calls. The methods block until they complete or the wait
 /// limit is reached.
 ///
-/// The type shares only `SocketAddress` with the library, so tests see what the kernel reports. The
+/// The type shares only `SocketEndpoint` with the library, so tests see what the kernel reports. The
 /// descriptor is blocking, which is the default of socket(2). The methods first wait with poll(2), so the
 /// system calls themselves do not block.
 ///
@@ -27,7 +27,7 @@ package final class RawSocket: Sendable {
 
     // MARK: - Addresses
 
-    package var localAddress: SocketAddress {
+    package var localAddress: SocketEndpoint {
         get throws(LoopbackError) { try Self.localAddress(of: descriptor) }
     }
 
@@ -35,18 +35,18 @@ package final class RawSocket: Sendable {
         get throws(LoopbackError) { try localAddress.port ?? 0 }
     }
 
-    package var peerAddress: SocketAddress {
+    package var peerAddress: SocketEndpoint {
         get throws(LoopbackError) { try Self.address(of: descriptor, "getpeername", getpeername) }
     }
 
-    package static func localAddress(of descriptor: Int32) throws(LoopbackError) -> SocketAddress {
+    package static func localAddress(of descriptor: Int32) throws(LoopbackError) -> SocketEndpoint {
         try address(of: descriptor, "getsockname", getsockname)
     }
 
     private static func address(
         of descriptor: Int32, _ call: String,
         _ ask: (Int32, UnsafeMutablePointer<sockaddr>?, UnsafeMutablePointer<socklen_t>?) -> Int32
-    ) throws(LoopbackError) -> SocketAddress {
+    ) throws(LoopbackError) -> SocketEndpoint {
         // As large as a `sockaddr_storage`, and sufficiently aligned.
         var storage = [UInt64](repeating: 0, count: 16)
         var length: socklen_t = 128
@@ -55,7 +55,7 @@ package final class RawSocket: Sendable {
         }
         guard answer == 0 else { throw .system(call) }
         let data = storage.withUnsafeBytes { Data($0.prefix(Int(length))) }
-        guard let address = SocketAddress(data: data) else { throw .system(call, EAFNOSUPPORT) }
+        guard let address = SocketEndpoint(data: data) else { throw .system(call, EAFNOSUPPORT) }
         return address
     }
 

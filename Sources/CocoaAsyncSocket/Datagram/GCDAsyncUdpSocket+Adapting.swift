@@ -61,8 +61,8 @@ extension GCDAsyncUdpSocket {
         }
     }
 
-    static func internetAddress(_ data: Data) throws -> SocketAddress {
-        guard let address = SocketAddress(data: data), address.family == .ipv4 || address.family == .ipv6 else {
+    static func internetAddress(_ data: Data) throws -> SocketEndpoint {
+        guard let address = SocketEndpoint(data: data), address.family == .ipv4 || address.family == .ipv6 else {
             throw GCDAsyncUdpSocketError(.badParamError, "A valid IPv4 or IPv6 address was not given")
         }
         return address
@@ -135,15 +135,15 @@ extension GCDAsyncUdpSocket {
 
     // MARK: - Facts
 
-    var peer: SocketAddress? { core.isConnected ? core.connectedAddress : nil }
+    var peer: SocketEndpoint? { core.isConnected ? core.connectedAddress : nil }
 
-    func local(_ family: SocketAddress.Family?) -> SocketAddress? {
+    func local(_ family: SocketEndpoint.Family?) -> SocketEndpoint? {
         let core = core
         guard core.isOpen else { return nil }
         return core.localAddresses.first { family == nil || $0.family == family }
     }
 
-    func descriptor(_ family: SocketAddress.Family?) -> Int32 {
+    func descriptor(_ family: SocketEndpoint.Family?) -> Int32 {
         guard marks.isCurrent else {
             note("the descriptor is available only inside perform(_:)")
             return -1

@@ -4,19 +4,19 @@ public import Foundation
 // Class methods. They cannot be overridden, because they are not declared in the class body.
 extension GCDAsyncUdpSocket {
     /// Returns the host of an address in numeric form, or `nil` if the data is not an address.
-    public class func host(fromAddress address: Data) -> String? { SocketAddress(data: address)?.host }
+    public class func host(fromAddress address: Data) -> String? { SocketEndpoint(data: address)?.host }
 
     /// Returns the port of an address, or 0 if the data is not an address.
-    public class func port(fromAddress address: Data) -> UInt16 { SocketAddress(data: address)?.port ?? 0 }
+    public class func port(fromAddress address: Data) -> UInt16 { SocketEndpoint(data: address)?.port ?? 0 }
 
     /// Returns the family of an address, `AF_INET` or `AF_INET6`, or `AF_UNSPEC` for any other data.
     public class func family(fromAddress address: Data) -> Int32 { InternetAddress.parts(of: address)?.family ?? AF_UNSPEC }
 
     /// Returns whether the data is an IPv4 address.
-    public class func isIPv4Address(_ address: Data) -> Bool { SocketAddress(data: address)?.family == .ipv4 }
+    public class func isIPv4Address(_ address: Data) -> Bool { SocketEndpoint(data: address)?.family == .ipv4 }
 
     /// Returns whether the data is an IPv6 address.
-    public class func isIPv6Address(_ address: Data) -> Bool { SocketAddress(data: address)?.family == .ipv6 }
+    public class func isIPv6Address(_ address: Data) -> Bool { SocketEndpoint(data: address)?.family == .ipv6 }
 
     /// Stores the host and the port of an address. Returns false if the data is not an address.
     @discardableResult

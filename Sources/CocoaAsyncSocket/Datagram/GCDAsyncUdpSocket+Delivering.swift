@@ -6,7 +6,7 @@ internal import Foundation
 internal import SocketBuffers
 
 extension CoreEvents: AsyncUDPSocketDelegate where Owner == GCDAsyncUdpSocket {
-    func udpSocket(_ socket: AsyncUDPSocket, didConnectToAddress address: SocketAddress) {
+    func udpSocket(_ socket: AsyncUDPSocket, didConnectToAddress address: SocketEndpoint) {
         owner.map { $0.listener?.udpSocket($0, didConnectToAddress: address.data) }
     }
 

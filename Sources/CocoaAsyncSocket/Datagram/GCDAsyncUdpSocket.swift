@@ -266,7 +266,7 @@ open class GCDAsyncUdpSocket: NSObject {
     }
     /// Sends a datagram to an address. Empty datagrams are dropped.
     open func send(_ data: Data, toAddress remoteAddr: Data, withTimeout timeout: TimeInterval, tag: Int) {
-        guard !data.isEmpty, let address = SocketAddress(data: remoteAddr) else { return note("a datagram was dropped") }
+        guard !data.isEmpty, let address = SocketEndpoint(data: remoteAddr) else { return note("a datagram was dropped") }
         fresh.send(data, toAddress: address, withTimeout: timeout, tag: tag)
     }
     /// Sets a filter for outgoing datagrams. If either argument is `nil`, the filter is removed.

@@ -73,8 +73,8 @@ extension GCDAsyncSocket {
         GCDAsyncSocketError(.badConfigError, message)
     }
 
-    static func internetAddress(_ data: Data) throws -> SocketAddress {
-        guard let address = SocketAddress(data: data), address.family == .ipv4 || address.family == .ipv6 else {
+    static func internetAddress(_ data: Data) throws -> SocketEndpoint {
+        guard let address = SocketEndpoint(data: data), address.family == .ipv4 || address.family == .ipv6 else {
             throw GCDAsyncSocketError(.badParamError, "A valid IPv4 or IPv6 address was not given")
         }
         return address
@@ -128,15 +128,15 @@ extension GCDAsyncSocket {
 
     // MARK: - Facts
 
-    var peer: SocketAddress? { core.isConnected ? core.connectedAddress : nil }
-    var local: SocketAddress? { core.isDisconnected ? nil : core.localAddress }
+    var peer: SocketEndpoint? { core.isConnected ? core.connectedAddress : nil }
+    var local: SocketEndpoint? { core.isDisconnected ? nil : core.localAddress }
 
-    func has(_ family: SocketAddress.Family) -> Bool {
+    func has(_ family: SocketEndpoint.Family) -> Bool {
         if core.isConnected { return core.connectedAddress?.family == family }
         return core.listeningAddresses.contains { $0.family == family }
     }
 
-    func descriptor(_ family: SocketAddress.Family?) -> Int32 {
+    func descriptor(_ family: SocketEndpoint.Family?) -> Int32 {
         guard marks.isCurrent else {
             note("the descriptor is available only inside perform(_:)")
             return -1

@@ -16,16 +16,16 @@ extension GCDAsyncSocket {
     }
 
     /// Returns the host of an address in numeric form, or `nil` if the data is not an address.
-    public class func host(fromAddress address: Data) -> String? { SocketAddress(data: address)?.host }
+    public class func host(fromAddress address: Data) -> String? { SocketEndpoint(data: address)?.host }
 
     /// Returns the port of an address, or 0 if the data is not an address.
-    public class func port(fromAddress address: Data) -> UInt16 { SocketAddress(data: address)?.port ?? 0 }
+    public class func port(fromAddress address: Data) -> UInt16 { SocketEndpoint(data: address)?.port ?? 0 }
 
     /// Returns whether the data is an IPv4 address.
-    public class func isIPv4Address(_ address: Data) -> Bool { SocketAddress(data: address)?.family == .ipv4 }
+    public class func isIPv4Address(_ address: Data) -> Bool { SocketEndpoint(data: address)?.family == .ipv4 }
 
     /// Returns whether the data is an IPv6 address.
-    public class func isIPv6Address(_ address: Data) -> Bool { SocketAddress(data: address)?.family == .ipv6 }
+    public class func isIPv6Address(_ address: Data) -> Bool { SocketEndpoint(data: address)?.family == .ipv6 }
 
     /// Stores the host and the port of an address. Returns false if the data is not an address.
     @discardableResult
@@ -64,7 +64,7 @@ extension GCDAsyncSocket {
 
 enum InternetAddress {
     static func parts(of data: Data) -> (host: String, port: UInt16, family: Int32)? {
-        guard let address = SocketAddress(data: data), let host = address.host, let port = address.port else { return nil }
+        guard let address = SocketEndpoint(data: data), let host = address.host, let port = address.port else { return nil }
         return (host, port, address.family == .ipv4 ? AF_INET : AF_INET6)
     }
 }

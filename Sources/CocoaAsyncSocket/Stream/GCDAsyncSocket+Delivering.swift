@@ -8,7 +8,7 @@ internal import SocketBuffers
 extension CoreEvents: AsyncSocketDelegate where Owner == GCDAsyncSocket {
     // MARK: - Accepting and connecting
 
-    func newSocketQueueForConnection(fromAddress address: SocketAddress, on socket: AsyncSocket) -> DispatchQueue? {
+    func newSocketQueueForConnection(fromAddress address: SocketEndpoint, on socket: AsyncSocket) -> DispatchQueue? {
         nextQueue = owner.flatMap { $0.listener?.newSocketQueueForConnection(fromAddress: address.data, on: $0) }
         return nextQueue
     }

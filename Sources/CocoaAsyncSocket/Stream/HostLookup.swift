@@ -4,7 +4,7 @@ internal import SocketCore
 
 enum HostLookup {
     /// - Throws: A `ResolveError`.
-    static func addresses(of host: String, port: UInt16) throws -> [SocketAddress] {
+    static func addresses(of host: String, port: UInt16) throws -> [SocketEndpoint] {
         let answer = Locked<Resolver.Answer?>(nil)
         let done = DispatchSemaphore(value: 0)
         _ = Resolver.system.resolve(HostQuery(host: host, port: port)) { result in

@@ -24,8 +24,8 @@ struct TLSDictionary {
 
     private let values: TLSDictionaryValues
     private var policy = TLSPolicy.intermediate
-    private var minimum = TLSVersion.tls12
-    private var maximum: TLSVersion?
+    private var minimum = TLSProtocolVersion.tls12
+    private var maximum: TLSProtocolVersion?
 
     static func read(
         _ dictionary: [String: NSObject], host: String?
@@ -170,7 +170,7 @@ struct TLSDictionary {
         return version == .sslProtocolUnknown ? nil : version
     }
 
-    private static func oldest(_ version: SSLProtocol) throws(Refusal) -> TLSVersion {
+    private static func oldest(_ version: SSLProtocol) throws(Refusal) -> TLSProtocolVersion {
         switch version {
         case .sslProtocolUnknown, .sslProtocol2, .sslProtocol3, .tlsProtocol1, .tlsProtocol11, .tlsProtocol12: .tls12
         case .tlsProtocol13, .tlsProtocolMaxSupported: .tls13
@@ -179,7 +179,7 @@ struct TLSDictionary {
         }
     }
 
-    private static func newest(_ version: SSLProtocol) throws(Refusal) -> TLSVersion? {
+    private static func newest(_ version: SSLProtocol) throws(Refusal) -> TLSProtocolVersion? {
         switch version {
         case .sslProtocolUnknown, .tlsProtocolMaxSupported: nil
         case .tlsProtocol12: .tls12

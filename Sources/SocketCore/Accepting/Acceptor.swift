@@ -24,7 +24,7 @@ internal import SocketBuffers
 package final class Acceptor: EventHandler, Sendable {
     /// The callbacks of an acceptor, called on the loop.
     package struct Receiver: Sendable {
-        let accepted: @Sendable (SocketDescriptor, SocketAddress) -> Void
+        let accepted: @Sendable (SocketDescriptor, SocketEndpoint) -> Void
         let paused: @Sendable (SystemError, Double) -> Void
         let refused: @Sendable (SystemError, Double, Bool) -> Void
         let full: @Sendable () -> Void
@@ -37,7 +37,7 @@ package final class Acceptor: EventHandler, Sendable {
         ///   - full: The quota has no permit. Accepting resumes when a permit is available.
         ///   - failed: accept4(2) has failed permanently; `closed` follows.
         package init(
-            accepted: @escaping @Sendable (_ connection: SocketDescriptor, _ peer: SocketAddress) -> Void,
+            accepted: @escaping @Sendable (_ connection: SocketDescriptor, _ peer: SocketEndpoint) -> Void,
             paused: @escaping @Sendable (_ reason: SystemError, _ seconds: Double) -> Void,
             refused: @escaping @Sendable (_ reason: SystemError, _ seconds: Double, _ isFirst: Bool) -> Void = { _, _, _ in },
             full: @escaping @Sendable () -> Void = {},
@@ -75,7 +75,7 @@ package final class Acceptor: EventHandler, Sendable {
     }
 
     /// The address of the listener, with the port that the kernel chose if port 0 was requested.
-    package let localAddress: SocketAddress
+    package let localAddress: SocketEndpoint
 
     private let loop: SocketEventLoop
     private let receiver: Receiver
@@ -95,7 +95,8 @@ package final class Acceptor: EventHandler, Sendable {
     ///   - options: Set before the descriptor is bound.
     ///   - quota: Limits the open connections; `nil` means no limit.
     package convenience init(
-        on address: SocketAddress, options: SocketOptionSet = SocketOptionSet(), quota: AcceptQuota? = nil, loop: SocketEventLoop,
+        on address: SocketEndpoint, options: SocketOptionSet = SocketOptionSet(), quota: AcceptQuota? = nil,
+        loop: SocketEventLoop,
         receiver: Receiver
     ) throws(SystemError) {
         let descriptor = try SocketDescriptor(streamOf: address.family, options: options)
@@ -309,7 +310,7 @@ package final class Acceptor: EventHandler, Sendable {
 
 extension SocketDescriptor {
     enum AcceptAnswer {
-        case accepted(SocketDescriptor, from: SocketAddress)
+        case accepted(SocketDescriptor, from: SocketEndpoint)
         case none
         /// An error that concerns a single connection.
         case skipped(SystemError)
@@ -343,7 +344,7 @@ extension SocketDescriptor {
         }
     }
 
-    fileprivate func listen(on address: SocketAddress, options: SocketOptionSet, backlog: CInt) throws(SystemError) {
+    fileprivate func listen(on address: SocketEndpoint, options: SocketOptionSet, backlog: CInt) throws(SystemError) {
         if options.value(of: .reuseAddress) == nil { setFlag(level: SOL_SOCKET, option: SO_REUSEADDR) }
         // Without this option, an IPv6 listener would also occupy the same port for IPv4.
         if address.family == .ipv6 { setFlag(level: CInt(IPPROTO_IPV6), option: IPV6_V6ONLY) }
@@ -364,7 +365,7 @@ extension SocketDescriptor {
         }
         guard connection >= 0 else { return AcceptAnswer(failure: errno) }
         let descriptor = SocketDescriptor(adopting: connection)
-        guard let peer = SocketAddress(storage: &storage, length: length) else {
+        guard let peer = SocketEndpoint(storage: &storage, length: length) else {
             return .skipped(SystemError("accept4", errno: EAFNOSUPPORT))
         }
         return .accepted(descriptor, from: peer)

@@ -46,7 +46,7 @@ public final class InheritedDescriptor: Sendable {
 
     /// The address that the socket is bound to. `nil` if the descriptor is not a socket, has no address, or
     /// was handed over.
-    public var localAddress: SocketAddress? {
+    public var localAddress: SocketEndpoint? {
         number.withLock { number in
             guard let number else { return nil }
             let descriptor = SocketDescriptor(adopting: number)

@@ -37,7 +37,7 @@ final class UnixSocketFile: Sendable {
     /// Removes a dead socket at `address` and calls `listen` to bind and listen. Returns `nil` if the
     /// address has no file.
     static func make(
-        for address: SocketAddress, _ listen: () throws(SystemError) -> Void
+        for address: SocketEndpoint, _ listen: () throws(SystemError) -> Void
     ) throws(SystemError) -> UnixSocketFile? {
         guard let name = pathBytes(of: address) else {
             try listen()
@@ -58,8 +58,8 @@ final class UnixSocketFile: Sendable {
     ///
     /// - Parameter expectSilence: Throws if the socket is in use. Tests replace the file during this call.
     static func clear(
-        _ path: [CChar], _ address: SocketAddress,
-        expectSilence: ([CChar], SocketAddress) throws(SystemError) -> Void = UnixSocketFile.expectSilence
+        _ path: [CChar], _ address: SocketEndpoint,
+        expectSilence: ([CChar], SocketEndpoint) throws(SystemError) -> Void = UnixSocketFile.expectSilence
     ) throws(SystemError) {
         guard let file = look(at: path) else { return }
         guard file.st_mode & S_IFMT == S_IFSOCK else { throw occupied(path, by: "\(kind(of: file)) exists at this path") }
@@ -72,7 +72,7 @@ final class UnixSocketFile: Sendable {
     }
 
     /// Throws unless the socket refuses connections.
-    static func expectSilence(at path: [CChar], _ address: SocketAddress) throws(SystemError) {
+    static func expectSilence(at path: [CChar], _ address: SocketEndpoint) throws(SystemError) {
         switch try SocketDescriptor(streamOf: .unix).connect(to: address) {
         case .failed(let error) where error.errno == ECONNREFUSED || error.errno == ENOENT: return
         case .failed(let error) where error.errno != EAGAIN && error.errno != EPROTOTYPE:
@@ -108,7 +108,7 @@ final class UnixSocketFile: Sendable {
 
     /// Returns the path with a terminating zero. Returns `nil` for an abstract or unnamed address and for
     /// other families.
-    private static func pathBytes(of address: SocketAddress) -> [CChar]? {
+    private static func pathBytes(of address: SocketEndpoint) -> [CChar]? {
         guard let name = address.sunPath?.prefix(while: { $0 != 0 }), !name.isEmpty else { return nil }
         return name.map { CChar(bitPattern: $0) } + [0]
     }

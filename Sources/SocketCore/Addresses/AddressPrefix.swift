@@ -12,7 +12,7 @@ package struct AddressPrefix: Sendable, Hashable, CustomStringConvertible {
     package init?(_ text: String) {
         let parts = text.split(separator: "/", maxSplits: 1, omittingEmptySubsequences: false)
         guard let literal = parts.first, !literal.utf8.contains(UInt8(ascii: "%")),
-            let address = SocketAddress(literal: String(literal), port: 0)
+            let address = SocketEndpoint(literal: String(literal), port: 0)
         else { return nil }
         bytes = address.hostBytes
         if parts.count == 1 {
@@ -40,7 +40,7 @@ package struct AddressPrefix: Sendable, Hashable, CustomStringConvertible {
 
     /// Whether an address is in the range. An IPv4-mapped IPv6 address (`::ffff:192.0.2.1`, RFC 4291,
     /// section 2.5.5.2), as reported by an IPv6 socket that accepted an IPv4 connection, is treated as IPv4.
-    package func contains(_ address: SocketAddress) -> Bool {
+    package func contains(_ address: SocketEndpoint) -> Bool {
         var host = address.hostBytes
         if bytes.count == 4, host.count == 16, host.starts(with: Self.mappedBeginning) { host.removeFirst(12) }
         return host.count == bytes.count && Self.first(bitCount, of: host) == bytes

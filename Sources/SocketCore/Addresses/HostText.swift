@@ -8,7 +8,7 @@
 //  4. Everything else is a name. Only the resolver can determine whether the host exists.
 
 package enum HostText: Hashable, Sendable {
-    case address(SocketAddress)
+    case address(SocketEndpoint)
     case name(String)
 
     /// - Parameters:
@@ -21,12 +21,12 @@ package enum HostText: Hashable, Sendable {
         }
         guard !text.utf8.contains(0) else { throw HostError("\(Self.quote(text)) contains a zero byte") }
         if text.utf8.contains(where: { Self.ofIPv6Only.contains($0) }) {
-            guard let address = SocketAddress(literal: Self.withoutBrackets(text), port: port), address.family == .ipv6 else {
+            guard let address = SocketEndpoint(literal: Self.withoutBrackets(text), port: port), address.family == .ipv6 else {
                 throw HostError("\(Self.quote(text)) is not an IPv6 address, and a host name cannot contain colons or brackets")
             }
             self = .address(address)
         } else if Self.endsInNumber(text) {
-            guard let address = SocketAddress(literal: text, port: port) else {
+            guard let address = SocketEndpoint(literal: text, port: port) else {
                 throw HostError("\(Self.quote(text)) is neither a host name nor an IPv4 address: write four decimal numbers")
             }
             self = .address(address)

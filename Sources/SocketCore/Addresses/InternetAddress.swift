@@ -2,7 +2,7 @@ internal import Glibc
 
 /// An IP address with a port, in 32 bytes without references.
 ///
-/// `SocketAddress` can hold the path of a Unix-domain socket, so each copy updates a reference count. The
+/// `SocketEndpoint` can hold the path of a Unix-domain socket, so each copy updates a reference count. The
 /// addresses of a datagram are copied about twenty times while it is sent or received.
 package struct InternetAddress: Hashable, Sendable {
     // Stored as integers, not C structs. Other modules cannot see the C types, so they would copy a value
@@ -12,7 +12,7 @@ package struct InternetAddress: Hashable, Sendable {
     private let length: UInt32
 
     /// An address of any other family becomes an address that the kernel rejects.
-    package init(_ address: SocketAddress) {
+    package init(_ address: SocketEndpoint) {
         let isWhole = address.family.isInternet && address.length <= AddressHead.size
         (head, length) = isWhole ? (address.head, address.length) : (AddressHead(), 0)
     }
@@ -28,7 +28,7 @@ package struct InternetAddress: Hashable, Sendable {
         length = UInt32(MemoryLayout<sockaddr_in>.size)
     }
 
-    package var socketAddress: SocketAddress { SocketAddress(head, length) }
+    package var socketAddress: SocketEndpoint { SocketEndpoint(head, length) }
 
     package var isIPv6: Bool { head.family == AF_INET6 }
     package var isIPv4: Bool { head.family == AF_INET }

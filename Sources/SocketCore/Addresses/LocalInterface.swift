@@ -4,7 +4,7 @@
 //  2. Text with two or more colons outside brackets is an IPv6 address. In an alias such as `eth0:1`, the
 //     number is interpreted as a port.
 //  3. The name of an existing interface takes precedence. Any other name must be an address that
-//     `SocketAddress(literal:port:)` accepts, `localhost` or `loopback`.
+//     `SocketEndpoint(literal:port:)` accepts, `localhost` or `loopback`.
 
 internal import CLinux
 internal import Glibc
@@ -12,7 +12,7 @@ internal import Glibc
 /// A network interface or address of this machine, as named by the user of a socket, with a local port.
 package struct LocalInterface: Hashable, Sendable {
     /// The addresses to bind to, IPv4 before IPv6, each with the port.
-    package let addresses: [SocketAddress]
+    package let addresses: [SocketEndpoint]
     package let text: String
     /// The kernel's index of the interface, which is the scope of link-local addresses on that interface.
     /// Zero if the text does not name an interface.
@@ -32,7 +32,7 @@ package struct LocalInterface: Hashable, Sendable {
             (addresses, index) = (Self.literals(["0.0.0.0", "::"], port), 0)
         } else if !named.isEmpty {
             (addresses, index) = (Self.sorted(named.compactMap(\.address), port), named[0].index)
-        } else if let address = SocketAddress(literal: name, port: port) {
+        } else if let address = SocketEndpoint(literal: name, port: port) {
             let owner = known.first { $0.address?.isSameHost(as: address) == true }
             (addresses, index) = ([address.withScope(ifMissing: owner?.index ?? 0)], owner?.index ?? 0)
         } else if name == "localhost" || name == "loopback" {
@@ -47,25 +47,25 @@ package struct LocalInterface: Hashable, Sendable {
     /// address of that family.
     ///
     /// Prefers a link-local source for a link-local destination, and a global source for any other.
-    package func source(for destination: SocketAddress) -> SocketAddress? {
+    package func source(for destination: SocketEndpoint) -> SocketEndpoint? {
         let candidates = addresses.filter { $0.family == destination.family }
         return candidates.first { $0.isLinkLocal == destination.isLinkLocal } ?? candidates.first
     }
 
     /// Returns `destination`. If `destination` is link-local and has no scope, it is given the scope of this
     /// interface (RFC 4007, section 6).
-    package func withScope(_ destination: SocketAddress) -> SocketAddress {
+    package func withScope(_ destination: SocketEndpoint) -> SocketEndpoint {
         destination.withScope(ifMissing: index)
     }
 
     /// The maximum length of the text: an IPv6 address with a zone, in brackets, and a port.
-    private static let longest = "[]:65535".utf8.count + SocketAddress.longestLiteral
+    private static let longest = "[]:65535".utf8.count + SocketEndpoint.longestLiteral
 
-    private static func literals(_ hosts: [String], _ port: UInt16) -> [SocketAddress] {
-        hosts.compactMap { SocketAddress(literal: $0, port: port) }
+    private static func literals(_ hosts: [String], _ port: UInt16) -> [SocketEndpoint] {
+        hosts.compactMap { SocketEndpoint(literal: $0, port: port) }
     }
 
-    private static func sorted(_ addresses: [SocketAddress], _ port: UInt16) -> [SocketAddress] {
+    private static func sorted(_ addresses: [SocketEndpoint], _ port: UInt16) -> [SocketEndpoint] {
         let all = addresses.map { $0.withPort(port) }
         return all.filter { $0.family == .ipv4 } + all.filter { $0.family == .ipv6 }
     }
@@ -93,7 +93,7 @@ extension LocalInterface {
     private static func split(_ text: String) throws(InterfaceError) -> (name: String, port: UInt16) {
         if text.hasPrefix("["), let end = text.firstIndex(of: "]") {
             let address = String(text[text.index(after: text.startIndex)..<end])
-            guard SocketAddress(literal: address, port: 0)?.family == .ipv6 else {
+            guard SocketEndpoint(literal: address, port: 0)?.family == .ipv6 else {
                 throw InterfaceError("the brackets in \"\(text)\" do not contain an IPv6 address")
             }
             let rest = text[text.index(after: end)...]
@@ -121,7 +121,7 @@ extension LocalInterface {
         let name: String
         let index: UInt32
         /// `nil` if the interface has no address, or an address that is not IPv4 or IPv6.
-        let address: SocketAddress?
+        let address: SocketEndpoint?
     }
 
     private static func list() throws(InterfaceError) -> [Entry] {
@@ -146,7 +146,7 @@ extension LocalInterface {
     }
 
     /// `ifa_addr` is null for an interface without an address, such as a tunnel (getifaddrs(3)).
-    private static func address(of entry: ifaddrs) -> SocketAddress? {
+    private static func address(of entry: ifaddrs) -> SocketEndpoint? {
         guard let address = entry.ifa_addr else { return nil }
         let length: Int
         switch CInt(address.pointee.sa_family) {
@@ -154,13 +154,13 @@ extension LocalInterface {
         case AF_INET6: length = MemoryLayout<sockaddr_in6>.size
         default: return nil
         }
-        return SocketAddress(UnsafeRawBufferPointer(start: address, count: length))
+        return SocketEndpoint(UnsafeRawBufferPointer(start: address, count: length))
     }
 }
 
 // MARK: - Interfaces and addresses
 
-extension SocketAddress {
+extension SocketEndpoint {
     /// Whether this is an IPv6 address in `fe80::/10`, which identifies a host only together with an
     /// interface (RFC 4291, section 2.5.6).
     fileprivate var isLinkLocal: Bool {
@@ -169,7 +169,7 @@ extension SocketAddress {
     }
 
     /// Adds `scope` to a link-local address without a scope. Returns any other address unchanged.
-    fileprivate func withScope(ifMissing scope: UInt32) -> SocketAddress {
+    fileprivate func withScope(ifMissing scope: UInt32) -> SocketEndpoint {
         guard isLinkLocal else { return self }
         var address = self
         withUnsafeMutableBytes(of: &address.storage) { bytes in
@@ -180,7 +180,7 @@ extension SocketAddress {
     }
 
     /// Whether both have the same IP address, regardless of port and scope.
-    fileprivate func isSameHost(as other: SocketAddress) -> Bool {
+    fileprivate func isSameHost(as other: SocketEndpoint) -> Bool {
         switch (family, other.family) {
         case (.ipv4, .ipv4): ipv4Bytes == other.ipv4Bytes
         case (.ipv6, .ipv6): ipv6Bytes == other.ipv6Bytes

@@ -16,17 +16,17 @@ internal import Glibc
 package final class Connector {
     /// A result of one or more attempts. Arrays contain steps in chronological order.
     package enum Step {
-        case trying(SocketAddress)
-        case failed(SocketAddress, SystemError)
+        case trying(SocketEndpoint)
+        case failed(SocketEndpoint, SystemError)
         /// Includes the peer's address, because the kernel forgets it when the peer resets the connection.
-        case connected(SocketDescriptor, peer: SocketAddress)
-        case exhausted([(address: SocketAddress, error: SystemError)])
+        case connected(SocketDescriptor, peer: SocketEndpoint)
+        case exhausted([(address: SocketEndpoint, error: SystemError)])
     }
 
     private struct Attempt {
         let descriptor: SocketDescriptor
         /// Set when the attempt succeeds.
-        var peer: SocketAddress?
+        var peer: SocketEndpoint?
         /// `nil` if the kernel connected immediately.
         let registration: LoopRegistration?
     }
@@ -214,7 +214,7 @@ private final class AttemptHandler: EventHandler {
 }
 
 private enum ConnectOutcome {
-    case connected(to: SocketAddress)
+    case connected(to: SocketEndpoint)
     case failed(SystemError)
 }
 
@@ -224,7 +224,7 @@ extension SocketDescriptor {
     /// With port 0, the kernel chooses a port when it knows the destination, so that many connections can
     /// share a port (`IP_BIND_ADDRESS_NO_PORT`, ip(7)). Any other port may already be in use by a connection
     /// to a different host, or by a connection in `TIME_WAIT`.
-    fileprivate func useSource(_ source: SocketAddress) throws(SystemError) {
+    fileprivate func useSource(_ source: SocketEndpoint) throws(SystemError) {
         if source.port == 0 {
             setFlag(level: CInt(IPPROTO_IP), option: IP_BIND_ADDRESS_NO_PORT)
         } else {

@@ -74,8 +74,8 @@ package struct HappyEyeballs: Sendable {
 
     /// Orders addresses by rule 1. Each family keeps the order of the system's resolver (RFC 6724).
     /// Duplicates are removed.
-    package static func order(_ addresses: [SocketAddress], preferring preferred: SocketAddress.Family) -> [SocketAddress] {
-        var known: Set<SocketAddress> = []
+    package static func order(_ addresses: [SocketEndpoint], preferring preferred: SocketEndpoint.Family) -> [SocketEndpoint] {
+        var known: Set<SocketEndpoint> = []
         let distinct = addresses.filter { known.insert($0).inserted }
         let first = distinct.filter { $0.family == preferred }
         let second = distinct.filter { $0.family != preferred }

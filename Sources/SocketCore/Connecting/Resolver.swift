@@ -26,7 +26,7 @@ package struct HostQuery: Hashable, Sendable {
     /// The addresses of a literal, of `localhost` and `loopback`, and of names in the domain `localhost`
     /// (RFC 6761, section 6.3), which need no lookup. `nil` for any other name. Empty if the text is not a
     /// valid host, because the system's resolver might still accept it.
-    fileprivate var knownAddresses: [SocketAddress]? {
+    fileprivate var knownAddresses: [SocketEndpoint]? {
         do throws(HostError) {
             if case .address(let address) = try HostText(host, port: port) { return [address] }
         } catch {
@@ -34,7 +34,7 @@ package struct HostQuery: Hashable, Sendable {
         }
         let name = host.hasSuffix(".") ? host.dropLast().lowercased() : host.lowercased()
         guard name == "localhost" || name == "loopback" || name.hasSuffix(".localhost") else { return nil }
-        return ["127.0.0.1", "::1"].compactMap { SocketAddress(literal: $0, port: port) }.filter { families.allows($0.family) }
+        return ["127.0.0.1", "::1"].compactMap { SocketEndpoint(literal: $0, port: port) }.filter { families.allows($0.family) }
     }
 }
 
@@ -68,7 +68,7 @@ package struct ResolveError: Error, Hashable, Sendable {
 
 /// Resolves host names on a small number of dedicated threads.
 package final class Resolver: Sendable {
-    package typealias Answer = Result<[SocketAddress], ResolveError>
+    package typealias Answer = Result<[SocketEndpoint], ResolveError>
     package typealias Completion = @Sendable (Answer) -> Void
 
     package static let system = Resolver(concurrency: 8, lookUp: askSystem)
@@ -163,7 +163,7 @@ extension Resolver {
         guard code == 0 else { return .failure(ResolveError(query, code: code, errno: errno)) }
         defer { freeaddrinfo(list) }
         let addresses = sequence(first: list, next: { $0?.pointee.ai_next }).compactMap { $0 }
-            .compactMap { SocketAddress(addrinfo: $0.pointee) }
+            .compactMap { SocketEndpoint(addrinfo: $0.pointee) }
         return addresses.isEmpty ? .failure(ResolveError(query, code: EAI_NONAME)) : .success(addresses)
     }
 }

@@ -1,19 +1,19 @@
 package struct Route: Hashable, Sendable {
-    package let destination: SocketAddress
+    package let destination: SocketEndpoint
     /// `nil` if the kernel chooses the source.
-    package let source: SocketAddress?
+    package let source: SocketEndpoint?
 }
 
 package struct RoutePolicy: Sendable {
     package var families: AddressFamilies
-    package var preferredFamily: SocketAddress.Family
+    package var preferredFamily: SocketEndpoint.Family
     /// The source of connections, or `nil` if the kernel chooses.
     package var interface: LocalInterface?
     /// Seconds between the starts of consecutive attempts.
     package var attemptDelay: Double
 
     package init(
-        families: AddressFamilies = .both, preferredFamily: SocketAddress.Family = .ipv4, interface: LocalInterface? = nil,
+        families: AddressFamilies = .both, preferredFamily: SocketEndpoint.Family = .ipv4, interface: LocalInterface? = nil,
         attemptDelay: Double = 0.3
     ) {
         self.families = families
@@ -23,7 +23,7 @@ package struct RoutePolicy: Sendable {
     }
 
     /// Returns the routes to `addresses`, in the order in which to try them. The result is never empty.
-    package func routes(to addresses: [SocketAddress]) throws(NoRoute) -> [Route] {
+    package func routes(to addresses: [SocketEndpoint]) throws(NoRoute) -> [Route] {
         let enabled = addresses.filter { families.allows($0.family) }
         guard !enabled.isEmpty else { throw .familyDisabled(addresses) }
         let routes = HappyEyeballs.order(enabled, preferring: preferredFamily).compactMap { route(to: $0) }
@@ -31,7 +31,7 @@ package struct RoutePolicy: Sendable {
         return routes
     }
 
-    private func route(to address: SocketAddress) -> Route? {
+    private func route(to address: SocketEndpoint) -> Route? {
         guard let interface else { return Route(destination: address, source: nil) }
         return interface.source(for: address).map { Route(destination: interface.withScope(address), source: $0) }
     }
@@ -39,7 +39,7 @@ package struct RoutePolicy: Sendable {
 
 package enum NoRoute: Error, Sendable {
     /// All addresses belong to disabled families.
-    case familyDisabled([SocketAddress])
+    case familyDisabled([SocketEndpoint])
     /// The interface has no address of the host's families.
-    case notFromInterface(String, [SocketAddress])
+    case notFromInterface(String, [SocketEndpoint])
 }

@@ -18,7 +18,7 @@ public struct DatagramArrival: Sendable, Hashable {
 
     /// The destination address of the datagram, with the local port. It is an address of this machine, a
     /// multicast group or a broadcast address. `nil` if the kernel did not report it.
-    public var localAddress: SocketAddress? { local?.socketAddress }
+    public var localAddress: SocketEndpoint? { local?.socketAddress }
     package let local: InternetAddress?
     /// The kernel's index of the interface on which the datagram arrived, or 0 if the kernel did not report
     /// it.

@@ -22,7 +22,7 @@ extension DatagramDescriptor {
     ///
     /// - Returns: The features of `wanted` that the kernel supports.
     package func prepareReception(_ wanted: DatagramReception = []) throws(SystemError) -> DatagramReception {
-        for fact: SocketOption<Bool> in [.receivesPacketInfo, .receivesTrafficClass, .receivesDropCount, .receivesErrors] {
+        for fact: SocketOptionKey<Bool> in [.receivesPacketInfo, .receivesTrafficClass, .receivesDropCount, .receivesErrors] {
             try setIfKnown(fact, to: true)
         }
         var answer: DatagramReception = []

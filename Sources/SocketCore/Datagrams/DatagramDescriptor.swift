@@ -83,12 +83,12 @@ package struct DatagramDescriptor: Sendable {
 
     // MARK: - Addresses
 
-    package var localAddress: SocketAddress? { socket.localAddress }
+    package var localAddress: SocketEndpoint? { socket.localAddress }
     /// The peer of a connected socket.
-    package var remoteAddress: SocketAddress? { socket.remoteAddress }
+    package var remoteAddress: SocketEndpoint? { socket.remoteAddress }
 
     /// Binds the socket to a local address. The kernel chooses a port if the port is 0.
-    package func bind(to address: SocketAddress) throws(SystemError) {
+    package func bind(to address: SocketEndpoint) throws(SystemError) {
         guard address.withSockaddr({ Glibc.bind(socket.rawValue, $0, $1) }) == 0 else {
             throw SystemError("bind").about(address)
         }
@@ -98,7 +98,7 @@ package struct DatagramDescriptor: Sendable {
     /// received.
     ///
     /// Datagrams from other senders that arrived before this call are still received, so compare the sender.
-    package func connect(to address: SocketAddress) throws(SystemError) {
+    package func connect(to address: SocketEndpoint) throws(SystemError) {
         // Otherwise, the kernel would keep the source address that it chose for the previous peer.
         if remoteAddress != nil { try disconnect() }
         guard address.withSockaddr({ Glibc.connect(socket.rawValue, $0, $1) }) == 0 else {
@@ -136,7 +136,7 @@ package struct DatagramDescriptor: Sendable {
     // MARK: - Options
 
     /// Sets an option. On a dual-stack socket, sets it for both IP versions.
-    package func set<Value>(_ option: SocketOption<Value>, to value: Value) throws(SystemError) {
+    package func set<Value>(_ option: SocketOptionKey<Value>, to value: Value) throws(SystemError) {
         try socket.set(option, to: value, alsoForIPv4: families == .both)
     }
 
@@ -144,7 +144,7 @@ package struct DatagramDescriptor: Sendable {
     ///
     /// - Returns: Whether the kernel supports the option.
     @discardableResult
-    func setIfKnown<Value>(_ option: SocketOption<Value>, to value: Value) throws(SystemError) -> Bool {
+    func setIfKnown<Value>(_ option: SocketOptionKey<Value>, to value: Value) throws(SystemError) -> Bool {
         do throws(SystemError) {
             try set(option, to: value)
             return true

@@ -23,9 +23,9 @@ package struct DatagramError: Error, Hashable, Sendable {
     package let errno: CInt
     package let origin: Origin
     /// The destination of the datagram, or `nil` if the kernel has lost the details.
-    package let destination: SocketAddress?
+    package let destination: SocketEndpoint?
     /// The sender of the ICMP message.
-    package let reporter: SocketAddress?
+    package let reporter: SocketEndpoint?
     /// For EMSGSIZE, the largest packet that fits the path.
     package let pathMTU: Int?
 
@@ -77,7 +77,7 @@ extension DatagramDescriptor {
                 let flags = CInt(MSG_ERRQUEUE | MSG_DONTWAIT)
                 guard retryingOnInterrupt({ recvmsg(socket.rawValue, &message, flags) }) >= 0 else { return .none }
                 let length = min(Int(message.msg_namelen), name.count)
-                let destination = SocketAddress(UnsafeRawBufferPointer(rebasing: UnsafeRawBufferPointer(name)[..<length]))
+                let destination = SocketEndpoint(UnsafeRawBufferPointer(rebasing: UnsafeRawBufferPointer(name)[..<length]))
                 let messages = UnsafeRawBufferPointer(rebasing: UnsafeRawBufferPointer(control)[..<Int(message.msg_controllen)])
                 return DatagramError(messages, to: destination).map { .error($0) } ?? .other
             }
@@ -95,7 +95,7 @@ extension DatagramError {
     }
 
     /// Returns `nil` if the control messages contain no datagram error.
-    fileprivate init?(_ control: UnsafeRawBufferPointer, to destination: SocketAddress?) {
+    fileprivate init?(_ control: UnsafeRawBufferPointer, to destination: SocketEndpoint?) {
         var reader = ControlMessageReader(control)
         while let message = reader.next() {
             guard [CInt(IPPROTO_IP), CInt(IPPROTO_IPV6)].contains(message.level),
@@ -109,7 +109,7 @@ extension DatagramError {
             self.origin = origin
             self.destination = destination
             // `SO_EE_OFFENDER`, which is `AF_UNSPEC` for a local error.
-            reporter = SocketAddress(
+            reporter = SocketEndpoint(
                 UnsafeRawBufferPointer(rebasing: message.data.dropFirst(MemoryLayout<sock_extended_err>.size)))
             pathMTU = number == EMSGSIZE && fact > 0 ? Int(fact) : nil
             return

@@ -39,7 +39,7 @@ package struct DatagramRateLimiter: Sendable {
     package var trackedCount: Int { sources.count }
 
     /// - Parameter now: Must not be earlier than in the previous call.
-    package mutating func judge(_ sender: SocketAddress, at now: Deadline) -> Verdict {
+    package mutating func judge(_ sender: SocketEndpoint, at now: Deadline) -> Verdict {
         let source = perSource == nil ? nil : DatagramSourceKey(sender)
         let verdict = verdict(on: source, at: now)
         switch verdict {
@@ -97,7 +97,7 @@ package struct DatagramSourceKey: Hashable, Sendable {
     private static let ofIPv4 = UInt64.max
 
     /// All senders of other address families form one source.
-    package init(_ address: SocketAddress) {
+    package init(_ address: SocketEndpoint) {
         let (network, isIPv6) = address.withHostBytes { host in
             let isIPv6 = host.count == 16 && !host.starts(with: AddressPrefix.mappedBeginning)
             return ((isIPv6 ? host.prefix(8) : host.suffix(4)).reduce(0) { $0 << 8 | UInt64($1) }, isIPv6)

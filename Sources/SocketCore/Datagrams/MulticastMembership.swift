@@ -23,13 +23,13 @@ package struct InterfaceIndex: Hashable, Sendable {
 /// Membership in a multicast group on one interface, for all senders or for one sender (RFC 3376, RFC 3810;
 /// RFC 4607).
 package struct MulticastMembership: Hashable, Sendable {
-    package let group: SocketAddress
+    package let group: SocketEndpoint
     /// The only sender to receive from. To receive from several senders, join the group once per sender.
-    package let source: SocketAddress?
+    package let source: SocketEndpoint?
     package let interface: InterfaceIndex
 
     /// - Parameter interface: If `.any`, the zone of the group's address is used (`ff02::fb%eth0`).
-    package init(of group: SocketAddress, from source: SocketAddress? = nil, on interface: InterfaceIndex = .any) {
+    package init(of group: SocketEndpoint, from source: SocketEndpoint? = nil, on interface: InterfaceIndex = .any) {
         self.group = group
         self.source = source
         // The kernel ignores the zone of the address.

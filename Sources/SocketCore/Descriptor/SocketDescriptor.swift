@@ -79,7 +79,7 @@ package final class SocketDescriptor: LoopDescriptor, @unchecked Sendable {
     }
 
     /// Opens a stream socket. Uses Multipath TCP if requested and supported by the kernel.
-    package convenience init(streamOf family: SocketAddress.Family, wantsMultipath: Bool = false) throws(SystemError) {
+    package convenience init(streamOf family: SocketEndpoint.Family, wantsMultipath: Bool = false) throws(SystemError) {
         let domain: CInt =
             switch family {
             case .ipv4: AF_INET
@@ -124,7 +124,7 @@ package final class SocketDescriptor: LoopDescriptor, @unchecked Sendable {
 
     // MARK: - Connecting and closing
 
-    package func connect(to address: SocketAddress) -> ConnectAnswer {
+    package func connect(to address: SocketEndpoint) -> ConnectAnswer {
         let result = address.withSockaddr { Glibc.connect(rawValue, $0, $1) }
         if result == 0 { return .connected }
         // POSIX specifies that an interrupted connect continues asynchronously.
@@ -165,18 +165,18 @@ package final class SocketDescriptor: LoopDescriptor, @unchecked Sendable {
 
     // MARK: - Properties and options
 
-    package var localAddress: SocketAddress? { address(getsockname) }
-    package var remoteAddress: SocketAddress? { address(getpeername) }
+    package var localAddress: SocketEndpoint? { address(getsockname) }
+    package var remoteAddress: SocketEndpoint? { address(getpeername) }
 
     private func address(
         _ ask: (CInt, UnsafeMutablePointer<sockaddr>, UnsafeMutablePointer<socklen_t>) -> CInt
-    ) -> SocketAddress? {
+    ) -> SocketEndpoint? {
         var storage = sockaddr_storage()
         var length = socklen_t(MemoryLayout<sockaddr_storage>.size)
         let result = withUnsafeMutablePointer(to: &storage) { pointer in
             pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { ask(rawValue, $0, &length) }
         }
-        return result == 0 ? SocketAddress(storage: &storage, length: length) : nil
+        return result == 0 ? SocketEndpoint(storage: &storage, length: length) : nil
     }
 
     /// Whether both sides negotiated Multipath TCP (RFC 8684). `false` for a plain TCP socket, and for a
@@ -217,7 +217,7 @@ extension SocketDescriptor {
     ///
     /// - Throws: EBADF, ENOTSOCK, ESOCKTNOSUPPORT for another type or protocol, EAFNOSUPPORT for another
     ///   family, ENOTCONN.
-    package static func peerOfConnectedStream(_ rawValue: CInt) throws(SystemError) -> SocketAddress {
+    package static func peerOfConnectedStream(_ rawValue: CInt) throws(SystemError) -> SocketEndpoint {
         // Only borrowed; must not be closed here.
         let descriptor = SocketDescriptor(adopting: rawValue)
         defer { descriptor.relinquish() }

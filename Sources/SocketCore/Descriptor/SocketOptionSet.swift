@@ -20,7 +20,7 @@ package struct SocketOptionSet: Sendable {
 
     package var isEmpty: Bool { entries.isEmpty }
 
-    package mutating func set<Value>(_ option: SocketOption<Value>, to value: Value) throws(SystemError) {
+    package mutating func set<Value>(_ option: SocketOptionKey<Value>, to value: Value) throws(SystemError) {
         guard option.encode(value) != nil else { throw SystemError("setsockopt(\(option.name))", errno: EINVAL) }
         let entry = Entry(
             name: option.name, value: value, isForUnboundOnly: option.scope == .unbound,
@@ -34,7 +34,7 @@ package struct SocketOptionSet: Sendable {
         }
     }
 
-    package func value<Value>(of option: SocketOption<Value>) -> Value? {
+    package func value<Value>(of option: SocketOptionKey<Value>) -> Value? {
         guard let entry = entries.first(where: { $0.name == option.name }) else { return nil }
         return entry.value as? Value
     }
@@ -64,7 +64,7 @@ package struct SocketOptionSet: Sendable {
 }
 
 extension SocketDescriptor {
-    convenience init(streamOf family: SocketAddress.Family, options: SocketOptionSet) throws(SystemError) {
+    convenience init(streamOf family: SocketEndpoint.Family, options: SocketOptionSet) throws(SystemError) {
         try self.init(streamOf: family, wantsMultipath: options.usesMultipathTCP)
         try options.apply(toNew: self)
     }
@@ -74,7 +74,7 @@ extension SocketDescriptor {
     /// - Parameter isForBoth: On an IPv6 socket, options with a separate key for each IP version are also
     ///   set for IPv4.
     package func set<Value>(
-        _ option: SocketOption<Value>, to value: Value, alsoForIPv4 isForBoth: Bool = false
+        _ option: SocketOptionKey<Value>, to value: Value, alsoForIPv4 isForBoth: Bool = false
     ) throws(SystemError) {
         let call = "setsockopt(\(option.name))"
         guard let bytes = option.encode(value) else { throw SystemError(call, errno: EINVAL) }
@@ -82,11 +82,11 @@ extension SocketDescriptor {
         if isForBoth, case .byFamily(let ipv4, _) = option.keys { try set(ipv4, to: bytes, call) }
     }
 
-    private func set<Value>(_ key: SocketOption<Value>.Key, to bytes: [UInt8], _ call: String) throws(SystemError) {
+    private func set<Value>(_ key: SocketOptionKey<Value>.Key, to bytes: [UInt8], _ call: String) throws(SystemError) {
         guard setsockopt(rawValue, key.level, key.option, bytes, socklen_t(bytes.count)) == 0 else { throw SystemError(call) }
     }
 
-    package func value<Value>(of option: SocketOption<Value>) throws(SystemError) -> Value {
+    package func value<Value>(of option: SocketOptionKey<Value>) throws(SystemError) -> Value {
         let call = "getsockopt(\(option.name))"
         let key = try key(of: option, call)
         var bytes = [UInt8](repeating: 0, count: 32)
@@ -96,7 +96,7 @@ extension SocketDescriptor {
         return value
     }
 
-    fileprivate func has<Value>(_ option: SocketOption<Value>, _ value: Value) -> Bool {
+    fileprivate func has<Value>(_ option: SocketOptionKey<Value>, _ value: Value) -> Bool {
         do throws(SystemError) {
             return option.encode(try self.value(of: option)) == option.encode(value)
         } catch {
@@ -104,7 +104,7 @@ extension SocketDescriptor {
         }
     }
 
-    private func key<Value>(of option: SocketOption<Value>, _ call: String) throws(SystemError) -> SocketOption<Value>.Key {
+    private func key<Value>(of option: SocketOptionKey<Value>, _ call: String) throws(SystemError) -> SocketOptionKey<Value>.Key {
         switch option.keys {
         case .one(let key): return key
         case .byFamily(let ipv4, let ipv6):

@@ -16,7 +16,7 @@ package struct SystemError: Error, Hashable, Sendable, CustomStringConvertible {
     }
 
     /// Returns the same error with an address as its subject: `127.0.0.1:8080: address already in use`.
-    package func about(_ address: SocketAddress) -> SystemError {
+    package func about(_ address: SocketEndpoint) -> SystemError {
         about(address.description)
     }
 

@@ -75,7 +75,7 @@ extension ProxyHeader {
     }
 
     private func commonFamily(
-        _ source: SocketAddress, _ destination: SocketAddress
+        _ source: SocketEndpoint, _ destination: SocketEndpoint
     ) throws(ProxyHeaderError) -> ProxyHeaderBlock.Family {
         switch (source.family, destination.family) {
         case (.ipv4, .ipv4): return .ipv4
@@ -152,6 +152,6 @@ extension ProxyHeaderError {
     }
 }
 
-extension SocketAddress {
+extension SocketEndpoint {
     fileprivate var hostWithoutZone: Substring? { host?.prefix { $0 != "%" } }
 }

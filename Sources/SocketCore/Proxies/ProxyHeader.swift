@@ -40,9 +40,9 @@ public struct ProxyHeader: Sendable, Hashable {
 
     /// The client's address, or `nil` if the proxy does not give it. Then use the real address of the
     /// connection.
-    public let source: SocketAddress?
+    public let source: SocketEndpoint?
     /// The address to which the client connected, or `nil` if `source` is `nil`.
-    public let destination: SocketAddress?
+    public let destination: SocketEndpoint?
     /// The transport that the client used.
     public let transport: Transport
     /// Whether the proxy opened the connection for its own purposes, such as a health check (`LOCAL`).
@@ -70,7 +70,7 @@ public struct ProxyHeader: Sendable, Hashable {
     /// The maximum length of `uniqueID` in bytes.
     public static let maximumUniqueIDBytes = 128
 
-    private init(source: SocketAddress?, destination: SocketAddress?, transport: Transport, isLocal: Bool) {
+    private init(source: SocketEndpoint?, destination: SocketEndpoint?, transport: Transport, isLocal: Bool) {
         self.source = source
         self.destination = destination
         self.transport = transport
@@ -83,7 +83,7 @@ public struct ProxyHeader: Sendable, Hashable {
     ///   - source: The client's address.
     ///   - destination: The address to which the client connected, of the same family.
     ///   - transport: The transport that the client used.
-    public init(source: SocketAddress, destination: SocketAddress, transport: Transport = .stream) {
+    public init(source: SocketEndpoint, destination: SocketEndpoint, transport: Transport = .stream) {
         self.init(source: source, destination: destination, transport: transport, isLocal: false)
     }
 

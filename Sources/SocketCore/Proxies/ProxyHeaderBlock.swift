@@ -104,16 +104,16 @@ enum ProxyHeaderBlock {
         return header
     }
 
-    private static func address(in block: UnsafeRawBufferPointer, _ family: Family, isSource: Bool) -> SocketAddress? {
+    private static func address(in block: UnsafeRawBufferPointer, _ family: Family, isSource: Bool) -> SocketEndpoint? {
         let hosts = block.dropFirst(fixedCount)
         let host = Array(hosts.dropFirst(isSource ? 0 : family.hostCount).prefix(family.hostCount))
         let ports = fixedCount + 2 * family.hostCount + (isSource ? 0 : 2)
         let port = family.hasPorts ? UInt16(block[ports]) << 8 | UInt16(block[ports + 1]) : 0
         switch family {
         case .unspecified: return nil
-        case .ipv4: return SocketAddress(ipv4Bytes: host, port: port)
-        case .ipv6: return SocketAddress(ipv6Bytes: host, port: port)
-        case .unix: return SocketAddress(pathRoom: host)
+        case .ipv4: return SocketEndpoint(ipv4Bytes: host, port: port)
+        case .ipv6: return SocketEndpoint(ipv6Bytes: host, port: port)
+        case .unix: return SocketEndpoint(pathRoom: host)
         }
     }
 }

@@ -23,7 +23,7 @@ enum ProxyHeaderLine {
             }
         }
 
-        var family: SocketAddress.Family { self == .tcp6 ? .ipv6 : .ipv4 }
+        var family: SocketEndpoint.Family { self == .tcp6 ? .ipv6 : .ipv4 }
 
         func allows(_ byte: UInt8) -> Bool {
             switch (self, byte) {
@@ -116,8 +116,8 @@ enum ProxyHeaderLine {
         return words
     }
 
-    private static func address(_ word: String, _ port: UInt16, _ kind: Kind) -> SocketAddress? {
-        guard let address = SocketAddress(literal: word, port: port), address.family == kind.family else { return nil }
+    private static func address(_ word: String, _ port: UInt16, _ kind: Kind) -> SocketEndpoint? {
+        guard let address = SocketEndpoint(literal: word, port: port), address.family == kind.family else { return nil }
         return address
     }
 

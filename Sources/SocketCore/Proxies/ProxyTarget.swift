@@ -5,7 +5,7 @@ package enum ProxyTarget: Sendable, Hashable {
     /// dots.
     case name(String, port: UInt16)
     /// An IPv4 or IPv6 address without a zone.
-    case address(SocketAddress)
+    case address(SocketEndpoint)
 
     /// - Parameter host: A name or an address, parsed by `HostText`.
     package init(host: String, port: UInt16) throws(ProxyFailure) {
@@ -15,7 +15,7 @@ package enum ProxyTarget: Sendable, Hashable {
         }
     }
 
-    package init(_ address: SocketAddress) throws(ProxyFailure) {
+    package init(_ address: SocketEndpoint) throws(ProxyFailure) {
         guard let host = address.host else { throw ProxyFailure(.invalid, "a proxy cannot connect to a Unix-domain socket") }
         guard !host.utf8.contains(UInt8(ascii: "%")) else {
             throw ProxyFailure(.invalid, "the zone of \"\(host)\" is valid only on this machine: a proxy cannot use it")

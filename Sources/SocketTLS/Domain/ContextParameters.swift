@@ -72,13 +72,13 @@ struct ContextParameters {
         }
     }
 
-    private static func oldest(of context: OpaquePointer) -> TLSVersion {
-        TLSVersion(wireNumber: Int32(SSL_CTX_ctrl(context, SSL_CTRL_GET_MIN_PROTO_VERSION, 0, nil)))
+    private static func oldest(of context: OpaquePointer) -> TLSProtocolVersion {
+        TLSProtocolVersion(wireNumber: Int32(SSL_CTX_ctrl(context, SSL_CTRL_GET_MIN_PROTO_VERSION, 0, nil)))
     }
 
     private static func allowsTLS13(_ context: OpaquePointer) -> Bool {
         let newest = Int32(SSL_CTX_ctrl(context, SSL_CTRL_GET_MAX_PROTO_VERSION, 0, nil))
-        return newest == 0 || TLSVersion(wireNumber: newest) >= .tls13
+        return newest == 0 || TLSProtocolVersion(wireNumber: newest) >= .tls13
     }
 
     // MARK: - Groups and signatures

@@ -15,8 +15,8 @@ struct SecurityDomain: Hashable, Sendable {
     let rules: TrustRules
     let stapling: TLSOCSPStapling
     let policy: TLSPolicy
-    let minimumVersion: TLSVersion
-    let maximumVersion: TLSVersion?
+    let minimumVersion: TLSProtocolVersion
+    let maximumVersion: TLSProtocolVersion?
     let applicationProtocols: [String]
     let clientCertificates: TLSCertificateRequest
     let proof: TLSProof
@@ -114,7 +114,7 @@ extension SecurityDomain.Side: Digestible {
     func append(to fields: inout DigestFields) { fields.append(rawValue) }
 }
 
-extension TLSVersion: Digestible {}
+extension TLSProtocolVersion: Digestible {}
 
 extension TLSCertificateRequest: Digestible {
     func append(to fields: inout DigestFields) {

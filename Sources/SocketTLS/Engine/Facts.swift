@@ -88,7 +88,7 @@ final class Facts {
         spendAllowance()
         // The engine continues from here: see rule 3 of `TLSEngine+ClientAuthentication.swift`.
         if isAwaitingClient, type == UInt8(SSL3_MT_FINISHED) { bio.isHeld = true }
-        if !isEstablished, isServer, TLSVersion(wireNumber: version) < .tls13, type == UInt8(SSL3_MT_CERTIFICATE_VERIFY),
+        if !isEstablished, isServer, TLSProtocolVersion(wireNumber: version) < .tls13, type == UInt8(SSL3_MT_CERTIFICATE_VERIFY),
             judge.gate.isUndecided
         {
             // This is the client's last message before its Finished. The server's own Finished is delayed

@@ -93,7 +93,7 @@ package struct KeyExporter: Sendable {
         if errors.contains(where: { $0.isFromSSL && $0.reason == SSL_R_TLS_ILLEGAL_EXPORTER_LABEL }) {
             throw .badParameter("the label \"\(label.printable)\" is reserved for TLS")
         }
-        if TLSVersion(of: ssl) < .tls13, label.utf8.count + (context?.count ?? 0) > shortInput {
+        if TLSProtocolVersion(of: ssl) < .tls13, label.utf8.count + (context?.count ?? 0) > shortInput {
             throw .badParameter("with TLS 1.2, this OpenSSL allows at most \(shortInput) bytes for label and context together")
         }
         throw .unavailable(
@@ -125,7 +125,7 @@ package struct KeyExporter: Sendable {
     /// The first Finished message of the handshake: the client's, or the server's if the session was resumed.
     private func firstFinished() throws(Failure) -> [UInt8] {
         try asking { ssl throws(Failure) in
-            guard TLSVersion(of: ssl) < .tls13 else {
+            guard TLSProtocolVersion(of: ssl) < .tls13 else {
                 throw Self.unavailable("TLS 1.3 has no tls-unique binding (RFC 8446, C.5)", "SSL_get_finished")
             }
             try Self.requireExtendedMasterSecret(of: ssl, for: "the tls-unique binding")
@@ -141,7 +141,7 @@ package struct KeyExporter: Sendable {
     // MARK: - Extended master secret (rule 3)
 
     private static func requireExtendedMasterSecret(of ssl: OpaquePointer, for purpose: String) throws(Failure) {
-        guard TLSVersion(of: ssl) < .tls13, COpenSSL_hasExtendedMasterSecret(ssl) != 1 else { return }
+        guard TLSProtocolVersion(of: ssl) < .tls13, COpenSSL_hasExtendedMasterSecret(ssl) != 1 else { return }
         throw unavailable(
             "\(purpose) requires the extended master secret in TLS 1.2, which the peer does not support (RFC 7627, 5.4)",
             "SSL_get_extms_support")

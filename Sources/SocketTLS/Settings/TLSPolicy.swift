@@ -15,7 +15,7 @@
 /// suites themselves. Compression and renegotiation are disabled.
 public struct TLSPolicy: Sendable, Hashable {
     /// The oldest version to accept. `TLSSettings.minimumVersion` can only be stricter.
-    public var minimumVersion: TLSVersion
+    public var minimumVersion: TLSProtocolVersion
     /// The cipher suites for all versions, by IANA or OpenSSL name, in order of preference.
     ///
     /// One list contains the suites of TLS 1.3 and of TLS 1.2, and each version uses its own. DTLS uses the
@@ -65,7 +65,7 @@ public struct TLSPolicy: Sendable, Hashable {
         return policy
     }()
 
-    private static func preset(_ minimumVersion: TLSVersion, _ cipherSuites: [String]) -> TLSPolicy {
+    private static func preset(_ minimumVersion: TLSProtocolVersion, _ cipherSuites: [String]) -> TLSPolicy {
         TLSPolicy(
             minimumVersion: minimumVersion, cipherSuites: cipherSuites, groups: standardGroups,
             signatureAlgorithms: standardSignatures, securityLevel: 2, prefersServerCipherSuites: true, requiresFIPS: false)

@@ -11,8 +11,8 @@ package struct TLSSettingValues: Sendable, Hashable {
     package var ocspStapling: TLSOCSPStapling
     package var verifiesHostName: Bool
     package var policy: TLSPolicy
-    package var minimumVersion: TLSVersion
-    package var maximumVersion: TLSVersion?
+    package var minimumVersion: TLSProtocolVersion
+    package var maximumVersion: TLSProtocolVersion?
     package var applicationProtocols: [String]
     package var proof: TLSProof
     package var presentsRawPublicKey: Bool

@@ -31,12 +31,12 @@ public struct TLSSettings<Side: TLSRole.Side>: Sendable, Hashable {
         set { values.policy = newValue }
     }
     /// The oldest version to accept, unless `policy` requires a newer version. Defaults to `.tls12`.
-    public var minimumVersion: TLSVersion {
+    public var minimumVersion: TLSProtocolVersion {
         get { values.minimumVersion }
         set { values.minimumVersion = newValue }
     }
     /// The newest version to accept, or `nil` for the newest version that OpenSSL supports.
-    public var maximumVersion: TLSVersion? {
+    public var maximumVersion: TLSProtocolVersion? {
         get { values.maximumVersion }
         set { values.maximumVersion = newValue }
     }

@@ -96,7 +96,7 @@ import Testing
         let holder = AsyncSocket(inlineDelegate: Recorder())
         let atHolder = Recorder()
         holder.changeDelegate(to: atHolder)
-        try holder.accept(onAddress: try #require(SocketAddress(literal: "::", port: 0)))
+        try holder.accept(onAddress: try #require(SocketEndpoint(literal: "::", port: 0)))
         let port = holder.localPort
         let recorder = Recorder()
         let listener = AsyncSocket(inlineDelegate: recorder)
@@ -137,12 +137,12 @@ import Testing
     @Test func anAcceptedSocketLivesOnTheQueueThatTheDelegateGivesIt() async throws {
         final class Giver: AsyncSocketDelegate, Sendable {
             static let key = DispatchSpecificKey<String>()
-            let asked = AsyncStream<SocketAddress>.makeStream()
+            let asked = AsyncStream<SocketEndpoint>.makeStream()
             let told = AsyncStream<String>.makeStream()
             let children = Locked<[AsyncSocket]>([])
             let queue = DispatchQueue(label: "given")
 
-            func newSocketQueueForConnection(fromAddress address: SocketAddress, on socket: AsyncSocket) -> DispatchQueue? {
+            func newSocketQueueForConnection(fromAddress address: SocketEndpoint, on socket: AsyncSocket) -> DispatchQueue? {
                 asked.continuation.yield(address)
                 return queue
             }

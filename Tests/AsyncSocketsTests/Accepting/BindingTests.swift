@@ -24,8 +24,8 @@ import Testing
 
     // MARK: - Both styles
 
-    @Test(arguments: TLSVersion.tested, Link.Delivery.allCases)
-    func delegatesOfBothSidesHaveTheSame(_ version: TLSVersion, _ delivery: Link.Delivery) async throws {
+    @Test(arguments: TLSProtocolVersion.tested, Link.Delivery.allCases)
+    func delegatesOfBothSidesHaveTheSame(_ version: TLSProtocolVersion, _ delivery: Link.Delivery) async throws {
         let link = try await Link.make(delivery)
         try await link.secure(client: TestCertificates.client().only(version), server: TestCertificates.server())
         try expectAgreement(link.client, link.server, version)
@@ -36,7 +36,7 @@ import Testing
         try expectAgreement(pair.client, pair.server, .tls13)
     }
 
-    private func expectAgreement(_ client: AsyncSocket, _ server: AsyncSocket, _ version: TLSVersion) throws {
+    private func expectAgreement(_ client: AsyncSocket, _ server: AsyncSocket, _ version: TLSProtocolVersion) throws {
         for kind in TLSChannelBinding.allCases where version == .tls12 || kind != .tlsUnique {
             let binding = try client.channelBinding(kind)
             #expect(try !binding.isEmpty && server.channelBinding(kind) == binding)
@@ -76,7 +76,7 @@ import Testing
     // MARK: - Concurrency
 
     /// Threads request them while data is transferred in both directions and while the connection closes.
-    @Test(arguments: TLSVersion.tested) func anyThreadMayAskAtAnyTime(_ version: TLSVersion) async throws {
+    @Test(arguments: TLSProtocolVersion.tested) func anyThreadMayAskAtAnyTime(_ version: TLSProtocolVersion) async throws {
         let link = try await Link.make(.inline)
         try await link.secure(client: TestCertificates.client().only(version), server: TestCertificates.server())
         let expected = try link.client.channelBinding(.tlsExporter)

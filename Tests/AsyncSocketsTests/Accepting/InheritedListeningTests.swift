@@ -12,7 +12,7 @@ import Testing
 /// Listeners on descriptors inherited from a service manager.
 @Suite(.timeLimit(.patient)) struct InheritedListeningTests {
     private enum Event: Sendable {
-        case accepted(SocketAddress)
+        case accepted(SocketEndpoint)
         case ended
     }
 
@@ -33,7 +33,7 @@ import Testing
         let folder = try TemporaryFolder()
         let sockets = [
             try RawSocket.listening(), try .listening("::1"),
-            try .listening(on: try #require(SocketAddress(unixPath: folder.path("s")))),
+            try .listening(on: try #require(SocketEndpoint(unixPath: folder.path("s")))),
         ]
         let loop = try SocketEventLoop()
         var (setup, events) = Self.setup(loop)

@@ -45,7 +45,7 @@ import Testing
 
     @Test(arguments: [0, 1, 2], ["activation", "listener"])
     func aSocketOfSystemdIsServedUnderItsName(index: Int, probe: String) async throws {
-        let host = try SocketAddress.loopback(port: RawSocket.freePort())
+        let host = try SocketEndpoint.loopback(port: RawSocket.freePort())
         let paths = ["a", "b"].map { folder.path($0) }
         let (process, ended) = try start(
             ["--listen=\(host)"] + paths.map { "--listen=\($0)" } + ["--fdname=web:other:web"], probe)
@@ -60,7 +60,7 @@ import Testing
         }
         let said = try log
         try #require(process.isRunning, "\(said)")
-        let addresses = [host] + paths.compactMap { SocketAddress(unixPath: $0) }
+        let addresses = [host] + paths.compactMap { SocketEndpoint(unixPath: $0) }
         // A connection to the socket with another name also starts the program, which does not accept it.
         let other = index == 1 ? try RawSocket.connected(to: addresses[1]) : nil
         let served = addresses[index == 1 ? 0 : index]

@@ -23,8 +23,8 @@ import Testing
     }
 
     private static func header() throws -> ProxyHeader {
-        let source = try #require(SocketAddress(literal: "192.0.2.7", port: 4711))
-        let destination = try #require(SocketAddress(literal: "198.51.100.1", port: 443))
+        let source = try #require(SocketEndpoint(literal: "192.0.2.7", port: 4711))
+        let destination = try #require(SocketEndpoint(literal: "198.51.100.1", port: 443))
         return ProxyHeader(source: source, destination: destination)
     }
 
@@ -78,7 +78,7 @@ import Testing
 
     /// A proxy that sends the header and the client's first bytes in one write.
     @Sendable private static func passOn(
-        _ client: AsyncSocket, to target: SocketAddress, _ version: ProxyHeader.Version
+        _ client: AsyncSocket, to target: SocketEndpoint, _ version: ProxyHeader.Version
     ) async throws {
         try await AsyncSocket.withConnection(to: target) { server in
             let first = try await client.read() ?? Data()

@@ -161,7 +161,7 @@ import Testing
     @Test func abstractNamesAreListenedOnAndLeaveNoFile() async throws {
         var bytes = Data([UInt8(AF_UNIX), 0, 0])
         bytes.append(Data("async-sockets-\(getpid())".utf8))
-        let address = try #require(SocketAddress(data: bytes))
+        let address = try #require(SocketEndpoint(data: bytes))
         let recorder = Recorder()
         let listener = AsyncSocket(inlineDelegate: recorder)
         try listener.accept(onAddress: address)

@@ -58,7 +58,7 @@ import Testing
             }
         }
 
-        func settings(_ version: TLSVersion) throws -> TLSClientSettings {
+        func settings(_ version: TLSProtocolVersion) throws -> TLSClientSettings {
             var settings = try TestCertificates.client().only(version)
             if self == .noVerdict { settings.trustTimeout = .seconds(0.05) }
             if self == .silence { settings.handshakeTimeout = .seconds(0.05) }
@@ -91,11 +91,11 @@ import Testing
     }
 
     /// Each transport with each TLS version that it supports.
-    private static let versions: [(Transport, TLSVersion)] = [(.stream, .tls13), (.stream, .tls12), (.datagrams, .tls12)]
+    private static let versions: [(Transport, TLSProtocolVersion)] = [(.stream, .tls13), (.stream, .tls12), (.datagrams, .tls12)]
 
     @Test(arguments: versions, Failure.allCases)
     func aFailedUpgradeCompletesEveryOperationAndClosesTheConnection(
-        _ way: (Transport, TLSVersion), _ failure: Failure
+        _ way: (Transport, TLSProtocolVersion), _ failure: Failure
     ) async throws {
         let link = try await UpgradeLink(way.0, clientHasDelegate: false)
         let (client, isAsked, settings) = (link.client, try TestSignal(), try failure.settings(way.1))

@@ -11,8 +11,8 @@ import Testing
 
 /// Handshakes on a channel, and their failures.
 @Suite struct ByteChannelHandshakeTests {
-    @Test(arguments: TLSVersion.tested, [1, 100, .max])
-    func bothSidesAgree(_ version: TLSVersion, chunk: Int) throws {
+    @Test(arguments: TLSProtocolVersion.tested, [1, 100, .max])
+    func bothSidesAgree(_ version: TLSProtocolVersion, chunk: Int) throws {
         let wire = try ChannelWire(chunk: chunk)
         try wire.beginTLS(version)
         #expect(wire.server.channel.handshake().isIncomplete)
@@ -31,8 +31,8 @@ import Testing
         #expect(!end.channel.hasUnsentBytes)
     }
 
-    @Test(arguments: TLSVersion.tested, [false, true])
-    func theHandshakeWaitsForTheVerdict(_ version: TLSVersion, isAccepted: Bool) throws {
+    @Test(arguments: TLSProtocolVersion.tested, [false, true])
+    func theHandshakeWaitsForTheVerdict(_ version: TLSProtocolVersion, isAccepted: Bool) throws {
         let wire = try ChannelWire()
         try wire.beginTLS(version) { $0.trustEvaluation = .manual }
         var question: PeerTrust?

@@ -13,8 +13,8 @@ import Testing
 @Suite(.ownThreads) struct ByteChannelTLSTests {
     // MARK: - Data
 
-    @Test(arguments: TLSVersion.tested, [1, .max])
-    func bytesPassInBothDirections(_ version: TLSVersion, chunk: Int) throws {
+    @Test(arguments: TLSProtocolVersion.tested, [1, .max])
+    func bytesPassInBothDirections(_ version: TLSProtocolVersion, chunk: Int) throws {
         let wire = try ChannelWire.secure(version, chunk: chunk)
         for (sender, receiver) in [(wire.client, wire.server), (wire.server, wire.client)] {
             sender.write(Data("hello, "))
@@ -26,8 +26,8 @@ import Testing
         }
     }
 
-    @Test(arguments: TLSVersion.tested)
-    func aReadIsNoLongerThanItsLimitThoughMoreIsDecrypted(_ version: TLSVersion) throws {
+    @Test(arguments: TLSProtocolVersion.tested)
+    func aReadIsNoLongerThanItsLimitThoughMoreIsDecrypted(_ version: TLSProtocolVersion) throws {
         let wire = try ChannelWire.secure(version)
         wire.server.write(Data("hello"))
         #expect(wire.server.submit().isAll)
@@ -39,8 +39,8 @@ import Testing
         #expect(wire.client.takeText() == "lo")
     }
 
-    @Test(arguments: TLSVersion.tested)
-    func whatAFullKernelDoesNotTakeWaitsEncrypted(_ version: TLSVersion) throws {
+    @Test(arguments: TLSProtocolVersion.tested)
+    func whatAFullKernelDoesNotTakeWaitsEncrypted(_ version: TLSProtocolVersion) throws {
         let wire = try ChannelWire.secure(version)
         let sent = pattern(3_000_001)
         wire.server.write(sent)
@@ -52,8 +52,8 @@ import Testing
         #expect(wire.server.submit().isBlocked)
     }
 
-    @Test(arguments: TLSVersion.tested)
-    func aLargeWriteArrivesWholeAndThenTheEnd(_ version: TLSVersion) throws {
+    @Test(arguments: TLSProtocolVersion.tested)
+    func aLargeWriteArrivesWholeAndThenTheEnd(_ version: TLSProtocolVersion) throws {
         let wire = try ChannelWire.secure(version)
         let sent = pattern(1_000_001)
         wire.server.write(sent)
@@ -71,8 +71,8 @@ import Testing
         #expect(wire.client.told.hasOrderlyEnd)
     }
 
-    @Test(arguments: TLSVersion.tested)
-    func aFileThatShrinksIsABrokenFile(_ version: TLSVersion) throws {
+    @Test(arguments: TLSProtocolVersion.tested)
+    func aFileThatShrinksIsABrokenFile(_ version: TLSProtocolVersion) throws {
         let wire = try ChannelWire.secure(version)
         let folder = try TemporaryFolder()
         try pattern(100_000).write(to: folder.url("file"))
@@ -86,8 +86,8 @@ import Testing
 
     // MARK: - Ends
 
-    @Test(arguments: TLSVersion.tested, [1, .max])
-    func aFinWithoutACloseNotifyIsATruncation(_ version: TLSVersion, chunk: Int) throws {
+    @Test(arguments: TLSProtocolVersion.tested, [1, .max])
+    func aFinWithoutACloseNotifyIsATruncation(_ version: TLSProtocolVersion, chunk: Int) throws {
         let wire = try ChannelWire.secure(version, chunk: chunk)
         wire.server.write(Data("half a sen"))
         #expect(wire.server.submit().isAll)
@@ -99,8 +99,8 @@ import Testing
     }
 
     /// After each byte of the record.
-    @Test(arguments: TLSVersion.tested)
-    func aFinInTheMiddleOfARecordIsATruncation(_ version: TLSVersion) throws {
+    @Test(arguments: TLSProtocolVersion.tested)
+    func aFinInTheMiddleOfARecordIsATruncation(_ version: TLSProtocolVersion) throws {
         for count in 1..<20 {
             let wire = try ChannelWire.secure(version, chunk: 1)
             _ = try wire.receive(at: wire.client)
@@ -113,8 +113,8 @@ import Testing
         }
     }
 
-    @Test(arguments: TLSVersion.tested, [1, .max])
-    func aCloseNotifyEndsOneDirectionOnly(_ version: TLSVersion, chunk: Int) throws {
+    @Test(arguments: TLSProtocolVersion.tested, [1, .max])
+    func aCloseNotifyEndsOneDirectionOnly(_ version: TLSProtocolVersion, chunk: Int) throws {
         let wire = try ChannelWire.secure(version, chunk: chunk)
         wire.server.write(Data("all"))
         #expect(wire.server.submit().isAll)
@@ -128,8 +128,8 @@ import Testing
         #expect(!wire.server.channel.hasNews)
     }
 
-    @Test(arguments: TLSVersion.tested)
-    func aWriteAfterOurOwnEndFails(_ version: TLSVersion) throws {
+    @Test(arguments: TLSProtocolVersion.tested)
+    func aWriteAfterOurOwnEndFails(_ version: TLSProtocolVersion) throws {
         let wire = try ChannelWire.secure(version)
         #expect(wire.client.channel.finishWriting())
         wire.client.write(Data("late"))
@@ -140,7 +140,7 @@ import Testing
     // MARK: - Closing
 
     /// Two channels with a TCP connection between them.
-    private func connected(_ version: TLSVersion) throws -> (ours: ChannelEnd, peers: ChannelEnd) {
+    private func connected(_ version: TLSProtocolVersion) throws -> (ours: ChannelEnd, peers: ChannelEnd) {
         let (ours, other) = try ChannelEnd.tcp()
         let peers = ChannelEnd(other, of: .ipv4)
         try peers.beginTLS(TestCertificates.client().only(version))
@@ -155,8 +155,8 @@ import Testing
         return (ours, peers)
     }
 
-    @Test(arguments: [StreamEnding.Parting.atOnce, .lingering, .reset], TLSVersion.tested)
-    func thePeerSeesHowAChannelIsClosed(_ parting: StreamEnding.Parting, _ version: TLSVersion) throws {
+    @Test(arguments: [StreamEnding.Parting.atOnce, .lingering, .reset], TLSProtocolVersion.tested)
+    func thePeerSeesHowAChannelIsClosed(_ parting: StreamEnding.Parting, _ version: TLSProtocolVersion) throws {
         let loop = try SocketEventLoop()
         let (ours, peers) = try connected(version)
         if parting != .atOnce {
@@ -176,8 +176,8 @@ import Testing
         }
     }
 
-    @Test(arguments: TLSVersion.tested)
-    func whatIsEncryptedStillLeavesAfterTheClose(_ version: TLSVersion) throws {
+    @Test(arguments: TLSProtocolVersion.tested)
+    func whatIsEncryptedStillLeavesAfterTheClose(_ version: TLSProtocolVersion) throws {
         let loop = try SocketEventLoop()
         let (ours, peers) = try connected(version)
         let sent = pattern(16 << 20)
@@ -191,8 +191,8 @@ import Testing
     }
 
     /// Data that was encrypted but not sent is lost with a failed send, so its writes are not complete.
-    @Test(arguments: TLSVersion.tested)
-    func whatAFailedSendHasLostStaysUnsent(_ version: TLSVersion) throws {
+    @Test(arguments: TLSProtocolVersion.tested)
+    func whatAFailedSendHasLostStaysUnsent(_ version: TLSProtocolVersion) throws {
         let (ours, peers) = try connected(version)
         repeat { ours.write(pattern(4096)) } while ours.submit().isAll
         #expect(ours.channel.hasUnsentBytes && ours.writes.waitingByteCount == 0)

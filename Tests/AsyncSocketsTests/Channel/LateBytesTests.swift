@@ -26,7 +26,7 @@ import Testing
     }
 
     /// A record arrives in so many pieces that the channel yields to others, and reports that it is not done.
-    @Test(arguments: TLSVersion.tested) func aRecordInManyPiecesAsksForAnotherTurn(_ version: TLSVersion) throws {
+    @Test(arguments: TLSProtocolVersion.tested) func aRecordInManyPiecesAsksForAnotherTurn(_ version: TLSProtocolVersion) throws {
         let wire = try ChannelWire.secure(version)
         _ = try wire.receive(at: wire.client)
         for text in ["hello, channel", "and again, the same"] {

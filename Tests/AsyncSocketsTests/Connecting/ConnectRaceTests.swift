@@ -71,7 +71,7 @@ import Testing
     @Test func aHostWithVeryManyAddressesMakesNoVeryLongMessage() async throws {
         let refusing = try RawSocket.refusing("127.0.0.79")
         let port = try refusing.localPort
-        let addresses = try (0..<200).map { try SocketAddress.loopback("127.1.\($0 / 250).\($0 % 250 + 1)", port: port) }
+        let addresses = try (0..<200).map { try SocketEndpoint.loopback("127.1.\($0 / 250).\($0 % 250 + 1)", port: port) }
         let recorder = Recorder()
         let client = AsyncSocket.client(of: addresses, delegate: recorder)
         try client.connectToHost()
@@ -110,8 +110,8 @@ import Testing
 
     // MARK: - Families
 
-    @Test(arguments: [SocketAddress.Family.ipv4, .ipv6])
-    func d2DisabledFamiliesAreNotTriedThoughTheResolverHasThem(_ disabled: SocketAddress.Family) async throws {
+    @Test(arguments: [SocketEndpoint.Family.ipv4, .ipv6])
+    func d2DisabledFamiliesAreNotTriedThoughTheResolverHasThem(_ disabled: SocketEndpoint.Family) async throws {
         let listeners = try [RawSocket.listening("127.0.0.1"), RawSocket.listening("::1")]
         let addresses = try listeners.map { try $0.localAddress }
         let recorder = Recorder(recordsSteps: true)
@@ -153,7 +153,7 @@ import Testing
     @Test func d2AnAddressOfADisabledFamilyAndBothDisabledAreRefusedAtOnce() throws {
         let client = AsyncSocket()
         client.isIPv4Enabled = false
-        let address = try SocketAddress.loopback(port: 1)
+        let address = try SocketEndpoint.loopback(port: 1)
         #expect(throws: AsyncSocketError.self) { try client.connect(toAddress: address) }.map {
             #expect($0.code == .noUsableAddress)
         }

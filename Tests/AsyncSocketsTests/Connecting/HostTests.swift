@@ -26,7 +26,7 @@ import Testing
             error = #expect(throws: AsyncSocketError.self) { try socket.connect(toHost: "example.org", onPort: 1) }
             #expect(error?.code == .badParameter)
         }
-        error = await #expect(throws: AsyncSocketError.self) { try await SocketAddress.lookUp(host: host, port: 1) }
+        error = await #expect(throws: AsyncSocketError.self) { try await SocketEndpoint.lookUp(host: host, port: 1) }
         #expect(error?.code == .badParameter)
         #expect(socket.isDisconnected)
     }
@@ -34,7 +34,7 @@ import Testing
     @Test func bracketsAroundAnIPv6AddressAreTaken() async throws {
         let listener = try RawSocket.listening("::1")
         let address = try listener.localAddress
-        #expect(try await SocketAddress.lookUp(host: "[::1]", port: 7).map(\.description) == ["[::1]:7"])
+        #expect(try await SocketEndpoint.lookUp(host: "[::1]", port: 7).map(\.description) == ["[::1]:7"])
         let recorder = Recorder()
         let client = AsyncSocket(inlineDelegate: recorder)
         try client.connect(toHost: "[::1]", onPort: try #require(address.port), withTimeout: .patient)
@@ -75,7 +75,7 @@ import Testing
         try client.connect(toHost: "some.example", onPort: 1, withTimeout: .patient)
         let told = try await recorder.disconnected()
         let thrown = await #expect(throws: AsyncSocketError.self) {
-            try await SocketAddress.lookUp(host: "some.example", port: 1, asking: resolver)
+            try await SocketEndpoint.lookUp(host: "some.example", port: 1, asking: resolver)
         }
         for error in [try #require(told), try #require(thrown)] {
             #expect((error.code, error.fault, error.errno) == (.hostNotFound, answer.fault, answer.errno))

@@ -6,16 +6,16 @@ import Testing
 
 @Suite(.timeLimit(.patient)) struct LookupTests {
     @Test func namesAndLiteralsAreLookedUp() async throws {
-        #expect(try await SocketAddress.lookUp(host: "localhost", port: 80).map(\.description) == ["127.0.0.1:80", "[::1]:80"])
-        #expect(try await SocketAddress.lookUp(host: "192.0.2.1", port: 443).map(\.description) == ["192.0.2.1:443"])
+        #expect(try await SocketEndpoint.lookUp(host: "localhost", port: 80).map(\.description) == ["127.0.0.1:80", "[::1]:80"])
+        #expect(try await SocketEndpoint.lookUp(host: "192.0.2.1", port: 443).map(\.description) == ["192.0.2.1:443"])
     }
 
     @Test func anUnknownHostAndNoHostAreTypedErrors() async throws {
         var error = await #expect(throws: AsyncSocketError.self) {
-            try await SocketAddress.lookUp(host: "no-such-host.invalid", port: 1)
+            try await SocketEndpoint.lookUp(host: "no-such-host.invalid", port: 1)
         }
         #expect(error?.code == .hostNotFound)
-        error = await #expect(throws: AsyncSocketError.self) { try await SocketAddress.lookUp(host: "", port: 1) }
+        error = await #expect(throws: AsyncSocketError.self) { try await SocketEndpoint.lookUp(host: "", port: 1) }
         #expect(error?.code == .badParameter)
     }
 
@@ -29,7 +29,7 @@ import Testing
         }
         // One lookup runs and one waits.
         let tasks = ["first.test", "second.test"].map { host in
-            Task { try await SocketAddress.lookUp(host: host, port: 1, asking: resolver) }
+            Task { try await SocketEndpoint.lookUp(host: host, port: 1, asking: resolver) }
         }
         var iterator = begun.makeAsyncIterator()
         _ = await iterator.next()
@@ -38,7 +38,7 @@ import Testing
             await #expect(throws: CancellationError.self) { try await task.value }
         }
         gate.signal()
-        async let last = SocketAddress.lookUp(host: "last.test", port: 1, asking: resolver)
+        async let last = SocketEndpoint.lookUp(host: "last.test", port: 1, asking: resolver)
         #expect(await iterator.next() == "last.test")
         gate.signal()
         #expect(try await last.isEmpty)
@@ -47,7 +47,7 @@ import Testing
     @Test func aCancelledTaskGetsNoAddresses() async throws {
         let task = Task {
             withUnsafeCurrentTask { $0?.cancel() }
-            return try await SocketAddress.lookUp(host: "localhost", port: 1)
+            return try await SocketEndpoint.lookUp(host: "localhost", port: 1)
         }
         await #expect(throws: CancellationError.self) { try await task.value }
     }

@@ -78,7 +78,7 @@ import Testing
         let socket = AsyncSocket(inlineDelegate: recorder)
         socket.isIPv6Enabled = false
         socket.proxy = ProxyScript.socks5.proxy(on: peer.port)
-        try socket.connect(toAddress: #require(SocketAddress(literal: "2001:db8::7", port: 80)), withTimeout: .patient)
+        try socket.connect(toAddress: #require(SocketEndpoint(literal: "2001:db8::7", port: 80)), withTimeout: .patient)
         guard case .connected("2001:db8::7", 80) = await recorder.next() else { throw Unexpected(description: "no connection") }
         _ = try await peer.finish()
         withExtendedLifetime(socket) {}
@@ -87,7 +87,7 @@ import Testing
     @Test func nothingButTheProxyIsLookedUp() async throws {
         let peer = try ScriptedPeer.listening(ProxyScript.http.tunnel())
         let names = Locked<[String]>([])
-        let address = try SocketAddress.loopback(port: peer.port)
+        let address = try SocketEndpoint.loopback(port: peer.port)
         let recorder = Recorder()
         let socket = AsyncSocket(inlineDelegate: recorder)
         socket.resolver = Resolver(concurrency: 1) { query in

@@ -10,8 +10,8 @@ import Testing
 @Suite(.timeLimit(.patient)) struct ProxyUpgradeTests {
     private static let injected = "250 injected\r\n"
 
-    @Test(arguments: ProxyScript.allCases, TLSVersion.tested)
-    func tlsBeginsWithTheFirstByteOfTheTunnel(_ kind: ProxyScript, _ version: TLSVersion) async throws {
+    @Test(arguments: ProxyScript.allCases, TLSProtocolVersion.tested)
+    func tlsBeginsWithTheFirstByteOfTheTunnel(_ kind: ProxyScript, _ version: TLSProtocolVersion) async throws {
         let settings = try TestCertificates.server(for: [ProxyScript.host]).only(version)
         let peer = try ScriptedPeer.listening(kind.tunnel() + [.startTLS(settings), .expect("ping\r\n"), .send("pong\r\n")])
         let recorder = Recorder()
@@ -27,8 +27,8 @@ import Testing
         _ = try await peer.finish()
     }
 
-    @Test(arguments: ProxyScript.allCases, TLSVersion.tested)
-    func aTunnelIsUpgradedInTheMiddle(_ kind: ProxyScript, _ version: TLSVersion) async throws {
+    @Test(arguments: ProxyScript.allCases, TLSProtocolVersion.tested)
+    func aTunnelIsUpgradedInTheMiddle(_ kind: ProxyScript, _ version: TLSProtocolVersion) async throws {
         let settings = try TestCertificates.server(for: [ProxyScript.host]).only(version)
         let peer = try ScriptedPeer.listening(
             kind.tunnel(andAtOnce: "220 hello\r\n") + [
@@ -100,8 +100,8 @@ import Testing
     }
 
     /// A ClientHello in the same segment as the proxy's reply starts the handshake.
-    @Test(arguments: ProxyScript.allCases, TLSVersion.tested)
-    func aClientHelloBehindTheReplyBeginsTheHandshakeOfAServer(_ kind: ProxyScript, _ version: TLSVersion) async throws {
+    @Test(arguments: ProxyScript.allCases, TLSProtocolVersion.tested)
+    func aClientHelloBehindTheReplyBeginsTheHandshakeOfAServer(_ kind: ProxyScript, _ version: TLSProtocolVersion) async throws {
         let splice = try await Splice.make()
         try splice.client.beginTLS(settings: TestCertificates.client().only(version))
         let recorder = Recorder()

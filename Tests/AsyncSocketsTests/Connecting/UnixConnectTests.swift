@@ -31,7 +31,7 @@ import Testing
 
     @Test func anAbstractNameIsConnectedToAndTold() async throws {
         let name = "AsyncSockets-\(UUID().uuidString)"
-        let address = try #require(SocketAddress(abstractName: name))
+        let address = try #require(SocketEndpoint(abstractName: name))
         let listener = try RawSocket.listening(on: address)
         let recorder = Recorder()
         let client = AsyncSocket(inlineDelegate: recorder)
@@ -66,7 +66,7 @@ import Testing
             let error = #expect(throws: AsyncSocketError.self) { try client.connect(toPath: path, withTimeout: .patient) }
             #expect(error?.code == .badParameter)
         }
-        let address = try #require(SocketAddress(unixPath: "/tmp/socket"))
+        let address = try #require(SocketEndpoint(unixPath: "/tmp/socket"))
         #expect(throws: AsyncSocketError.self) { try client.connect(toAddress: address, viaInterface: "lo") }
             .map { #expect($0.code == .badParameter) }
         #expect(client.isDisconnected)

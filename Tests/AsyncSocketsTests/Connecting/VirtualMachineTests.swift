@@ -10,7 +10,7 @@ import Testing
 /// every kernel supports.
 @Suite(.timeLimit(.patient)) struct VirtualMachineTests {
     /// The `errno` with which the kernel refuses `address`, or nil.
-    private static func kernelRefusal(of address: SocketAddress) -> CInt? {
+    private static func kernelRefusal(of address: SocketEndpoint) -> CInt? {
         do throws(LoopbackError) {
             _ = try RawSocket.bound(to: address)
             return nil
@@ -22,8 +22,8 @@ import Testing
     @Test func aMachineTalksToItselfWhereTheKernelLetsIt() async throws {
         let atListener = Recorder()
         let listener = AsyncSocket(inlineDelegate: atListener)
-        let local = SocketAddress(
-            vsockPort: SocketAddress.anyVsockPort, contextID: SocketAddress.localContextID)
+        let local = SocketEndpoint(
+            vsockPort: SocketEndpoint.anyVsockPort, contextID: SocketEndpoint.localContextID)
         if let refusal = Self.kernelRefusal(of: local) {
             let error = #expect(throws: AsyncSocketError.self) { try listener.accept(onAddress: local) }
             #expect(error?.code == .system)
@@ -43,7 +43,7 @@ import Testing
     }
 
     @Test func anAddressOfAMachineSaysItsPartsAndIsTheKernels() throws {
-        let address = SocketAddress(vsockPort: 1234, contextID: 3)
+        let address = SocketEndpoint(vsockPort: 1234, contextID: 3)
         #expect(address.family == .vsock)
         #expect((address.vsockPort, address.contextID) == (1234, 3))
         #expect(address.host == nil && address.port == nil && address.unixPath == nil)
@@ -53,15 +53,15 @@ import Testing
         kernels.svm_port = 1234
         kernels.svm_cid = 3
         #expect(address.data == withUnsafeBytes(of: &kernels) { Data($0) })
-        #expect(SocketAddress(data: address.data) == address)
-        #expect(SocketAddress(data: address.data.dropLast()) == nil)
-        #expect(SocketAddress(vsockPort: 1, contextID: nil).contextID == .max)
+        #expect(SocketEndpoint(data: address.data) == address)
+        #expect(SocketEndpoint(data: address.data.dropLast()) == nil)
+        #expect(SocketEndpoint(vsockPort: 1, contextID: nil).contextID == .max)
     }
 
     @Test func anInterfaceForAMachineIsTheCallersError() throws {
         let socket = AsyncSocket()
         let error = #expect(throws: AsyncSocketError.self) {
-            try socket.connect(toAddress: SocketAddress(vsockPort: 1, contextID: 1), viaInterface: "lo")
+            try socket.connect(toAddress: SocketEndpoint(vsockPort: 1, contextID: 1), viaInterface: "lo")
         }
         #expect(error?.code == .badParameter)
     }

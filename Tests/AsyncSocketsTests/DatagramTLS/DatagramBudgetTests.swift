@@ -59,7 +59,7 @@ import Testing
     }
 
     @Test(arguments: [false, true]) func aTurnTakesALimitedNumberOfRecords(_ isForTask: Bool) throws {
-        let peer = InternetAddress(try SocketAddress.loopback(port: 9))
+        let peer = InternetAddress(try SocketEndpoint.loopback(port: 9))
         let flood = try Flood(from: peer)
         let counts = DatagramCounts()
         let input = DatagramInput(EventOutbox<DatagramEvent>(), counts) { _ in }

@@ -233,7 +233,7 @@ import Testing
         try await first.startDTLS(settings: TestCertificates.client())
         #expect(try await first.ask("hello") == "hello")
         // It disappears silently, because its close_notify is sent elsewhere.
-        let nowhere = try SocketAddress.loopback(port: 9).data
+        let nowhere = try SocketEndpoint.loopback(port: 9).data
         first.perform { descriptors in
             nowhere.withUnsafeBytes { bytes in
                 guard let address = bytes.baseAddress?.assumingMemoryBound(to: sockaddr.self) else { return }
@@ -258,14 +258,14 @@ import Testing
         let client = try await Self.client(.dtls, of: listener)
         #expect(try await client.ask("before") == "before")
         let descriptor = try DatagramDescriptor(opening: .ipv4)
-        try descriptor.bind(to: try #require(SocketAddress(literal: "0.0.0.0", port: 0)))
+        try descriptor.bind(to: try #require(SocketEndpoint(literal: "0.0.0.0", port: 0)))
         let sender = DatagramSender(for: descriptor)
         let hello = try DTLSHello().hello()
-        let target = InternetAddress(try SocketAddress.loopback(port: listener.localPort))
+        let target = InternetAddress(try SocketEndpoint.loopback(port: listener.localPort))
         // DTLS_FLOOD overrides the count, for example with a million.
         let count = ProcessInfo.processInfo.environment["DTLS_FLOOD"].flatMap { Int($0) } ?? 10_000
         for number in 0..<count {
-            let source = SocketAddress(
+            let source = SocketEndpoint(
                 literal: "127.\(1 + number / 62_500 % 250).\(number / 250 % 250).\(1 + number % 250)", port: 0)
             hello.withUnsafeBytes { bytes in
                 let datagram = OutgoingDatagram(

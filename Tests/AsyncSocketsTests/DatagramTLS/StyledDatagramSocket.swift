@@ -31,7 +31,7 @@ struct StyledDatagramSocket: Sendable {
         return (client, server)
     }
 
-    func connect(to address: SocketAddress) async throws {
+    func connect(to address: SocketEndpoint) async throws {
         guard let recorder else { return try await socket.connect(to: address) }
         try socket.connect(toAddress: address)
         _ = try await recorder.connected()

@@ -124,13 +124,13 @@ import Testing
         #expect(socket.pendingSendByteCount == 0)
     }
 
-    @Test(arguments: [SocketAddress.Family.ipv4, .ipv6]) func thePreferredFamilyIsSentTo(family: SocketAddress.Family)
+    @Test(arguments: [SocketEndpoint.Family.ipv4, .ipv6]) func thePreferredFamilyIsSentTo(family: SocketEndpoint.Family)
         async throws
     {
         let other = AsyncUDPSocket()
         try other.bind(toPort: 0)
         let (socket, port) = (AsyncUDPSocket(), other.localPort)
-        let addresses = try ["127.0.0.1", "::1"].map { try SocketAddress.loopback($0, port: port) }
+        let addresses = try ["127.0.0.1", "::1"].map { try SocketEndpoint.loopback($0, port: port) }
         // Returns the other family first.
         socket.resolver = Resolver(concurrency: 1) { _ in .success(family == .ipv4 ? addresses.reversed() : addresses) }
         socket.preferredFamily = family
@@ -142,7 +142,7 @@ import Testing
     @Test func anAddressThatNoDescriptorReachesIsPassedOver() async throws {
         let (socket, other) = (try AsyncUDPSocket.bound(), try AsyncUDPSocket.bound())
         let port = other.localPort
-        let addresses = try ["::1", "127.0.0.1"].map { try SocketAddress.loopback($0, port: port) }
+        let addresses = try ["::1", "127.0.0.1"].map { try SocketEndpoint.loopback($0, port: port) }
         socket.resolver = Resolver(concurrency: 1) { _ in .success(addresses) }
         try await socket.send(Data([1]), to: "some.example", port: port)
         #expect(try await other.receive().sender.family == .ipv4)

@@ -55,7 +55,7 @@ import Testing
 
     @Test func socketsThatReuseAPortShareItsDatagrams() async throws {
         let sockets = (0..<2).map { _ in AsyncUDPSocket() }
-        var address = try SocketAddress.loopback()
+        var address = try SocketEndpoint.loopback()
         for socket in sockets {
             try socket.setOption(.reusePort, to: true)
             try socket.bind(toAddress: address)
@@ -107,7 +107,7 @@ import Testing
         let peer = try AsyncUDPSocket.bound()
         let good = try peer.address
         // A link-local address without a scope, and broadcast without the option for it.
-        let bad = try ["fe80::1", "255.255.255.255"].map { try SocketAddress.loopback($0, port: peer.localPort) }
+        let bad = try ["fe80::1", "255.255.255.255"].map { try SocketEndpoint.loopback($0, port: peer.localPort) }
         let socket = AsyncUDPSocket()
         socket.resolver = Resolver(concurrency: 1) { _ in .success(bad + [good]) }
         try await socket.connect(to: "some.example", port: peer.localPort)

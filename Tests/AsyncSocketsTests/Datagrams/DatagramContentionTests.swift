@@ -59,7 +59,7 @@ import Testing
         #expect(tags.sorted() == (0..<Self.taskCount * Self.stepCount).filter { $0 % 4 == 0 })
     }
 
-    private static func step(_ socket: AsyncUDPSocket, _ targets: [SocketAddress], tag: Int) async throws {
+    private static func step(_ socket: AsyncUDPSocket, _ targets: [SocketEndpoint], tag: Int) async throws {
         let target = targets[Int.random(in: 0..<targets.count)]
         guard tag % 4 != 0 else {
             if Bool.random() { return socket.send(Data([1]), withTimeout: .patient, tag: tag) }

@@ -16,7 +16,7 @@ import Testing
         let recorder = DatagramRecorder()
         let socket = try AsyncUDPSocket.bound(host, AsyncUDPSocket(inlineDelegate: recorder))
         let other = try AsyncUDPSocket.bound(host)
-        let (own, refusing) = (try socket.address, try SocketAddress.loopback(host, port: RawSocket.freePort()))
+        let (own, refusing) = (try socket.address, try SocketEndpoint.loopback(host, port: RawSocket.freePort()))
         socket.send(Data([1]), toAddress: refusing, withTimeout: -1, tag: 1)
         let (address, error) = try await recorder.first {
             if case .failedToReach(let address, let error) = $0 { (address, error) } else { nil }
@@ -59,7 +59,7 @@ import Testing
         let other = try AsyncUDPSocket.bound()
         let socket = try AsyncUDPSocket.bound("127.0.0.1", AsyncUDPSocket(inlineDelegate: recorder))
         let good = try other.address
-        let broadcast = try SocketAddress.loopback("255.255.255.255", port: 9)
+        let broadcast = try SocketEndpoint.loopback("255.255.255.255", port: 9)
         for tag in 0..<30 {
             let size = tag % 3 == 2 ? 65_508 : 10
             socket.send(Data(count: size), toAddress: tag % 3 == 1 ? broadcast : good, withTimeout: -1, tag: tag)
@@ -113,7 +113,7 @@ import Testing
         let socket = try AsyncUDPSocket.bound("::1", AsyncUDPSocket(inlineDelegate: recorder))
         try socket.setOption(.pathMTUDiscovery, to: .always)
         // The loopback interface's MTU is 65,536 bytes, of which the headers take 48.
-        let target = try SocketAddress.loopback("::1", port: RawSocket.freePort())
+        let target = try SocketEndpoint.loopback("::1", port: RawSocket.freePort())
         socket.send(Data(count: 65_500), toAddress: target, withTimeout: -1, tag: 1)
         let (tag, error) = try await recorder.notSent()
         #expect(tag == 1 && error.errno == EMSGSIZE && error.fault == .caller)
@@ -125,7 +125,7 @@ import Testing
     // MARK: - The queue
 
     /// Returns a resolver that completes when the semaphore is signalled.
-    private func heldResolver(_ address: SocketAddress) -> (Resolver, DispatchSemaphore) {
+    private func heldResolver(_ address: SocketEndpoint) -> (Resolver, DispatchSemaphore) {
         let mayAnswer = DispatchSemaphore(value: 0)
         return (
             Resolver(concurrency: 1) { _ in

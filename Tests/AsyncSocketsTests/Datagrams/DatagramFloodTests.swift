@@ -15,7 +15,7 @@ import Testing
     private static let count = 20_000
 
     /// Floods a socket and returns the number of datagrams sent.
-    private func flood(_ target: SocketAddress) throws -> Int {
+    private func flood(_ target: SocketEndpoint) throws -> Int {
         let sender = try DatagramParty()
         let payloads = [[UInt8]](repeating: [UInt8](repeating: 7, count: Self.size), count: 100)
         return (0..<Self.count / 100).reduce(0) { total, _ in total + sender.send(payloads, to: target).handledCount }
@@ -50,7 +50,7 @@ import Testing
 
     /// Sends empty datagrams until one has arrived. By then all earlier datagrams have arrived or were
     /// dropped.
-    private func sendMarker(to target: SocketAddress, _ hasArrived: () async throws -> Bool) async throws {
+    private func sendMarker(to target: SocketEndpoint, _ hasArrived: () async throws -> Bool) async throws {
         let sender = try DatagramParty()
         try await eventually("the marker arrives") {
             sender.send([[]], to: target)
@@ -71,7 +71,7 @@ import Testing
         let socket = AsyncUDPSocket(delegate: recorder, delegateQueue: DispatchQueue(label: "slow"))
         socket.maximumPendingReceiveBytes = 10_240
         try socket.bind(toAddress: .loopback())
-        let refusing = try SocketAddress.loopback(port: RawSocket.freePort())
+        let refusing = try SocketEndpoint.loopback(port: RawSocket.freePort())
         for _ in 0..<2_000 { try await socket.send(Data([1]), to: refusing) }
         try await eventually("one is reported") { isReported.withLock { $0 } }
         socket.close()

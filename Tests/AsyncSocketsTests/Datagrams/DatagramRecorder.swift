@@ -6,14 +6,14 @@ import SocketTestSupport
 
 /// An event received by the delegate of a UDP socket.
 enum DatagramTold: Sendable {
-    case connected(SocketAddress)
+    case connected(SocketEndpoint)
     case notConnected(AsyncSocketError)
     case sent(tag: Int)
     case notSent(tag: Int, AsyncSocketError)
     case highWater(Int)
     case lowWater(Int)
     case received(Datagram)
-    case failedToReach(SocketAddress?, AsyncSocketError)
+    case failedToReach(SocketEndpoint?, AsyncSocketError)
     case asked(PeerTrust, answer: @Sendable (Bool) -> Void)
     case secured
     case closed(AsyncSocketError?)
@@ -61,7 +61,7 @@ final class DatagramRecorder: AsyncUDPSocketDelegate, Sendable {
         }
     }
 
-    func connected() async throws -> SocketAddress {
+    func connected() async throws -> SocketEndpoint {
         try await first { if case .connected(let address) = $0 { address } else { nil } }
     }
 
@@ -81,7 +81,7 @@ final class DatagramRecorder: AsyncUDPSocketDelegate, Sendable {
         try await first { if case .closed(let error) = $0 { .some(error) } else { nil } }
     }
 
-    func udpSocket(_ socket: AsyncUDPSocket, didConnectToAddress address: SocketAddress) { record(.connected(address), socket) }
+    func udpSocket(_ socket: AsyncUDPSocket, didConnectToAddress address: SocketEndpoint) { record(.connected(address), socket) }
     func udpSocket(_ socket: AsyncUDPSocket, didNotConnect error: AsyncSocketError) { record(.notConnected(error), socket) }
     func udpSocket(_ socket: AsyncUDPSocket, didSendDataWithTag tag: Int) { record(.sent(tag: tag), socket) }
     func udpSocket(_ socket: AsyncUDPSocket, didNotSendDataWithTag tag: Int, dueToError error: AsyncSocketError) {
@@ -92,7 +92,7 @@ final class DatagramRecorder: AsyncUDPSocketDelegate, Sendable {
     func udpSocket(_ socket: AsyncUDPSocket, didReceive datagram: Datagram, withFilterContext context: (any Sendable)?) {
         record(.received(datagram), socket)
     }
-    func udpSocket(_ socket: AsyncUDPSocket, didFailToReach address: SocketAddress?, dueToError error: AsyncSocketError) {
+    func udpSocket(_ socket: AsyncUDPSocket, didFailToReach address: SocketEndpoint?, dueToError error: AsyncSocketError) {
         record(.failedToReach(address, error), socket)
     }
     func udpSocket(
@@ -114,7 +114,7 @@ extension AsyncUDPSocket {
     }
 
     /// The first local address.
-    var address: SocketAddress {
+    var address: SocketEndpoint {
         get throws {
             guard let localAddress else { throw Unexpected(description: "the socket has no address") }
             return localAddress

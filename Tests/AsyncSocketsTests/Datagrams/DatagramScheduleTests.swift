@@ -136,7 +136,7 @@ private final class DatagramSchedule {
 
     private func sendFromPeer() throws {
         guard socket.isOpen, !mayBeClosed, socket.isIPv4 else { return }
-        let target = try SocketAddress.loopback(port: socket.localPort)
+        let target = try SocketEndpoint.loopback(port: socket.localPort)
         for _ in 0..<Int.random(in: 1...4, using: &dice) {
             let (number, data) = takeNumber()
             steps.append("the peer sends \(number)")

@@ -14,7 +14,7 @@ import Testing
 
     @Test(arguments: Peer.allCases, ["127.0.0.1", "::1"])
     func aTaskIsToldOfAPortThatNoProgramHas(_ peer: Peer, _ host: String) async throws {
-        let refusing = try SocketAddress.loopback(host, port: RawSocket.freePort())
+        let refusing = try SocketEndpoint.loopback(host, port: RawSocket.freePort())
         let socket = try AsyncUDPSocket.bound(host)
         if peer == .connected { try await socket.connect(to: refusing) }
         var failures = try socket.deliveryFailures().makeAsyncIterator()
@@ -36,7 +36,7 @@ import Testing
 
     @Test func receivingAndSendingGoOn() async throws {
         let (socket, other) = (try AsyncUDPSocket.bound(), try AsyncUDPSocket.bound())
-        let refusing = try SocketAddress.loopback(port: RawSocket.freePort())
+        let refusing = try SocketEndpoint.loopback(port: RawSocket.freePort())
         let target = try socket.address
         var failures = try socket.deliveryFailures().makeAsyncIterator()
         let receiving = Task {
@@ -110,7 +110,7 @@ import Testing
         waiting.cancel()
         #expect(try await waiting.value)
         for _ in 0..<100 { _ = try socket.deliveryFailures() }
-        let refusing = try SocketAddress.loopback(port: RawSocket.freePort())
+        let refusing = try SocketEndpoint.loopback(port: RawSocket.freePort())
         var failures = try socket.deliveryFailures().makeAsyncIterator()
         try await socket.send(Data([1]), to: refusing)
         #expect(await failures.next()?.address == refusing)
@@ -128,7 +128,7 @@ import Testing
         }
         let told = recorder.history.compactMap { if case .failedToReach(let address, _) = $0 { address } else { nil } }
         socket.close()
-        var taken: [SocketAddress?] = []
+        var taken: [SocketEndpoint?] = []
         for await failure in failures { taken.append(failure.address) }
         #expect(taken.count == 64 && taken == Array(told.prefix(64)))
     }
@@ -140,7 +140,7 @@ import Testing
         let socket = AsyncUDPSocket(inlineDelegate: recorder)
         socket.logger = LogRecorder.logger(of: name)
         try socket.bind(toAddress: .loopback())
-        let refusing = try SocketAddress.loopback(port: RawSocket.freePort())
+        let refusing = try SocketEndpoint.loopback(port: RawSocket.freePort())
         let beginning = ContinuousClock.now
         var count = 0
         for _ in 0..<300 {

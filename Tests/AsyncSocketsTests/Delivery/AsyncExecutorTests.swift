@@ -160,7 +160,7 @@ import Testing
 
     @Test func withoutAnExecutorItRunsWhereTheCallerDoes() async throws {
         let peer = try peer()
-        let address = try #require(SocketAddress(literal: "127.0.0.1", port: peer.port))
+        let address = try #require(SocketEndpoint(literal: "127.0.0.1", port: peer.port))
         let line = try await AsyncSocket.withConnection(to: address, executor: nil) { socket in
             try await talk(socket) { socket.executor?.isCurrent == false }
         }

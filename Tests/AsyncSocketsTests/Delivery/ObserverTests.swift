@@ -36,8 +36,8 @@ import Testing
         #expect(told.end(.server)?.error?.code == .closedByPeer)
     }
 
-    @Test(arguments: [1, 100_000, 3_000_000], [nil, .tls12, .tls13] as [TLSVersion?])
-    func onlyDataCountsAndAllOfIt(_ count: Int, _ version: TLSVersion?) async throws {
+    @Test(arguments: [1, 100_000, 3_000_000], [nil, .tls12, .tls13] as [TLSProtocolVersion?])
+    func onlyDataCountsAndAllOfIt(_ count: Int, _ version: TLSProtocolVersion?) async throws {
         let observer = ObservationRecorder()
         let link = try await Link.make(observer: observer)
         link.client.write(Data("STARTTLS\r\n"), withTimeout: .patient, tag: 0)
@@ -58,8 +58,8 @@ import Testing
 
     // MARK: - Handshakes
 
-    @Test(arguments: TLSVersion.tested)
-    func aHandshakeIsToldToBothSides(_ version: TLSVersion) async throws {
+    @Test(arguments: TLSProtocolVersion.tested)
+    func aHandshakeIsToldToBothSides(_ version: TLSProtocolVersion) async throws {
         let observer = ObservationRecorder()
         let link = try await Link.make(observer: observer)
         try await link.secure(client: TestCertificates.client().only(version), server: TestCertificates.server())
@@ -80,8 +80,8 @@ import Testing
         }
     }
 
-    @Test(arguments: TLSVersion.tested, [true, false])
-    func theTimeOfTheDecisionIsApart(_ version: TLSVersion, _ isTrusted: Bool) async throws {
+    @Test(arguments: TLSProtocolVersion.tested, [true, false])
+    func theTimeOfTheDecisionIsApart(_ version: TLSProtocolVersion, _ isTrusted: Bool) async throws {
         let observer = ObservationRecorder()
         let link = try await Link.make(observer: observer)
         var client = try TestCertificates.client().only(version)
@@ -142,8 +142,8 @@ import Testing
         #expect(error?.code == .trustTimeout && times.trust >= .milliseconds(50) && times.total > times.trust)
     }
 
-    @Test(arguments: TLSVersion.tested)
-    func aRefusedCertificateFailsTheHandshakeOnBothSides(_ version: TLSVersion) async throws {
+    @Test(arguments: TLSProtocolVersion.tested)
+    func aRefusedCertificateFailsTheHandshakeOnBothSides(_ version: TLSProtocolVersion) async throws {
         let observer = ObservationRecorder()
         let link = try await Link.make(observer: observer)
         let stranger = try TestCertificates.stranger.issue(.server(names: ["localhost"]))

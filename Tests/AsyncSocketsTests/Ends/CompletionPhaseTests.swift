@@ -151,8 +151,8 @@ import Testing
         peer.stop()
     }
 
-    @Test(arguments: TLSVersion.tested)
-    func whatIsAroundTheHandshakeIsServedOnce(_ version: TLSVersion) async throws {
+    @Test(arguments: TLSProtocolVersion.tested)
+    func whatIsAroundTheHandshakeIsServedOnce(_ version: TLSProtocolVersion) async throws {
         let settings = try TestCertificates.server()
         let peer = try ScriptedPeer.listening([
             .expect("before"), .send("ready"), .startTLS(settings), .expect("behind"), .send("hello"),

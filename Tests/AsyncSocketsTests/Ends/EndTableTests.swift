@@ -38,7 +38,7 @@ import Testing
 
     struct Row: Sendable, CustomStringConvertible {
         let end: End
-        let version: TLSVersion?
+        let version: TLSProtocolVersion?
         let hasUnread: Bool
         let reads: Bool
         let writes: Bool
@@ -46,7 +46,7 @@ import Testing
         static let all: [Row] = {
             var rows: [Row] = []
             for end in End.allCases {
-                for version in [nil] + TLSVersion.tested.map(Optional.some)
+                for version in [nil] + TLSProtocolVersion.tested.map(Optional.some)
                 where version != nil || end == .orderly || end == .reset {
                     for number in 0..<8 {
                         rows.append(
@@ -196,8 +196,8 @@ import Testing
 
     // MARK: - Sessions
 
-    @Test(arguments: End.allCases, TLSVersion.tested)
-    func sessionsAreKeptUnlessTLSFails(end: End, version: TLSVersion) async throws {
+    @Test(arguments: End.allCases, TLSProtocolVersion.tested)
+    func sessionsAreKeptUnlessTLSFails(end: End, version: TLSProtocolVersion) async throws {
         var settings = try TestCertificates.server()
         settings.sessionTickets = .issued(1)
         var session: TLSResumableSession?

@@ -104,8 +104,8 @@ import Testing
         }
     }
 
-    @Test(arguments: TLSVersion.tested)
-    func d7ACloseNotifyATruncationAndAResetAreToldApart(_ version: TLSVersion) async throws {
+    @Test(arguments: TLSProtocolVersion.tested)
+    func d7ACloseNotifyATruncationAndAResetAreToldApart(_ version: TLSProtocolVersion) async throws {
         for ending in Ending.allCases {
             let steps: [ScriptedPeer.Step] = [.startTLS(try TestCertificates.server()), .expect("bye")]
             let (socket, recorder) = try await connect(to: ScriptedPeer.listening(steps + ending.steps))
@@ -121,8 +121,8 @@ import Testing
 
     /// The close_notify follows the bytes immediately, without a FIN. No kernel event announces it, wherever
     /// a turn stops.
-    @Test(arguments: TLSVersion.tested)
-    func aCloseNotifyRightBehindBytesIsToldWhateverTheirNumber(_ version: TLSVersion) async throws {
+    @Test(arguments: TLSProtocolVersion.tested)
+    func aCloseNotifyRightBehindBytesIsToldWhateverTheirNumber(_ version: TLSProtocolVersion) async throws {
         let settings = try TestCertificates.server()
         for count in stride(from: 180_000, to: 340_000, by: 5000) {
             let sent = try TestSignal()
@@ -138,8 +138,8 @@ import Testing
         }
     }
 
-    @Test(arguments: TLSVersion.tested)
-    func bytesBeforeATruncationAreDeliveredAndThenItIsReported(_ version: TLSVersion) async throws {
+    @Test(arguments: TLSProtocolVersion.tested)
+    func bytesBeforeATruncationAreDeliveredAndThenItIsReported(_ version: TLSProtocolVersion) async throws {
         let (socket, recorder) = try await connect(
             to: ScriptedPeer.listening([.startTLS(TestCertificates.server()), .send("half a sen"), .finish]))
         try socket.beginTLS(settings: TestCertificates.client().only(version))
@@ -150,8 +150,8 @@ import Testing
         #expect(try await recorder.disconnected()?.code == .truncated)
     }
 
-    @Test(arguments: TLSVersion.tested)
-    func ourDisconnectSendsACloseNotify(_ version: TLSVersion) async throws {
+    @Test(arguments: TLSProtocolVersion.tested)
+    func ourDisconnectSendsACloseNotify(_ version: TLSProtocolVersion) async throws {
         let peer = try ScriptedPeer.listening([.startTLS(TestCertificates.server()), .expect("bye"), .expectEnd])
         let (socket, recorder) = try await connect(to: peer)
         try socket.beginTLS(settings: TestCertificates.client().only(version))
@@ -162,8 +162,8 @@ import Testing
         _ = try await peer.finish()
     }
 
-    @Test(arguments: TLSVersion.tested)
-    func aHandshakeInPiecesOfOneByteSucceeds(_ version: TLSVersion) async throws {
+    @Test(arguments: TLSProtocolVersion.tested)
+    func aHandshakeInPiecesOfOneByteSucceeds(_ version: TLSProtocolVersion) async throws {
         let peer = try ScriptedPeer.listening([.startTLS(TestCertificates.server()), .send("hello")])
         let relay = try TamperingRelay(toPort: peer.port, fromClient: [.pieces(of: 1)], fromServer: [.pieces(of: 1)])
         let recorder = Recorder()
@@ -225,8 +225,8 @@ import Testing
         }
     }
 
-    @Test(arguments: TLSVersion.tested)
-    func aServerThatGoesAwayAtAnyByteOfTheHandshakeIsATypedError(_ version: TLSVersion) async throws {
+    @Test(arguments: TLSProtocolVersion.tested)
+    func aServerThatGoesAwayAtAnyByteOfTheHandshakeIsATypedError(_ version: TLSProtocolVersion) async throws {
         // RSA signatures have a fixed length, so that every handshake has the same length.
         let identity = try TestCertificates.authority.issue(.server(names: ["localhost"]), keyType: .rsa2048).identity()
         let server = TLSSettings.server(identity: identity).patient
@@ -240,8 +240,8 @@ import Testing
         }
     }
 
-    @Test(arguments: TLSVersion.tested)
-    func aClientThatGoesAwayAtAnyByteOfTheHandshakeIsATypedError(_ version: TLSVersion) async throws {
+    @Test(arguments: TLSProtocolVersion.tested)
+    func aClientThatGoesAwayAtAnyByteOfTheHandshakeIsATypedError(_ version: TLSProtocolVersion) async throws {
         var (client, server) = try TestCertificates.mutual()
         client.identity = try TestCertificates.authority.issue(.client(commonName: "alice"), keyType: .rsa2048).identity()
         let (peer, ours) = (client.only(version), server)

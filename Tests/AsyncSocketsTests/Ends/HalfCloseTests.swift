@@ -7,7 +7,7 @@ import Testing
 
 /// One side closes its write stream, and the other continues.
 @Suite(.timeLimit(.patient)) struct HalfCloseTests {
-    private func connect(_ steps: [ScriptedPeer.Step], tls version: TLSVersion? = nil) async throws -> (
+    private func connect(_ steps: [ScriptedPeer.Step], tls version: TLSProtocolVersion? = nil) async throws -> (
         AsyncSocket, Recorder, ScriptedPeer
     ) {
         let start: [ScriptedPeer.Step] = version == nil ? [] : [.startTLS(try TestCertificates.server())]
@@ -22,14 +22,14 @@ import Testing
         return (socket, recorder, peer)
     }
 
-    private static let layers: [TLSVersion?] = [nil, .tls12, .tls13]
+    private static let layers: [TLSProtocolVersion?] = [nil, .tls12, .tls13]
 
-    private func finish(_ version: TLSVersion?) -> [ScriptedPeer.Step] {
+    private func finish(_ version: TLSProtocolVersion?) -> [ScriptedPeer.Step] {
         version == nil ? [.finish] : [.sendCloseNotify, .finish]
     }
 
     @Test(arguments: layers)
-    func afterThePeersLastByteWritingGoesOn(_ version: TLSVersion?) async throws {
+    func afterThePeersLastByteWritingGoesOn(_ version: TLSProtocolVersion?) async throws {
         let (socket, recorder, peer) = try await connect(
             [.send("that is all\r\n")] + finish(version) + [.expect("and this is our answer")], tls: version)
         socket.readData(to: .lineEnd, withTimeout: .patient, tag: 1)
@@ -45,7 +45,7 @@ import Testing
 
     /// In the original, such a read waited forever, or timed out and closed the connection.
     @Test(arguments: layers)
-    func d18AReadBehindTheEndOfTheReadStreamEndsAtOnceAndAlone(_ version: TLSVersion?) async throws {
+    func d18AReadBehindTheEndOfTheReadStreamEndsAtOnceAndAlone(_ version: TLSProtocolVersion?) async throws {
         let (socket, recorder, peer) = try await connect([.send("abc")] + finish(version) + [.expect("ok")], tls: version)
         socket.readData(toLength: 5, withTimeout: .patient, tag: 1)
         try await recorder.readStreamClosed()
@@ -63,7 +63,7 @@ import Testing
     }
 
     @Test(arguments: layers)
-    func aReadToTheEndBehindAShortReadIsGivenUpWithIt(_ version: TLSVersion?) async throws {
+    func aReadToTheEndBehindAShortReadIsGivenUpWithIt(_ version: TLSProtocolVersion?) async throws {
         let areQueued = try TestSignal()
         let (socket, recorder, peer) = try await connect(
             [.send("abc"), .wait(for: areQueued)] + finish(version) + [.expect("ok")], tls: version)
@@ -85,7 +85,7 @@ import Testing
 
     /// Requested after the end was delivered.
     @Test(arguments: layers)
-    func aReadToTheEndBehindTheEndIsCompleteAndEmpty(_ version: TLSVersion?) async throws {
+    func aReadToTheEndBehindTheEndIsCompleteAndEmpty(_ version: TLSProtocolVersion?) async throws {
         let (socket, recorder, peer) = try await connect([.send("abc")] + finish(version) + [.expect("ok")], tls: version)
         socket.readDataToEnd(withTimeout: .patient, tag: 1)
         #expect(try await recorder.readText() == "abc")
@@ -102,7 +102,7 @@ import Testing
     }
 
     @Test(arguments: layers)
-    func d18OurSideCanBeClosedWhileReadingGoesOn(_ version: TLSVersion?) async throws {
+    func d18OurSideCanBeClosedWhileReadingGoesOn(_ version: TLSProtocolVersion?) async throws {
         let (socket, recorder, peer) = try await connect(
             [.expect("the question"), .expectEnd, .send("the answer\r\n")] + finish(version), tls: version)
         socket.write(Data("the question"), withTimeout: .patient, tag: 1)
@@ -133,8 +133,8 @@ import Testing
         _ = try await peer.finish()
     }
 
-    @Test(arguments: [TLSVersion.tls12, .tls13])
-    func aTruncationIsToldToTheRead(_ version: TLSVersion) async throws {
+    @Test(arguments: [TLSProtocolVersion.tls12, .tls13])
+    func aTruncationIsToldToTheRead(_ version: TLSProtocolVersion) async throws {
         let (socket, recorder, peer) = try await connect([.send("abc"), .finish, .expect("ok"), .expectEnd], tls: version)
         socket.readData(toLength: 5, withTimeout: .patient, tag: 1)
         try await recorder.readStreamClosed()

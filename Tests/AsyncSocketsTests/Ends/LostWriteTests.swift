@@ -14,7 +14,8 @@ import Testing
 
     /// Returns a secure connection whose peer reads nothing after the handshake. It uses a socket pair: once
     /// the kernel is full, it stays full until the peer reads.
-    private func connect(_ version: TLSVersion) async throws -> (AsyncSocket, Recorder, peer: ChannelEnd, own: RawSocket) {
+    private func connect(_ version: TLSProtocolVersion) async throws -> (AsyncSocket, Recorder, peer: ChannelEnd, own: RawSocket)
+    {
         let (peer, other) = try ChannelEnd.pair()
         let recorder = Recorder()
         let socket = try AsyncSocket(adopting: other.duplicate(), inlineDelegate: recorder)
@@ -60,8 +61,8 @@ import Testing
         peer.channel.close(.reset, on: try SocketEventLoop())
     }
 
-    @Test(arguments: TLSVersion.tested, [false, true])
-    func aLostWriteIsNotToldAsWritten(_ version: TLSVersion, isClosing: Bool) async throws {
+    @Test(arguments: TLSProtocolVersion.tested, [false, true])
+    func aLostWriteIsNotToldAsWritten(_ version: TLSProtocolVersion, isClosing: Bool) async throws {
         let (socket, recorder, peer, own) = try await connect(version)
         let lost = await fill(socket, own) { socket.write(Self.piece, withTimeout: -1, tag: $0) }
         if isClosing { socket.disconnectAfterWriting() }
@@ -72,8 +73,8 @@ import Testing
         #expect(error?.code == .connectionReset)
     }
 
-    @Test(arguments: TLSVersion.tested, [false, true])
-    func whoWaitsForALostWriteIsToldThatItFailed(_ version: TLSVersion, isClosing: Bool) async throws {
+    @Test(arguments: TLSProtocolVersion.tested, [false, true])
+    func whoWaitsForALostWriteIsToldThatItFailed(_ version: TLSProtocolVersion, isClosing: Bool) async throws {
         let (socket, recorder, peer, own) = try await connect(version)
         var waiters: [CountingWaiter<Void>] = []
         let lost = await fill(socket, own) { _ in

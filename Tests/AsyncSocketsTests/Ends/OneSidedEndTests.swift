@@ -18,8 +18,8 @@ import Testing
     /// More than the kernel buffers of both sides hold.
     private static let answer = Data(count: 16 << 20)
 
-    @Test(arguments: TLSVersion.tested, Moment.allCases)
-    func aTaskStillWritesItsAnswer(version: TLSVersion, moment: Moment) async throws {
+    @Test(arguments: TLSProtocolVersion.tested, Moment.allCases)
+    func aTaskStillWritesItsAnswer(version: TLSProtocolVersion, moment: Moment) async throws {
         let pair = try await SocketPair(tls: version)
         let (socket, peer) = (pair.client, pair.server)
         try await peer.write("a question\nand more")
@@ -45,8 +45,8 @@ import Testing
     }
 
     /// The truncation is reported once, by a read or at the end of the connection.
-    @Test(arguments: TLSVersion.tested, [true, false])
-    func aDelegateStillWritesItsAnswer(version: TLSVersion, reads: Bool) async throws {
+    @Test(arguments: TLSProtocolVersion.tested, [true, false])
+    func aDelegateStillWritesItsAnswer(version: TLSProtocolVersion, reads: Bool) async throws {
         let mayEnd = try TestSignal()
         mayEnd.fire()
         let peer = try ScriptedPeer.listening([
@@ -75,8 +75,8 @@ import Testing
     }
 
     /// According to RFC 5246, 7.2.1, a missing close_notify does not invalidate the session.
-    @Test(arguments: TLSVersion.tested, [true, false])
-    func aSessionIsKept(version: TLSVersion, isClosing: Bool) async throws {
+    @Test(arguments: TLSProtocolVersion.tested, [true, false])
+    func aSessionIsKept(version: TLSProtocolVersion, isClosing: Bool) async throws {
         var settings = try TestCertificates.server()
         settings.sessionTickets = .issued(2)
         let listener = try SocketListener(port: 0, interface: "127.0.0.1", tls: settings)

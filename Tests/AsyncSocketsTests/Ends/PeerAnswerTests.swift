@@ -11,8 +11,8 @@ import Testing
 /// Unexpected or late messages from a peer.
 @Suite(.timeLimit(.patient)) struct PeerAnswerTests {
     /// A client that sends nothing before it has received its tickets.
-    @Test(arguments: TLSVersion.tested, [false, true])
-    func ticketsLeaveThoughTheServerSaysNothing(version: TLSVersion, isDelegates: Bool) async throws {
+    @Test(arguments: TLSProtocolVersion.tested, [false, true])
+    func ticketsLeaveThoughTheServerSaysNothing(version: TLSProtocolVersion, isDelegates: Bool) async throws {
         var server = try TestCertificates.server()
         server.sessionTickets = .issued(2)
         let store = TLSInMemorySessionStore()

@@ -55,7 +55,7 @@ import Testing
     @Test func aFloodOfFailuresIsCounted() throws {
         let log = FailureLog()
         let logger = LogRecorder.logger(of: "flood")
-        let peer = try #require(SocketAddress(literal: "192.0.2.1", port: 7))
+        let peer = try #require(SocketEndpoint(literal: "192.0.2.1", port: 7))
         let start = ContinuousClock.now
         for milliseconds in [0, 1, 999, 1_000, 1_500, 2_000, 9_000] {
             let now = start + .milliseconds(milliseconds)

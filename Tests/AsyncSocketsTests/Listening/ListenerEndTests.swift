@@ -23,7 +23,7 @@ import Testing
         let ends = Locked(0)
         weak var kept: Listener?
         do {
-            let addresses = try (1...count).map { try SocketAddress.loopback("127.0.0.\($0)") }
+            let addresses = try (1...count).map { try SocketEndpoint.loopback("127.0.0.\($0)") }
             let listener = try Listener.listen(on: addresses, setup(loop) { _ in ends.withLock { $0 += 1 } })
             kept = listener
             listener.start()

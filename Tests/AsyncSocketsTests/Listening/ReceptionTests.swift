@@ -37,13 +37,13 @@ import Testing
         let reception = listener.reception
         listener.listener.start()
         let target = try #require(listener.localAddress)
-        let early = Findings<[SocketAddress]>()
+        let early = Findings<[SocketEndpoint]>()
         Task.immediate { early.add(await reception.arrivals()?.map(\.peer) ?? []) }
         var clients = [try RawSocket.connected(to: target)]
         try await eventually("the first is taken") { !early.all.isEmpty }
         #expect(early.all == [[try clients[0].localAddress]] && reception.servedCount == 1)
         for _ in 0..<3 { clients.append(try RawSocket.connected(to: target)) }
-        var peers: [SocketAddress] = []
+        var peers: [SocketEndpoint] = []
         while peers.count < 3 { peers += try #require(await reception.arrivals()).map(\.peer) }
         #expect(peers == (try clients[1...].map { try $0.localAddress }))
         #expect(reception.servedCount == 4)

@@ -152,7 +152,7 @@ import Testing
         try Data(count: 1 << 20).write(to: file)
         defer { try? FileManager.default.removeItem(at: file) }
         let path = FileManager.default.temporaryDirectory.appendingPathComponent(UUID().uuidString)
-        let address = try #require(SocketAddress(unixPath: path.path))
+        let address = try #require(SocketEndpoint(unixPath: path.path))
         let listener = try RawSocket.listening(on: address)
         defer { try? FileManager.default.removeItem(at: path) }
         for _ in 0..<100 {

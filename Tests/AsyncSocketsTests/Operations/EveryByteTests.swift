@@ -67,7 +67,7 @@ import Testing
     private func everyByteArrivesOnceAndInItsPlace(_ channel: Channel) async throws {
         let link = try await Link.make()
         if channel != .plain {
-            let version: TLSVersion = channel == .tls12 ? .tls12 : .tls13
+            let version: TLSProtocolVersion = channel == .tls12 ? .tls12 : .tls13
             try await link.secure(client: TestCertificates.client().only(version), server: TestCertificates.server())
         }
         async let atServer = readAll(from: link.server, link.atServer)

@@ -36,7 +36,7 @@ import Testing
     enum Side: CaseIterable, Sendable {
         case plain, client12, client13, server12, server13
 
-        var version: TLSVersion? {
+        var version: TLSProtocolVersion? {
             switch self {
             case .plain: nil
             case .client12, .server12: .tls12

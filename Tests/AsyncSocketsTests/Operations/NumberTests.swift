@@ -176,13 +176,13 @@ import Testing
 
     @Test func anOptionThatNoKernelNumberHoldsIsTheCallersError() throws {
         let socket = AsyncSocket()
-        for option in [SocketOption<Duration>.userTimeout, .keepAliveIdle, .keepAliveInterval] {
+        for option in [SocketOptionKey<Duration>.userTimeout, .keepAliveIdle, .keepAliveInterval] {
             for time in [Duration.seconds(Int64.max), .seconds(Int64.min), .seconds(1 << 31), .seconds(-(1 << 31) - 1)] {
                 let error = #expect(throws: AsyncSocketError.self) { try socket.setOption(option, to: time) }
                 #expect(error?.code == .badParameter)
             }
         }
-        for option in [SocketOption<Int>.keepAliveCount, .receiveBufferSize, .ipTTL, .fastOpenQueueLength] {
+        for option in [SocketOptionKey<Int>.keepAliveCount, .receiveBufferSize, .ipTTL, .fastOpenQueueLength] {
             for number in [Int.min, .max, 1 << 31, -(1 << 31) - 1] {
                 let error = #expect(throws: AsyncSocketError.self) { try socket.setOption(option, to: number) }
                 #expect(error?.code == .badParameter)

@@ -150,8 +150,8 @@ import Testing
 
     private static let contents = pattern(3_000_001)
 
-    @Test(arguments: [nil, TLSVersion.tls12, .tls13])
-    func aFileArrivesWholeBetweenOtherWrites(_ version: TLSVersion?) async throws {
+    @Test(arguments: [nil, TLSProtocolVersion.tls12, .tls13])
+    func aFileArrivesWholeBetweenOtherWrites(_ version: TLSProtocolVersion?) async throws {
         let link = try await Link.make()
         if let version {
             try await link.secure(client: TestCertificates.client().only(version), server: TestCertificates.server())

@@ -14,8 +14,8 @@ import Testing
     private static let garbage: [UInt8] = [23, 3, 3, 0, 40] + Array(0..<40)
 
     /// The original reported whatever `errno` happened to hold.
-    @Test(arguments: TLSVersion.tested)
-    func d1ATLSFailureWhileWritesWaitIsToldAsWhatItIs(_ version: TLSVersion) async throws {
+    @Test(arguments: TLSProtocolVersion.tested)
+    func d1ATLSFailureWhileWritesWaitIsToldAsWhatItIs(_ version: TLSProtocolVersion) async throws {
         let (full, over) = (try TestSignal(), try TestSignal())
         let peer = try ScriptedPeer.listening([
             .startTLS(TestCertificates.server()), .wait(for: full), .sendRaw(Self.garbage), .wait(for: over),
@@ -37,8 +37,8 @@ import Testing
 
     /// Unread bytes keep a connection open after its TLS engine has failed, until a write detects the
     /// failure.
-    @Test(arguments: TLSVersion.tested)
-    func d1AWriteThatMeetsATLSFailureIsToldWhatItWas(_ version: TLSVersion) async throws {
+    @Test(arguments: TLSProtocolVersion.tested)
+    func d1AWriteThatMeetsATLSFailureIsToldWhatItWas(_ version: TLSProtocolVersion) async throws {
         let over = try TestSignal()
         let peer = try ScriptedPeer.listening([
             .startTLS(TestCertificates.server()), .send("unread"), .sendRaw(Self.garbage), .wait(for: over),
@@ -113,8 +113,8 @@ import Testing
         return pages * sysconf(Int32(_SC_PAGESIZE))
     }
 
-    @Test(arguments: [nil, TLSVersion.tls13])
-    func aLineOfAMegabyteArrivesInSmallPieces(_ version: TLSVersion?) async throws {
+    @Test(arguments: [nil, TLSProtocolVersion.tls13])
+    func aLineOfAMegabyteArrivesInSmallPieces(_ version: TLSProtocolVersion?) async throws {
         let text = String(repeating: "0123456789abcdef", count: 1 << 16) + "\r\n"
         let start: [ScriptedPeer.Step] = version == nil ? [] : [.startTLS(try TestCertificates.server())]
         let peer = try ScriptedPeer.listening(start + [.send(text, inPiecesOf: 1000)])
@@ -148,8 +148,8 @@ import Testing
 
     /// The kernel's buffer is full when the connection closes. The rest of the record and the close_notify
     /// are sent as soon as the peer reads.
-    @Test(arguments: TLSVersion.tested)
-    func aCloseNotifyIsNotCutByAFullSendBuffer(_ version: TLSVersion) async throws {
+    @Test(arguments: TLSProtocolVersion.tested)
+    func aCloseNotifyIsNotCutByAFullSendBuffer(_ version: TLSProtocolVersion) async throws {
         let link = try await Link.make(atClient: Recorder(recordsProgress: true))
         try await link.secure(client: TestCertificates.client().only(version), server: TestCertificates.server())
         link.client.write(Data(count: 64 << 20), withTimeout: .patient, tag: 0)

@@ -45,7 +45,7 @@ import Testing
         let expected: CInt
 
         init<Value: Equatable>(
-            _ option: SocketOption<Value>, _ value: Value, readsAs answer: Value? = nil, _ level: CInt, _ number: CInt,
+            _ option: SocketOptionKey<Value>, _ value: Value, readsAs answer: Value? = nil, _ level: CInt, _ number: CInt,
             _ expected: CInt
         ) {
             testDescription = "\(option.name) \(value)"

@@ -78,8 +78,8 @@ import Testing
         _ = await refused.result
     }
 
-    @Test(arguments: TLSVersion.tested, Style.allCases)
-    func aClientWithoutAGoodCertificateIsRefused(version: TLSVersion, style: Style) async throws {
+    @Test(arguments: TLSProtocolVersion.tested, Style.allCases)
+    func aClientWithoutAGoodCertificateIsRefused(version: TLSProtocolVersion, style: Style) async throws {
         for isStranger in [false, true] {
             var (clientSettings, serverSettings) = try TestCertificates.mutual(clientFrom: TestCertificates.stranger)
             if !isStranger { clientSettings.identity = nil }
@@ -129,8 +129,8 @@ import Testing
 
     // MARK: - Ends
 
-    @Test(arguments: TLSVersion.tested, Style.allCases)
-    func aCutIsNoEnd(version: TLSVersion, style: Style) async throws {
+    @Test(arguments: TLSProtocolVersion.tested, Style.allCases)
+    func aCutIsNoEnd(version: TLSProtocolVersion, style: Style) async throws {
         for isCut in [false, true] {
             let peer = try ScriptedPeer.listening(
                 [.startTLS(try TestCertificates.server()), .send("half a")] + (isCut ? [.finish] : [.sendCloseNotify, .finish]))

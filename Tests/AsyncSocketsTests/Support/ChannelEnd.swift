@@ -20,7 +20,7 @@ final class ChannelEnd {
     static let readHangup: Int16 = 0x2000
 
     /// Takes ownership of the socket, which is closed with the channel.
-    init(_ socket: consuming RawSocket, of family: SocketAddress.Family) {
+    init(_ socket: consuming RawSocket, of family: SocketEndpoint.Family) {
         descriptor = SocketDescriptor(takingOver: socket.duplicate())
         channel = ByteChannel(descriptor, of: family)
     }

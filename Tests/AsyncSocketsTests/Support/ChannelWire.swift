@@ -30,7 +30,7 @@ final class ChannelWire {
     }
 
     /// Returns channels that have completed the handshake.
-    static func secure(_ version: TLSVersion, chunk: Int = .max) throws -> ChannelWire {
+    static func secure(_ version: TLSProtocolVersion, chunk: Int = .max) throws -> ChannelWire {
         let wire = try ChannelWire(chunk: chunk)
         try wire.beginTLS(version)
         let answers = try wire.shakeHands()
@@ -38,7 +38,7 @@ final class ChannelWire {
         return wire
     }
 
-    func beginTLS(_ version: TLSVersion, _ change: (inout TLSClientSettings) -> Void = { _ in }) throws {
+    func beginTLS(_ version: TLSProtocolVersion, _ change: (inout TLSClientSettings) -> Void = { _ in }) throws {
         var settings = try TestCertificates.client().only(version)
         change(&settings)
         try client.beginTLS(settings)

@@ -30,7 +30,7 @@ enum LogRecorder {
     }
 
     /// Returns the lines about one listener.
-    static func lines(about listener: SocketAddress) -> [Line] {
+    static func lines(about listener: SocketEndpoint) -> [Line] {
         lines("listener", "\(listener)")
     }
 

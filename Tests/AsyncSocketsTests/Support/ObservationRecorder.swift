@@ -9,7 +9,7 @@ enum Observed: Sendable {
     case secured(ObservedConnection, TLSRole, TLSSession, HandshakeTimes)
     case notSecured(ObservedConnection, TLSRole, AsyncSocketError?, HandshakeTimes)
     case paused(AcceptPause)
-    case lost(SocketAddress, AcceptLoss)
+    case lost(SocketEndpoint, AcceptLoss)
 
     /// The connection concerned.
     var connection: ObservedConnection? {
@@ -76,7 +76,7 @@ final class ObservationRecorder: SocketObserver {
     func acceptingDidPause(_ pause: AcceptPause) {
         if case .connectionLimit = pause.reason { record(.paused(pause)) }
     }
-    func didLoseAcceptedConnection(from peer: SocketAddress, _ loss: AcceptLoss) { record(.lost(peer, loss)) }
+    func didLoseAcceptedConnection(from peer: SocketEndpoint, _ loss: AcceptLoss) { record(.lost(peer, loss)) }
 }
 
 extension [Observed] {

@@ -39,7 +39,7 @@ struct SocketPair {
     let server: AsyncSocket
 
     /// Connects with one version of TLS.
-    init(tls version: TLSVersion) async throws {
+    init(tls version: TLSProtocolVersion) async throws {
         try await self.init(securedBy: TestCertificates.client().only(version))
     }
 

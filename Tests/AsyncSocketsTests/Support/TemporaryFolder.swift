@@ -26,7 +26,7 @@ final class TemporaryFolder {
     }
 
     /// The address of a Unix-domain socket in the folder.
-    func address(_ name: String) throws -> SocketAddress {
-        try #require(SocketAddress(unixPath: path(name)))
+    func address(_ name: String) throws -> SocketEndpoint {
+        try #require(SocketEndpoint(unixPath: path(name)))
     }
 }

@@ -5,7 +5,7 @@ import SocketTestSupport
 
 extension Resolver {
     /// Returns a resolver that resolves every name to the same addresses.
-    static func answering(_ addresses: [SocketAddress]) -> Resolver {
+    static func answering(_ addresses: [SocketEndpoint]) -> Resolver {
         Resolver(concurrency: 1) { _ in .success(addresses) }
     }
 }
@@ -13,7 +13,7 @@ extension Resolver {
 extension AsyncSocket {
     /// Returns a socket whose resolver resolves every name to these addresses.
     static func client(
-        of addresses: [SocketAddress], delay: Double = 3_600, delegate: Recorder, loop: SocketEventLoop? = nil
+        of addresses: [SocketEndpoint], delay: Double = 3_600, delegate: Recorder, loop: SocketEventLoop? = nil
     ) -> AsyncSocket {
         let client = AsyncSocket(inlineDelegate: delegate)
         client.resolver = .answering(addresses)

@@ -79,7 +79,7 @@ import Testing
             await #expect(throws: AsyncSocketError.self) {
                 try await AsyncSocket.withConnection(to: "127.0.0.1", port: port) { _ in }
             },
-            await #expect(throws: AsyncSocketError.self) { try await SocketAddress.lookUp(host: "127.0.0.1", port: port) },
+            await #expect(throws: AsyncSocketError.self) { try await SocketEndpoint.lookUp(host: "127.0.0.1", port: port) },
             #expect(throws: AsyncSocketError.self) { try SocketListener(port: port) },
         ]
         for error in errors {

@@ -18,8 +18,8 @@ import Testing
     /// More than the kernel buffers of both sides hold.
     private static let bytes = Data(count: 64 << 20)
 
-    @Test(arguments: TLSVersion.tested, End.allCases)
-    func thePeerSeesATruncation(version: TLSVersion, end: End) async throws {
+    @Test(arguments: TLSProtocolVersion.tested, End.allCases)
+    func thePeerSeesATruncation(version: TLSProtocolVersion, end: End) async throws {
         let recorder = Recorder()
         let listener = AsyncSocket(recorder, calledOn: .main)
         try listener.accept(onInterface: "127.0.0.1", port: 0)
@@ -93,8 +93,8 @@ import Testing
         return server
     }
 
-    @Test(arguments: TLSVersion.tested, [false, true])
-    func aShutdownAtItsDeadlineIsATruncation(version: TLSVersion, isQueued: Bool) async throws {
+    @Test(arguments: TLSProtocolVersion.tested, [false, true])
+    func aShutdownAtItsDeadlineIsATruncation(version: TLSProtocolVersion, isQueued: Bool) async throws {
         let listener = try SocketListener(port: 0, interface: "127.0.0.1", tls: TestCertificates.server())
         let body: @Sendable (AsyncSocket) async throws -> Void = { socket in
             guard isQueued else { return try await socket.write(Self.bytes) }
@@ -114,8 +114,8 @@ import Testing
     }
 
     /// Even in the middle of a write.
-    @Test(arguments: TLSVersion.tested)
-    func aCloseNotifyOfATaskIsNotCutByAFullSendBuffer(version: TLSVersion) async throws {
+    @Test(arguments: TLSProtocolVersion.tested)
+    func aCloseNotifyOfATaskIsNotCutByAFullSendBuffer(version: TLSProtocolVersion) async throws {
         let listener = try SocketListener(port: 0, interface: "127.0.0.1", tls: TestCertificates.server())
         let hasEnded = AsyncStream<Void>.makeStream()
         let body: @Sendable (AsyncSocket) async throws -> Void = { socket in
@@ -136,8 +136,8 @@ import Testing
     }
 
     /// `disconnectAfterReading()` drops queued writes, as `disconnect()` does.
-    @Test(arguments: TLSVersion.tested)
-    func anEndAfterReadsIsThePrograms(version: TLSVersion) async throws {
+    @Test(arguments: TLSProtocolVersion.tested)
+    func anEndAfterReadsIsThePrograms(version: TLSProtocolVersion) async throws {
         let link = try await Link.make()
         try await link.secure(client: TestCertificates.client().only(version), server: TestCertificates.server())
         link.client.readData(toLength: 1, withTimeout: .patient, tag: 1)
@@ -155,8 +155,8 @@ import Testing
 
     /// According to RFC 5246, 7.2.1, pending writes are discarded, and the reply is a close_notify. With TLS
     /// 1.3, the peer may still expect them, and detects that they are missing.
-    @Test(arguments: TLSVersion.tested)
-    func aCloseNotifyInMidWriteIsAnswered(version: TLSVersion) async throws {
+    @Test(arguments: TLSProtocolVersion.tested)
+    func aCloseNotifyInMidWriteIsAnswered(version: TLSProtocolVersion) async throws {
         let link = try await Link.make()
         try await link.secure(client: TestCertificates.client().only(version), server: TestCertificates.server())
         link.server.autoDisconnectOnClosedReadStream = false

@@ -15,8 +15,8 @@ import Testing
         return settings
     }
 
-    @Test(arguments: TLSVersion.tested)
-    func aTaskThatTrustsThePeerIsAskedOnce(_ version: TLSVersion) async throws {
+    @Test(arguments: TLSProtocolVersion.tested)
+    func aTaskThatTrustsThePeerIsAskedOnce(_ version: TLSProtocolVersion) async throws {
         let server = try TestCertificates.server().only(version)
         let (socket, _) = try await connectedSocket([.startTLS(server), .send("hello")])
         let askedCount = Locked(0)
@@ -35,8 +35,8 @@ import Testing
 
     /// OpenSSL leaves an error in its queue when a signature is invalid. It must not be reported as a
     /// handshake error.
-    @Test(arguments: TLSVersion.tested)
-    func aTaskDecidesAboutAWrongSignatureToo(_ version: TLSVersion) async throws {
+    @Test(arguments: TLSProtocolVersion.tested)
+    func aTaskDecidesAboutAWrongSignatureToo(_ version: TLSProtocolVersion) async throws {
         let issued = try TestCertificates.authority.issue(.server(names: ["localhost"])).identity()
         var bytes = try #require(issued.certificateChain.first?.derBytes)
         bytes[bytes.count - 1] ^= 1

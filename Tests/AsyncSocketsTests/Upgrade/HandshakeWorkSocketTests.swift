@@ -13,13 +13,13 @@ import Testing
     }
 
     /// Returns settings in which both sides sign slowly.
-    private static func settings(_ version: TLSVersion) throws -> (client: TLSClientSettings, server: TLSServerSettings) {
+    private static func settings(_ version: TLSProtocolVersion) throws -> (client: TLSClientSettings, server: TLSServerSettings) {
         var (client, server) = try TestCertificates.mutual()
         (server.identity, client.identity) = try identities.get()
         return (client.only(version), server.only(version))
     }
 
-    @Test(arguments: TLSVersion.tested) func manyShakeHandsAtOnce(_ version: TLSVersion) async throws {
+    @Test(arguments: TLSProtocolVersion.tested) func manyShakeHandsAtOnce(_ version: TLSProtocolVersion) async throws {
         let (client, server) = try Self.settings(version)
         let listener = try SocketListener(port: 0, interface: "127.0.0.1", tls: server)
         try await serving(listener, { try await $0.echo() }) { _ in
@@ -38,7 +38,7 @@ import Testing
     }
 
     /// The delegate decides between two steps that run outside of the event loop.
-    @Test(arguments: TLSVersion.tested) func aDelegateDecidesInBetween(_ version: TLSVersion) async throws {
+    @Test(arguments: TLSProtocolVersion.tested) func aDelegateDecidesInBetween(_ version: TLSProtocolVersion) async throws {
         var (client, server) = try Self.settings(version)
         client.trustEvaluation = .delegate
         server.trustEvaluation = .delegate
@@ -50,8 +50,9 @@ import Testing
         try await link.atServer.secured()
     }
 
-    @Test(arguments: TLSVersion.tested, [0, 1, 2, 5]) func aCloseMeanwhileEndsBoth(_ version: TLSVersion, turns: Int) async throws
-    {
+    @Test(arguments: TLSProtocolVersion.tested, [0, 1, 2, 5]) func aCloseMeanwhileEndsBoth(
+        _ version: TLSProtocolVersion, turns: Int
+    ) async throws {
         let (client, server) = try Self.settings(version)
         for _ in 0..<20 {
             let link = try await Link.make()

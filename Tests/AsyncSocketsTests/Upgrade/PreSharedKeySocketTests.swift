@@ -16,16 +16,16 @@ import Testing
         try TLSPreSharedKey(identity: identity, key: bytes)
     }
 
-    private func client(_ version: TLSVersion, _ key: TLSPreSharedKey? = nil) throws -> TLSClientSettings {
+    private func client(_ version: TLSProtocolVersion, _ key: TLSPreSharedKey? = nil) throws -> TLSClientSettings {
         try TLSSettings.client(serverName: "localhost", preSharedKey: key ?? self.key()).only(version).patient
     }
 
-    private func server(_ version: TLSVersion) throws -> TLSServerSettings {
+    private func server(_ version: TLSProtocolVersion) throws -> TLSServerSettings {
         let key = try key()
         return TLSSettings.server(preSharedKeys: TLSPreSharedKeys { $0 == key.identity ? key : nil }).only(version).patient
     }
 
-    @Test(arguments: TLSVersion.tested) func aListenerKnowsItsClientsByKey(_ version: TLSVersion) async throws {
+    @Test(arguments: TLSProtocolVersion.tested) func aListenerKnowsItsClientsByKey(_ version: TLSProtocolVersion) async throws {
         let listener = try SocketListener(port: 0, interface: "127.0.0.1", tls: server(version))
         let seen = Findings<[UInt8]?>()
         let failures = Findings<TLSError.Code?>()
@@ -56,7 +56,7 @@ import Testing
         #expect(seen.all == [alice, alice, alice])
     }
 
-    @Test(arguments: TLSVersion.tested) func delegatesUpgradeWithAKey(_ version: TLSVersion) async throws {
+    @Test(arguments: TLSProtocolVersion.tested) func delegatesUpgradeWithAKey(_ version: TLSProtocolVersion) async throws {
         let link = try await Link.make()
         try link.client.beginTLS(settings: client(version))
         try link.server.beginTLS(settings: server(version))

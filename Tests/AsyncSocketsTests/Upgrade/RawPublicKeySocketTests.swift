@@ -25,7 +25,7 @@ import Testing
         (self.client, self.server) = (client, server)
     }
 
-    private func expecting(_ key: [UInt8], _ version: TLSVersion) throws -> TLSClientSettings {
+    private func expecting(_ key: [UInt8], _ version: TLSProtocolVersion) throws -> TLSClientSettings {
         var settings = client.only(version)
         settings.proof = .rawPublicKeys(try TLSRawPublicKeys(expected: [key]))
         return settings
@@ -41,7 +41,7 @@ import Testing
         return false
     }
 
-    @Test(arguments: TLSVersion.tested) func delegatesUpgradeWithRawKeys(_ version: TLSVersion) async throws {
+    @Test(arguments: TLSProtocolVersion.tested) func delegatesUpgradeWithRawKeys(_ version: TLSProtocolVersion) async throws {
         guard try await isSupported() else { return }
         let link = try await Link.make()
         try link.client.beginTLS(settings: client.only(version))
@@ -52,7 +52,8 @@ import Testing
         #expect(link.server.tlsSession?.peerPublicKey == clientKey)
     }
 
-    @Test(arguments: TLSVersion.tested) func aListenerKnowsItsClientsByRawKey(_ version: TLSVersion) async throws {
+    @Test(arguments: TLSProtocolVersion.tested) func aListenerKnowsItsClientsByRawKey(_ version: TLSProtocolVersion) async throws
+    {
         guard try await isSupported() else { return }
         let listener = try SocketListener(port: 0, interface: "127.0.0.1", tls: server.only(version))
         let seen = Findings<[UInt8]?>()

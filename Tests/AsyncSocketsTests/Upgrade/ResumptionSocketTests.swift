@@ -29,7 +29,7 @@ import Testing
         }
     }
 
-    @Test(arguments: TLSVersion.tested) func clientsResumeByThemselves(_ version: TLSVersion) async throws {
+    @Test(arguments: TLSProtocolVersion.tested) func clientsResumeByThemselves(_ version: TLSProtocolVersion) async throws {
         let listener = try listener()
         let store = TLSInMemorySessionStore()
         var settings = try TestCertificates.client().only(version)
@@ -46,7 +46,7 @@ import Testing
         }
     }
 
-    @Test(arguments: TLSVersion.tested) func thoseOfTheProcessAreTheDefault(_ version: TLSVersion) async throws {
+    @Test(arguments: TLSProtocolVersion.tested) func thoseOfTheProcessAreTheDefault(_ version: TLSProtocolVersion) async throws {
         let listener = try listener()
         let settings = try TestCertificates.client().only(version)
         #expect(settings.resumption == .inMemory)
@@ -57,7 +57,9 @@ import Testing
     }
 
     /// As in FTP, the data connection resumes the session of the control connection.
-    @Test(arguments: TLSVersion.tested) func aDataConnectionResumesTheControlConnection(_ version: TLSVersion) async throws {
+    @Test(arguments: TLSProtocolVersion.tested) func aDataConnectionResumesTheControlConnection(_ version: TLSProtocolVersion)
+        async throws
+    {
         let keys = try keyFile()
         // Both connections use the same identity.
         var server = try TestCertificates.server()
@@ -87,7 +89,9 @@ import Testing
     }
 
     /// With a delegate, trust is also evaluated for a resumed session.
-    @Test(arguments: TLSVersion.tested) func aDelegateDecidesAboutAResumedSessionToo(_ version: TLSVersion) async throws {
+    @Test(arguments: TLSProtocolVersion.tested) func aDelegateDecidesAboutAResumedSessionToo(_ version: TLSProtocolVersion)
+        async throws
+    {
         let listener = try listener()
         var settings = try TestCertificates.client().only(version)
         settings.resumption = .store(TLSInMemorySessionStore())
@@ -155,8 +159,8 @@ import Testing
 
     /// The listener's trust function also applies to its server names, even if their settings do not require
     /// it.
-    @Test(arguments: TLSVersion.tested, [false, true])
-    func aNameDoesNotSkipTheDecision(_ version: TLSVersion, byFunction: Bool) async throws {
+    @Test(arguments: TLSProtocolVersion.tested, [false, true])
+    func aNameDoesNotSkipTheDecision(_ version: TLSProtocolVersion, byFunction: Bool) async throws {
         var asking = try TestCertificates.server(for: ["one.test"])
         asking.clients = .certificates(.required)
         asking.trustRoots = try TestCertificates.authority.roots

@@ -10,8 +10,8 @@ import Testing
 @Suite(.timeLimit(.patient)) struct StartTLSTests {
     // MARK: - The upgrade
 
-    @Test(arguments: TLSVersion.tested, Link.Delivery.allCases)
-    func plaintextBecomesTLSOnALiveConnection(_ version: TLSVersion, _ delivery: Link.Delivery) async throws {
+    @Test(arguments: TLSProtocolVersion.tested, Link.Delivery.allCases)
+    func plaintextBecomesTLSOnALiveConnection(_ version: TLSProtocolVersion, _ delivery: Link.Delivery) async throws {
         let link = try await Link.make(delivery)
         link.client.write(Data("STARTTLS\r\n"), withTimeout: .patient, tag: 0)
         link.server.readData(to: .lineEnd, withTimeout: .patient, tag: 0)
@@ -71,8 +71,8 @@ import Testing
         #expect(try await atClient.readText() == "hello\r\n")
     }
 
-    @Test(arguments: TLSVersion.tested)
-    func d19TheSessionTellsTheFacts(_ version: TLSVersion) async throws {
+    @Test(arguments: TLSProtocolVersion.tested)
+    func d19TheSessionTellsTheFacts(_ version: TLSProtocolVersion) async throws {
         let link = try await Link.make()
         var (client, server) = try TestCertificates.mutual()
         client.applicationProtocols = ["imap", "smtp"]
@@ -92,8 +92,8 @@ import Testing
         #expect(link.client.isSecure && link.server.isSecure)
     }
 
-    @Test(arguments: TLSVersion.tested)
-    func largeDataArrivesWholeInBothDirections(_ version: TLSVersion) async throws {
+    @Test(arguments: TLSProtocolVersion.tested)
+    func largeDataArrivesWholeInBothDirections(_ version: TLSProtocolVersion) async throws {
         let link = try await Link.make()
         try await link.secure(client: TestCertificates.client().only(version), server: TestCertificates.server())
         let data = pattern(3_000_000)
@@ -233,8 +233,8 @@ import Testing
 
     // MARK: - The end of a secure connection
 
-    @Test(arguments: TLSVersion.tested)
-    func bytesBeforeTheCloseNotifyStayReadable(_ version: TLSVersion) async throws {
+    @Test(arguments: TLSProtocolVersion.tested)
+    func bytesBeforeTheCloseNotifyStayReadable(_ version: TLSProtocolVersion) async throws {
         let link = try await Link.make()
         try await link.secure(client: TestCertificates.client().only(version), server: TestCertificates.server())
         link.server.write(Data("last words"), withTimeout: .patient, tag: 0)

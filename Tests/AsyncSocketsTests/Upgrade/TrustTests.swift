@@ -21,8 +21,8 @@ import Testing
         return (try #require(atClient), try #require(atServer))
     }
 
-    @Test(arguments: TLSVersion.tested)
-    func d10ACertificateForAnotherHostIsRefused(_ version: TLSVersion) async throws {
+    @Test(arguments: TLSProtocolVersion.tested)
+    func d10ACertificateForAnotherHostIsRefused(_ version: TLSProtocolVersion) async throws {
         let failure = try await failure(
             client: TestCertificates.client().only(version), server: TestCertificates.server(for: ["mail.example.org"]))
         #expect(failure.client.tls?.code == .hostNameMismatch)
@@ -32,8 +32,8 @@ import Testing
         #expect(failure.server.tls?.alert == .badCertificate)
     }
 
-    @Test(arguments: TLSVersion.tested)
-    func anExpiredCertificateIsRefused(_ version: TLSVersion) async throws {
+    @Test(arguments: TLSProtocolVersion.tested)
+    func anExpiredCertificateIsRefused(_ version: TLSProtocolVersion) async throws {
         let failure = try await failure(
             client: TestCertificates.client().only(version), server: TestCertificates.server(validity: .expired))
         #expect(failure.client.tls?.code == .certificateExpired)
@@ -41,16 +41,16 @@ import Testing
         #expect(failure.server.tls?.alert == .certificateExpired)
     }
 
-    @Test(arguments: TLSVersion.tested)
-    func aCertificateThatIsNotYetValidIsRefused(_ version: TLSVersion) async throws {
+    @Test(arguments: TLSProtocolVersion.tested)
+    func aCertificateThatIsNotYetValidIsRefused(_ version: TLSProtocolVersion) async throws {
         let failure = try await failure(
             client: TestCertificates.client().only(version), server: TestCertificates.server(validity: .notYetValid))
         #expect(failure.client.tls?.code == .certificateNotYetValid)
         #expect(failure.client.fault == .certificate)
     }
 
-    @Test(arguments: TLSVersion.tested)
-    func anUnknownRootIsRefused(_ version: TLSVersion) async throws {
+    @Test(arguments: TLSProtocolVersion.tested)
+    func anUnknownRootIsRefused(_ version: TLSProtocolVersion) async throws {
         let stranger = try TestCertificates.stranger.issue(.server(names: ["localhost"]))
         let failure = try await failure(
             client: TestCertificates.client().only(version), server: .server(identity: stranger.identity()).patient)
@@ -64,8 +64,8 @@ import Testing
         #expect(failure.client.tls?.code == .unknownIssuer)
     }
 
-    @Test(arguments: TLSVersion.tested)
-    func d19AClientCertificateOfAnotherAuthorityIsRefused(_ version: TLSVersion) async throws {
+    @Test(arguments: TLSProtocolVersion.tested)
+    func d19AClientCertificateOfAnotherAuthorityIsRefused(_ version: TLSProtocolVersion) async throws {
         let (client, server) = try TestCertificates.mutual(clientFrom: TestCertificates.stranger)
         let failure = try await failure(client: client.only(version), server: server)
         #expect(failure.server.tls?.code == .unknownIssuer)
@@ -73,16 +73,16 @@ import Testing
         #expect(failure.client.tls?.alert == .unknownCA)
     }
 
-    @Test(arguments: TLSVersion.tested)
-    func d19AMissingClientCertificateIsRefusedWhereRequired(_ version: TLSVersion) async throws {
+    @Test(arguments: TLSProtocolVersion.tested)
+    func d19AMissingClientCertificateIsRefusedWhereRequired(_ version: TLSProtocolVersion) async throws {
         let (_, server) = try TestCertificates.mutual()
         let failure = try await failure(client: TestCertificates.client().only(version), server: server)
         #expect(failure.server.tls?.code == .clientCertificateMissing)
         #expect(failure.client.tls?.code == .peerAlert)
     }
 
-    @Test(arguments: TLSVersion.tested)
-    func aMissingClientCertificateIsFineWhereOptional(_ version: TLSVersion) async throws {
+    @Test(arguments: TLSProtocolVersion.tested)
+    func aMissingClientCertificateIsFineWhereOptional(_ version: TLSProtocolVersion) async throws {
         let link = try await Link.make()
         let (_, server) = try TestCertificates.mutual(.certificates(.optional))
         try await link.secure(client: TestCertificates.client().only(version), server: server)
@@ -100,8 +100,8 @@ import Testing
 
     // MARK: - The delegate's verdict
 
-    @Test(arguments: TLSVersion.tested)
-    func theClientsDelegateAccepts(_ version: TLSVersion) async throws {
+    @Test(arguments: TLSProtocolVersion.tested)
+    func theClientsDelegateAccepts(_ version: TLSProtocolVersion) async throws {
         let link = try await Link.make()
         var client = try TestCertificates.client().only(version)
         client.trustEvaluation = .delegate
@@ -119,8 +119,8 @@ import Testing
         #expect(try await link.atServer.readText() == "x")
     }
 
-    @Test(arguments: TLSVersion.tested)
-    func theClientsDelegateRejects(_ version: TLSVersion) async throws {
+    @Test(arguments: TLSProtocolVersion.tested)
+    func theClientsDelegateRejects(_ version: TLSProtocolVersion) async throws {
         let link = try await Link.make()
         var client = try TestCertificates.client().only(version)
         client.trustEvaluation = .delegate
@@ -145,8 +145,8 @@ import Testing
         #expect(error?.tls?.code == .hostNameMismatch)
     }
 
-    @Test(arguments: TLSVersion.tested)
-    func aManualVerdictMayAcceptWhatOpenSSLRefuses(_ version: TLSVersion) async throws {
+    @Test(arguments: TLSProtocolVersion.tested)
+    func aManualVerdictMayAcceptWhatOpenSSLRefuses(_ version: TLSProtocolVersion) async throws {
         let link = try await Link.make()
         var client = TLSSettings.client(serverName: "localhost").only(version).patient
         client.trustRoots = try TestCertificates.stranger.roots
@@ -178,8 +178,8 @@ import Testing
         _ = silent
     }
 
-    @Test(arguments: TLSVersion.tested)
-    func nothingPassesTheServersGateBeforeTheVerdict(_ version: TLSVersion) async throws {
+    @Test(arguments: TLSProtocolVersion.tested)
+    func nothingPassesTheServersGateBeforeTheVerdict(_ version: TLSProtocolVersion) async throws {
         let link = try await Link.make()
         var (client, server) = try TestCertificates.mutual()
         server.trustEvaluation = .delegate
@@ -204,8 +204,8 @@ import Testing
         #expect(try await link.atClient.readText() == "not yet\r\n")
     }
 
-    @Test(arguments: TLSVersion.tested)
-    func nothingPassesTheServersGateAfterANo(_ version: TLSVersion) async throws {
+    @Test(arguments: TLSProtocolVersion.tested)
+    func nothingPassesTheServersGateAfterANo(_ version: TLSProtocolVersion) async throws {
         let link = try await Link.make()
         var (client, server) = try TestCertificates.mutual()
         server.trustEvaluation = .delegate

@@ -6,7 +6,7 @@ internal import SocketCore
 /// with a name, prints the name and address, and exits.
 enum ActivationProbe {
     static func run(_ name: String) throws {
-        let connections = Mailbox<(SocketDescriptor, to: SocketAddress)>()
+        let connections = Mailbox<(SocketDescriptor, to: SocketEndpoint)>()
         let loop = try SocketEventLoop()
         let inherited = try InheritedDescriptor.claim(named: name)
         guard !inherited.isEmpty else { throw ProbeFailure(description: "no descriptor has the name \(name)") }
@@ -34,7 +34,7 @@ enum ActivationProbe {
     /// The same with a listener for tasks.
     static func runListener(_ name: String) throws {
         let listener = try SocketListener(inherited: InheritedDescriptor.claim(named: name))
-        let (served, ended) = (Mailbox<SocketAddress?>(), Mailbox<Result<Void, any Error>>())
+        let (served, ended) = (Mailbox<SocketEndpoint?>(), Mailbox<Result<Void, any Error>>())
         Task {
             do {
                 try await listener.run { socket in

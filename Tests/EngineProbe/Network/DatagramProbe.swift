@@ -94,7 +94,7 @@ enum DatagramProbe {
         }
     }
 
-    private static func withoutHops(_ parties: Parties, _ group: SocketAddress) throws {
+    private static func withoutHops(_ parties: Parties, _ group: SocketEndpoint) throws {
         let membership = MulticastMembership(of: group, on: try InterfaceIndex("veth1"))
         try parties.own.descriptor.join(membership)
         try parties.own.descriptor.set(.multicastTTL, to: 0)
@@ -138,7 +138,7 @@ enum DatagramProbe {
     // MARK: - Sizes
 
     /// A run of datagrams that exceed the link's MTU is sent in fragments, without segmentation offload.
-    private static func segments(_ parties: Parties, _ target: SocketAddress, _ isIPv4: Bool) throws {
+    private static func segments(_ parties: Parties, _ target: SocketEndpoint, _ isIPv4: Bool) throws {
         let hasHelp = parties.own.sender.largestSegment > 0
         for (size, largest) in [(1200, 65_535), (2000, 1999), (1500, 1499), (1400, 1499)] {
             let payloads = (0..<10).map { [UInt8](repeating: UInt8($0), count: size) }
@@ -151,7 +151,7 @@ enum DatagramProbe {
         }
     }
 
-    private static func tooLargeForThePath(_ parties: Parties, _ target: SocketAddress) throws {
+    private static func tooLargeForThePath(_ parties: Parties, _ target: SocketEndpoint) throws {
         let (own, other, _) = parties
         try own.descriptor.set(.pathMTUDiscovery, to: .always)
         let fitting = 1500 - (own.descriptor.families == .ipv4 ? 28 : 48)
@@ -214,7 +214,7 @@ enum DatagramProbe {
     private static func silentHost(_ parties: Parties) throws {
         let (own, other, _) = parties
         try own.descriptor.set(.sendBufferSize, to: 1)
-        let silent = try SocketAddress.loopback("192.0.2.77", port: 9)
+        let silent = try SocketEndpoint.loopback("192.0.2.77", port: 9)
         let report = own.send([[UInt8]](repeating: [1], count: 500), to: silent)
         try expect(report.rest == .wouldBlock && (1..<500).contains(report.handledCount), "\(report)")
         try expect(report.failures.isEmpty, "\(report)")

@@ -6,7 +6,7 @@ internal import SocketCore
 /// connection. A second shortage starts with a short pause again.
 enum DescriptorProbe {
     private enum Told: Sendable {
-        case accepted(SocketDescriptor, from: SocketAddress)
+        case accepted(SocketDescriptor, from: SocketEndpoint)
         case paused(SystemError, seconds: Double, at: Deadline)
     }
 
@@ -46,7 +46,7 @@ enum DescriptorProbe {
         return acceptor
     }
 
-    private static func connect(to address: SocketAddress) throws -> SocketDescriptor {
+    private static func connect(to address: SocketEndpoint) throws -> SocketDescriptor {
         let descriptor = try SocketDescriptor(streamOf: .ipv4)
         if case .failed(let error) = descriptor.connect(to: address) { throw error }
         return descriptor
@@ -58,7 +58,7 @@ enum DescriptorProbe {
     /// libdispatch occasionally opens a file. If it closes one too late, there is an additional descriptor.
     /// If it opens one too late, that takes the last. In both cases try again.
     private static func connectInVain(
-        to address: SocketAddress, _ mailbox: Mailbox<Told>, _ taken: inout [CInt]
+        to address: SocketEndpoint, _ mailbox: Mailbox<Told>, _ taken: inout [CInt]
     ) throws -> SocketDescriptor {
         for _ in 0..<8 {
             try useUpDescriptors(&taken)

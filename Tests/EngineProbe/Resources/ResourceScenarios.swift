@@ -183,7 +183,7 @@ enum ResourceScenarios {
     }
 
     /// A different loopback address for each round and source.
-    private static func address(_ round: Int, _ source: Int) throws -> SocketAddress {
+    private static func address(_ round: Int, _ source: Int) throws -> SocketEndpoint {
         try .loopback("127.\(1 + round / 250).\(round % 250).\(source + 1)")
     }
 

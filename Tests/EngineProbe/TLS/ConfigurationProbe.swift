@@ -121,7 +121,7 @@ enum ConfigurationProbe {
     /// Two of our own engines negotiate the same as always.
     private static func checkHandshakes(_ authority: CertificateAuthority) throws {
         var (client, server) = try settings(authority)
-        for version in [TLSVersion.tls13, .tls12] {
+        for version in [TLSProtocolVersion.tls13, .tls12] {
             (client.maximumVersion, server.maximumVersion) = (version, version)
             let pair = try EnginePair(client, server)
             pair.shakeHands()

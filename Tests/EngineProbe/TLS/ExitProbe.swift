@@ -18,7 +18,7 @@ enum ExitProbe {
         try shakeHands(.tls12)
     }
 
-    private static func shakeHands(_ version: TLSVersion) throws {
+    private static func shakeHands(_ version: TLSProtocolVersion) throws {
         var settings = TLSSettings.client(serverName: "localhost")
         settings.minimumVersion = version
         settings.maximumVersion = version

@@ -24,7 +24,7 @@ final class ReloadProbe: Sendable {
     private let listener: SocketListener
 
     private let begun = Atomic(0)
-    private let full = Locked([TLSVersion: Int]())
+    private let full = Locked([TLSProtocolVersion: Int]())
     private let resumed = Atomic(0)
     private let identities = Locked(Set<[UInt8]>())
     private let failures = Locked([String]())
@@ -167,7 +167,7 @@ final class ReloadProbe: Sendable {
     /// servers trust.
     private static func clients(of authorities: [CertificateAuthority]) throws -> [TLSClientSettings] {
         let roots = try authorities.map { try TLSCertificate(pem: $0.rootPEM) }
-        return try [TLSVersion.tls12, .tls13, .tls13].map { version in
+        return try [TLSProtocolVersion.tls12, .tls13, .tls13].map { version in
             var settings = TLSSettings.client(serverName: "localhost")
             settings.trustRoots = .certificates(roots)
             settings.identity = try authorities[0].issue(.client(commonName: "Ada")).identity()

@@ -9,8 +9,8 @@ import Testing
 @Suite(.timeLimit(.patient), .serialized) struct KeyingMaterialTests {
     private static let label = "EXPERIMENTAL interop"
 
-    @Test(arguments: TLSVersion.tested, [false, true])
-    func opensslServerDerivesTheSameBytes(_ version: TLSVersion, inTask: Bool) async throws {
+    @Test(arguments: TLSProtocolVersion.tested, [false, true])
+    func opensslServerDerivesTheSameBytes(_ version: TLSProtocolVersion, inTask: Bool) async throws {
         let folder = try TemporaryFolder()
         let files = try TestCertificates.authority.issue(.server(names: ["localhost"])).write(to: folder.path)
         let port = try Loopback.freePort()

@@ -14,13 +14,15 @@ import Testing
         bytes.map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
     }
 
-    private func client(_ version: TLSVersion, _ identity: String = "alice", _ key: [UInt8] = bytes) throws -> TLSClientSettings {
+    private func client(_ version: TLSProtocolVersion, _ identity: String = "alice", _ key: [UInt8] = bytes) throws
+        -> TLSClientSettings
+    {
         try TLSSettings.client(
             serverName: "localhost", preSharedKey: TLSPreSharedKey(identity: identity, key: key)
         ).only(version)
     }
 
-    private func server(_ version: TLSVersion) throws -> TLSServerSettings {
+    private func server(_ version: TLSProtocolVersion) throws -> TLSServerSettings {
         let keys = try [("bob", Self.otherBytes), ("alice", Self.bytes)].map { try TLSPreSharedKey(identity: $0, key: $1) }
         return try TLSSettings.server(preSharedKeys: TLSPreSharedKeys(keys)).only(version)
     }
@@ -50,7 +52,7 @@ import Testing
         return error?.tls
     }
 
-    private func expectKey(_ session: TLSSession, _ version: TLSVersion) {
+    private func expectKey(_ session: TLSSession, _ version: TLSProtocolVersion) {
         #expect(session.preSharedKeyIdentity == Array("alice".utf8) && session.protocolVersion == version)
         #expect(session.peerCertificates.isEmpty && !session.isResumed)
         if version == .tls12 { #expect(session.cipherSuite == "TLS_ECDHE_PSK_WITH_CHACHA20_POLY1305_SHA256") }
@@ -64,7 +66,7 @@ import Testing
             ] + more)
     }
 
-    @Test(arguments: TLSVersion.tested) func opensslServerTakesOurKey(_ version: TLSVersion) async throws {
+    @Test(arguments: TLSProtocolVersion.tested) func opensslServerTakesOurKey(_ version: TLSProtocolVersion) async throws {
         let port = try Loopback.freePort()
         let program = try opensslServer(port)
         defer { program.stop() }
@@ -77,7 +79,7 @@ import Testing
         #expect(unknown?.code == .peerAlert && unknown?.alert == .handshakeFailure)
     }
 
-    private func gnutlsServer(_ port: UInt16, _ version: TLSVersion, _ folder: TemporaryFolder) throws -> Program {
+    private func gnutlsServer(_ port: UInt16, _ version: TLSProtocolVersion, _ folder: TemporaryFolder) throws -> Program {
         let passwords = try folder.write("alice:\(Self.hex(Self.bytes))\n", to: "keys")
         return try Program([
             "gnutls-serv", "--port", "\(port)", "--echo", "--quiet", "--pskpasswd", passwords, "--priority",
@@ -85,13 +87,13 @@ import Testing
         ])
     }
 
-    private static func priority(_ version: TLSVersion) -> String {
+    private static func priority(_ version: TLSProtocolVersion) -> String {
         version == .tls13
             ? "NORMAL:-VERS-ALL:+VERS-TLS1.3:+DHE-PSK:+ECDHE-PSK:+PSK"
             : "NORMAL:-VERS-ALL:+VERS-TLS1.2:-KX-ALL:+ECDHE-PSK"
     }
 
-    @Test(arguments: TLSVersion.tested) func gnutlsServerTakesOurKey(_ version: TLSVersion) async throws {
+    @Test(arguments: TLSProtocolVersion.tested) func gnutlsServerTakesOurKey(_ version: TLSProtocolVersion) async throws {
         let (port, folder) = (try Loopback.freePort(), try TemporaryFolder())
         let program = try gnutlsServer(port, version, folder)
         defer { program.stop() }
@@ -103,7 +105,9 @@ import Testing
     }
 
     /// A server with certificates and without pre-shared keys.
-    @Test(arguments: TLSVersion.tested) func opensslServerWithACertificateIsRefused(_ version: TLSVersion) async throws {
+    @Test(arguments: TLSProtocolVersion.tested) func opensslServerWithACertificateIsRefused(_ version: TLSProtocolVersion)
+        async throws
+    {
         let folder = try TemporaryFolder()
         let files = try TestCertificates.authority.issue(.server(names: ["localhost"])).write(to: folder.path)
         let port = try Loopback.freePort()
@@ -118,7 +122,9 @@ import Testing
 
     // MARK: - Our server
 
-    private func opensslClient(_ port: UInt16, _ version: TLSVersion, _ identity: String, _ key: [UInt8]) throws -> Program {
+    private func opensslClient(_ port: UInt16, _ version: TLSProtocolVersion, _ identity: String, _ key: [UInt8]) throws
+        -> Program
+    {
         try Program(
             [
                 "openssl", "s_client", version == .tls13 ? "-tls1_3" : "-tls1_2", "-connect", "127.0.0.1:\(port)", "-starttls",
@@ -126,7 +132,8 @@ import Testing
             ], input: "NOOP over TLS\nQUIT\n")
     }
 
-    private func gnutlsClient(_ port: UInt16, _ version: TLSVersion, _ identity: String, _ key: [UInt8]) throws -> Program {
+    private func gnutlsClient(_ port: UInt16, _ version: TLSProtocolVersion, _ identity: String, _ key: [UInt8]) throws -> Program
+    {
         try Program(
             [
                 "gnutls-cli", "--port", "\(port)", "--starttls-proto", "smtp", "--crlf", "--pskusername", identity, "--pskkey",
@@ -134,8 +141,8 @@ import Testing
             ], input: "NOOP over TLS\nQUIT\n")
     }
 
-    @Test(arguments: TLSVersion.tested, [false, true])
-    func clientsOfBothLibrariesUpgrade(_ version: TLSVersion, withGnuTLS: Bool) async throws {
+    @Test(arguments: TLSProtocolVersion.tested, [false, true])
+    func clientsOfBothLibrariesUpgrade(_ version: TLSProtocolVersion, withGnuTLS: Bool) async throws {
         let server = try MiniSMTPServer(server(version))
         func run(_ identity: String, _ key: [UInt8]) async throws -> (status: Int32, printed: String) {
             let program =
@@ -160,7 +167,7 @@ import Testing
         if !withGnuTLS { #expect(wrong.printed.contains(alert) && unknown.printed.contains(alert), "\(wrong.printed)") }
     }
 
-    @Test(arguments: TLSVersion.tested) func aClientWithoutAKeyIsRefused(_ version: TLSVersion) async throws {
+    @Test(arguments: TLSProtocolVersion.tested) func aClientWithoutAKeyIsRefused(_ version: TLSProtocolVersion) async throws {
         let server = try MiniSMTPServer(server(version))
         let program = try Program(
             ["openssl", "s_client", "-connect", "127.0.0.1:\(server.port)", "-starttls", "smtp", "-quiet"], input: "QUIT\n")

@@ -63,7 +63,7 @@ struct RawPublicKeyInteropTests {
         return false
     }
 
-    private func startServer(_ port: UInt16, _ version: TLSVersion, _ more: [String]) throws -> Program {
+    private func startServer(_ port: UInt16, _ version: TLSProtocolVersion, _ more: [String]) throws -> Program {
         try Program(
             [
                 "openssl", "s_server", "-accept", "127.0.0.1:\(port)", "-cert", peer.certificate, "-key", peer.key, "-rev",
@@ -71,7 +71,7 @@ struct RawPublicKeyInteropTests {
             ] + more)
     }
 
-    @Test(arguments: TLSVersion.tested) func opensslServerIsKnownByItsKey(_ version: TLSVersion) async throws {
+    @Test(arguments: TLSProtocolVersion.tested) func opensslServerIsKnownByItsKey(_ version: TLSProtocolVersion) async throws {
         guard try await isSupported() else { return }
         let port = try Loopback.freePort()
         let program = try startServer(port, version, ["-enable_server_rpk", "-enable_client_rpk", "-Verify", "1"])
@@ -87,8 +87,8 @@ struct RawPublicKeyInteropTests {
         _ = try await recorder.disconnected()
     }
 
-    @Test(arguments: TLSVersion.tested, [true, false])
-    func opensslServerWithAnotherProofIsRefused(_ version: TLSVersion, showsKey: Bool) async throws {
+    @Test(arguments: TLSProtocolVersion.tested, [true, false])
+    func opensslServerWithAnotherProofIsRefused(_ version: TLSProtocolVersion, showsKey: Bool) async throws {
         guard try await isSupported() else { return }
         let port = try Loopback.freePort()
         let program = try startServer(port, version, showsKey ? ["-enable_server_rpk"] : [])
@@ -104,7 +104,7 @@ struct RawPublicKeyInteropTests {
         #expect(socket.tlsSession == nil)
     }
 
-    private func runClient(_ port: UInt16, _ version: TLSVersion, _ more: [String]) async throws -> (Int32, String) {
+    private func runClient(_ port: UInt16, _ version: TLSProtocolVersion, _ more: [String]) async throws -> (Int32, String) {
         let program = try Program(
             [
                 "openssl", "s_client", "-connect", "127.0.0.1:\(port)", "-starttls", "smtp", "-crlf", "-ign_eof",
@@ -113,7 +113,7 @@ struct RawPublicKeyInteropTests {
         return (await program.exitStatus(), program.printed)
     }
 
-    @Test(arguments: TLSVersion.tested) func opensslClientIsKnownByItsKey(_ version: TLSVersion) async throws {
+    @Test(arguments: TLSProtocolVersion.tested) func opensslClientIsKnownByItsKey(_ version: TLSProtocolVersion) async throws {
         guard try await isSupported() else { return }
         let server = try MiniSMTPServer(server.only(version))
         let (status, printed) = try await runClient(
@@ -124,7 +124,9 @@ struct RawPublicKeyInteropTests {
         #expect(server.sessions.map(\.peerPublicKey) == [peerKey])
     }
 
-    @Test(arguments: TLSVersion.tested) func opensslClientWithAnotherProofIsRefused(_ version: TLSVersion) async throws {
+    @Test(arguments: TLSProtocolVersion.tested) func opensslClientWithAnotherProofIsRefused(_ version: TLSProtocolVersion)
+        async throws
+    {
         guard try await isSupported() else { return }
         let server = try MiniSMTPServer(server.only(version))
         let proofs = [

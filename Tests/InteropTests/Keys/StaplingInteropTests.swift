@@ -33,7 +33,7 @@ import Testing
 
     private var authority: [TLSCertificate] { get throws { try TLSCertificate.certificates(file: file("ca.pem")) } }
 
-    @Test(arguments: TLSVersion.tested) func opensslGetsOurResponse(_ version: TLSVersion) async throws {
+    @Test(arguments: TLSProtocolVersion.tested) func opensslGetsOurResponse(_ version: TLSProtocolVersion) async throws {
         let response = [UInt8](try Data(contentsOf: URL(fileURLWithPath: file("response.der"))))
         let identity = try TLSIdentity(certificateFile: file("leaf.pem"), privateKeyFile: file("leaf.key"))
         let settings = TLSSettings.server(identity: try identity.stapling(ocspResponse: response, issuer: try authority.first))
@@ -53,7 +53,7 @@ import Testing
         }
     }
 
-    @Test(arguments: TLSVersion.tested) func weTakeTheResponseOfOpenssl(_ version: TLSVersion) async throws {
+    @Test(arguments: TLSProtocolVersion.tested) func weTakeTheResponseOfOpenssl(_ version: TLSProtocolVersion) async throws {
         let port = try Loopback.freePort()
         let program = try Program([
             "openssl", "s_server", "-accept", "127.0.0.1:\(port)", "-cert", file("leaf.pem"), "-key", file("leaf.key"),

@@ -51,8 +51,8 @@ import Testing
         ])
     }
 
-    @Test(arguments: CertificateAuthority.KeyType.allCases, TLSVersion.tested)
-    func aServersKeyStaysInItsToken(_ keyType: CertificateAuthority.KeyType, _ version: TLSVersion) async throws {
+    @Test(arguments: CertificateAuthority.KeyType.allCases, TLSProtocolVersion.tested)
+    func aServersKeyStaysInItsToken(_ keyType: CertificateAuthority.KeyType, _ version: TLSProtocolVersion) async throws {
         let server = try server(await makeToken(keyType), pin: Self.pin)
         defer { server.stop() }
         try await eventually("it prints its port") { server.printed.hasSuffix("\n") }
@@ -66,7 +66,7 @@ import Testing
             }
             return try await group.reduce(into: []) { $0.append($1) }
         }
-        #expect(sessions.compactMap { $0?.protocolVersion } == [TLSVersion](repeating: version, count: 8))
+        #expect(sessions.compactMap { $0?.protocolVersion } == [TLSProtocolVersion](repeating: version, count: 8))
     }
 
     @Test func aWrongPINIsAnError() async throws {

@@ -26,7 +26,7 @@ import Testing
         roots = try folder.write(TestCertificates.authority.rootPEM, to: "roots.pem")
     }
 
-    @Test(arguments: TLSVersion.tested) func aServerInGoSaysThatWeResume(_ version: TLSVersion) async throws {
+    @Test(arguments: TLSProtocolVersion.tested) func aServerInGoSaysThatWeResume(_ version: TLSProtocolVersion) async throws {
         let server = try Program([program, "serve", files.certificate, files.key])
         defer { server.stop() }
         try await eventually("it prints its address") { server.printed.hasSuffix("\n") }
@@ -47,7 +47,7 @@ import Testing
         #expect(answers == ["false", "true", "true", "true"])
     }
 
-    @Test(arguments: TLSVersion.tested) func aClientInGoResumesOurSessions(_ version: TLSVersion) async throws {
+    @Test(arguments: TLSProtocolVersion.tested) func aClientInGoResumesOurSessions(_ version: TLSProtocolVersion) async throws {
         var settings = TLSSettings.server(
             identity: try TLSIdentity(certificateFile: files.certificate, privateKeyFile: files.key))
         settings.sessionTickets = .issued(1)

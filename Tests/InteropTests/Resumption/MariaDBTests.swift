@@ -58,7 +58,9 @@ import Testing
         }
     }
 
-    @Test(arguments: TLSVersion.tested) func anEndWithoutCloseNotifyKeepsTheSession(_ version: TLSVersion) async throws {
+    @Test(arguments: TLSProtocolVersion.tested) func anEndWithoutCloseNotifyKeepsTheSession(_ version: TLSProtocolVersion)
+        async throws
+    {
         defer { server.stop() }
         let (probe, _) = try await Loopback.connect(to: port, of: server)
         probe.disconnect()

@@ -10,13 +10,13 @@ import Testing
 @Suite(.timeLimit(.patient), .serialized) struct ResumingClientsTests {
     struct Client: Sendable, CustomTestStringConvertible {
         let name: String
-        let versions: [TLSVersion]
+        let versions: [TLSProtocolVersion]
         /// The number of connections with each version, the first of which has a full handshake.
         let count: Int
         /// A shell command, with PORT for the port and FOLDER for a folder with `roots.pem`.
         let command: String
 
-        init(_ name: String, _ versions: [TLSVersion], connections count: Int, _ command: String) {
+        init(_ name: String, _ versions: [TLSProtocolVersion], connections count: Int, _ command: String) {
             (self.name, self.versions, self.count, self.command) = (name, versions, count, command)
         }
 
@@ -46,10 +46,10 @@ import Testing
             gnutls + " --waitresumption --priority NORMAL:-VERS-ALL:+VERS-TLS1.3"),
         Client("curl, TLS 1.2", [.tls12], connections: 3, curl + " --tls-max 1.2" + urls),
         Client("curl, TLS 1.3", [.tls13], connections: 3, curl + " --tlsv1.3" + urls),
-        Client("Python", TLSVersion.tested, connections: 4, "/usr/bin/python3 \(programs)/visit.py PORT"),
-        Client("Java", TLSVersion.tested, connections: 4, "java \(programs)/Visit.java PORT"),
-        Client("Go", TLSVersion.tested, connections: 4, "\(Program.go) run \(programs)/visit.go PORT"),
-        Client("Erlang", TLSVersion.tested, connections: 4, "escript \(programs)/visit.escript PORT FOLDER/roots.pem"),
+        Client("Python", TLSProtocolVersion.tested, connections: 4, "/usr/bin/python3 \(programs)/visit.py PORT"),
+        Client("Java", TLSProtocolVersion.tested, connections: 4, "java \(programs)/Visit.java PORT"),
+        Client("Go", TLSProtocolVersion.tested, connections: 4, "\(Program.go) run \(programs)/visit.go PORT"),
+        Client("Erlang", TLSProtocolVersion.tested, connections: 4, "escript \(programs)/visit.escript PORT FOLDER/roots.pem"),
         Client("wolfSSL, TLS 1.2", [.tls12], connections: 4, "\(wolfSSL) 1.2"),
         Client("wolfSSL, TLS 1.2 by identifier", [.tls12], connections: 4, "\(wolfSSL) 1.2-by-identifier"),
         Client("wolfSSL, TLS 1.3", [.tls13], connections: 4, "\(wolfSSL) 1.3"),
@@ -58,7 +58,7 @@ import Testing
     @Test(arguments: clients) func aClientResumes(_ client: Client) async throws {
         let folder = try TemporaryFolder()
         _ = try folder.write(TestCertificates.authority.rootPEM, to: "roots.pem")
-        let resumed = Locked([TLSVersion: [Bool]]())
+        let resumed = Locked([TLSProtocolVersion: [Bool]]())
         // The first connection has no session to resume.
         let expected = [false] + Array(repeating: true, count: client.count - 1)
         try await withServer { socket in

@@ -13,7 +13,7 @@ import Testing
         folder = try TemporaryFolder()
     }
 
-    private func client(_ version: TLSVersion) throws -> TLSClientSettings {
+    private func client(_ version: TLSProtocolVersion) throws -> TLSClientSettings {
         var settings = try TestCertificates.client().only(version)
         settings.resumption = .store(TLSInMemorySessionStore())
         return settings
@@ -78,7 +78,7 @@ import Testing
     }
 
     /// Debian's vsftpd, which by default rejects data connections that do not resume (`require_ssl_reuse`).
-    @Test(arguments: [TLSVersion.tls12]) func vsftpdTakesOurDataConnections(_ version: TLSVersion) async throws {
+    @Test(arguments: [TLSProtocolVersion.tls12]) func vsftpdTakesOurDataConnections(_ version: TLSProtocolVersion) async throws {
         let port = try Loopback.freePort()
         let (certificate, key) = try files()
         let root = try folder.makeFolder("root")
@@ -117,8 +117,8 @@ import Testing
 
     // MARK: - nginx
 
-    @Test(arguments: TLSVersion.tested, [true, false])
-    func nginxReportsResumption(_ version: TLSVersion, withTickets: Bool) async throws {
+    @Test(arguments: TLSProtocolVersion.tested, [true, false])
+    func nginxReportsResumption(_ version: TLSProtocolVersion, withTickets: Bool) async throws {
         let port = try Loopback.freePort()
         let (certificate, key) = try files()
         let configuration = """
@@ -184,8 +184,8 @@ import Testing
     }
 
     /// Two of our processes behind HAProxy with shared ticket keys.
-    @Test(arguments: TLSVersion.tested)
-    func processesBehindHAProxyResumeEachOthersSessions(_ version: TLSVersion) async throws {
+    @Test(arguments: TLSProtocolVersion.tested)
+    func processesBehindHAProxyResumeEachOthersSessions(_ version: TLSProtocolVersion) async throws {
         let keys = (1...3).map { Data(repeating: $0, count: 80).base64EncodedString() }.joined(separator: "\n")
         let keyFile = try folder.write(keys, to: "keys")
         let (certificate, key) = try files()

@@ -9,7 +9,7 @@ import Testing
     private static func listen(with quota: AcceptQuota, on loop: SocketEventLoop) throws -> (
         Acceptor, AsyncStream<SocketDescriptor>
     ) {
-        let address = try SocketAddress.loopback()
+        let address = try SocketEndpoint.loopback()
         let (stream, continuation) = AsyncStream<SocketDescriptor>.makeStream()
         let receiver = Acceptor.Receiver(
             accepted: { descriptor, _ in continuation.yield(descriptor) }, paused: { _, _ in }, closed: {})
@@ -18,7 +18,7 @@ import Testing
         return (acceptor, stream)
     }
 
-    private static func connect(to address: SocketAddress) throws -> SocketDescriptor {
+    private static func connect(to address: SocketEndpoint) throws -> SocketDescriptor {
         let descriptor = try SocketDescriptor(streamOf: .ipv4)
         if case .failed(let error) = descriptor.connect(to: address) { throw error }
         return descriptor

@@ -6,13 +6,13 @@ import Testing
 @Suite(.timeLimit(.patient)) struct AcceptorTests {
     /// The events of an acceptor.
     private enum Told: Sendable {
-        case accepted(SocketDescriptor, from: SocketAddress)
+        case accepted(SocketDescriptor, from: SocketEndpoint)
         case paused(SystemError, seconds: Double)
         case closed
     }
 
     private static func listen(on loop: SocketEventLoop, host: String = "127.0.0.1") throws -> (Acceptor, AsyncStream<Told>) {
-        let address = try SocketAddress.loopback(host)
+        let address = try SocketEndpoint.loopback(host)
         let (stream, continuation) = AsyncStream<Told>.makeStream()
         let receiver = Acceptor.Receiver(
             accepted: { continuation.yield(.accepted($0, from: $1)) },
@@ -24,7 +24,7 @@ import Testing
         return (acceptor, stream)
     }
 
-    private static func connect(to address: SocketAddress) throws -> SocketDescriptor {
+    private static func connect(to address: SocketEndpoint) throws -> SocketDescriptor {
         let descriptor = try SocketDescriptor(streamOf: .ipv4)
         if case .failed(let error) = descriptor.connect(to: address) { throw error }
         return descriptor
@@ -54,7 +54,7 @@ import Testing
                 while ContinuousClock.now < end {}
                 continuation.yield("accepted")
             }, paused: { _, _ in }, closed: {})
-        let acceptor = try Acceptor(on: SocketAddress.loopback("127.0.0.1"), loop: loop, receiver: receiver)
+        let acceptor = try Acceptor(on: SocketEndpoint.loopback("127.0.0.1"), loop: loop, receiver: receiver)
         let clients = try (0..<5).map { _ in try Self.connect(to: acceptor.localAddress) }
         acceptor.start()
         var order: [String] = []
@@ -71,7 +71,7 @@ import Testing
 
     @Test func aCloseBeforeTheStartCounts() async throws {
         let loop = try SocketEventLoop()
-        let address = try SocketAddress.loopback("127.0.0.76")
+        let address = try SocketEndpoint.loopback("127.0.0.76")
         let (told, continuation) = AsyncStream<Told>.makeStream()
         let receiver = Acceptor.Receiver(
             accepted: { continuation.yield(.accepted($0, from: $1)) }, paused: { _, _ in },

@@ -14,8 +14,8 @@ import Testing
     /// Accepts from `socket`, and passes on the addresses of the peers, and nil at its end.
     private static func accept(
         from socket: RawSocket, on loop: SocketEventLoop, options: SocketOptionSet = SocketOptionSet()
-    ) throws -> (Acceptor, AsyncStream<SocketAddress?>.Iterator) {
-        let (stream, continuation) = AsyncStream<SocketAddress?>.makeStream()
+    ) throws -> (Acceptor, AsyncStream<SocketEndpoint?>.Iterator) {
+        let (stream, continuation) = AsyncStream<SocketEndpoint?>.makeStream()
         let receiver = Acceptor.Receiver(
             accepted: { continuation.yield($1) }, paused: { _, _ in }, closed: { continuation.yield(nil) })
         let descriptor = try inherit(socket).takeListener()
@@ -43,7 +43,7 @@ import Testing
         let loop = try SocketEventLoop()
         let path = "/tmp/as-\(UUID().uuidString.prefix(8))"
         defer { unlink(path) }
-        let socket = try RawSocket.listening(on: try #require(SocketAddress(unixPath: path)))
+        let socket = try RawSocket.listening(on: try #require(SocketEndpoint(unixPath: path)))
         var (acceptor, peers) = try Self.accept(from: socket, on: loop)
         #expect(acceptor.localAddress.unixPath == path)
         acceptor.start()
@@ -69,7 +69,7 @@ import Testing
     }
 
     @Test func whatDoesNotListenForStreamsIsRefusedAndStays() throws {
-        let address = try SocketAddress.loopback()
+        let address = try SocketEndpoint.loopback()
         let path = "/tmp/as-\(UUID().uuidString.prefix(8))"
         defer { unlink(path) }
         let listening = try RawSocket.listening()
@@ -77,7 +77,7 @@ import Testing
             (try .bound(to: address), EINVAL),
             (try .connected(to: try listening.localAddress), EINVAL),
             (try .bound(to: address, SOCK_DGRAM), ESOCKTNOSUPPORT),
-            (try .bound(to: try #require(SocketAddress(unixPath: path)), SOCK_SEQPACKET), ESOCKTNOSUPPORT),
+            (try .bound(to: try #require(SocketEndpoint(unixPath: path)), SOCK_SEQPACKET), ESOCKTNOSUPPORT),
             (try .pair().0, EINVAL),
         ]
         for (socket, errno) in refused {

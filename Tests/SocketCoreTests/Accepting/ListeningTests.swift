@@ -36,7 +36,7 @@ import Testing
     /// The stale socket is gone, and another program is now listening there.
     @Test func aSocketThatAppearsDuringTheLookStays() throws {
         let path = "/tmp/as-\(UUID().uuidString.prefix(8))"
-        let address = try #require(SocketAddress(unixPath: path))
+        let address = try #require(SocketEndpoint(unixPath: path))
         defer { unlink(path) }
         _ = try RawSocket.bound(to: address)
         var living: RawSocket?
@@ -56,7 +56,7 @@ import Testing
 
     @Test func aDeadSocketIsRemoved() throws {
         let path = "/tmp/as-\(UUID().uuidString.prefix(8))"
-        let address = try #require(SocketAddress(unixPath: path))
+        let address = try #require(SocketEndpoint(unixPath: path))
         _ = try RawSocket.bound(to: address)
         try UnixSocketFile.clear(path.utf8CString.map { $0 }, address)
         #expect(access(path, F_OK) != 0)

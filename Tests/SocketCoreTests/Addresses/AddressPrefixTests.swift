@@ -12,12 +12,12 @@ import Testing
         ("fe80::/10", "fe80::1%lo", true),
     ])
     func anAddressIsInAPrefixOrNot(_ prefix: String, _ literal: String, _ isIn: Bool) throws {
-        let address = try #require(SocketAddress(literal: literal, port: 80))
+        let address = try #require(SocketEndpoint(literal: literal, port: 80))
         #expect(try #require(AddressPrefix(prefix)).contains(address) == isIn)
     }
 
     @Test func aUnixAddressIsInNone() throws {
-        let address = try #require(SocketAddress(unixPath: "/s"))
+        let address = try #require(SocketEndpoint(unixPath: "/s"))
         #expect(try !#require(AddressPrefix("0.0.0.0/0")).contains(address))
     }
 

@@ -37,7 +37,7 @@ import Testing
     @Test(arguments: 0..<shorthands.count)
     func aShorthandOfAnIPv4AddressIsNoHostForAnyParser(_ index: Int) async throws {
         let text = Self.shorthands[index]
-        #expect(SocketAddress(literal: text, port: 80) == nil)
+        #expect(SocketEndpoint(literal: text, port: 80) == nil)
         #expect(throws: ProxyFailure.self) { try ProxyTarget(host: text, port: 80) }
         #expect(throws: ProxyFailure.self) {
             try ProxyNegotiation(through: .http(host: text, port: 80), to: ProxyTarget(host: "a", port: 1))
@@ -49,7 +49,7 @@ import Testing
     @Test(arguments: 0..<hostile.count)
     func whatIsNoHostIsRefusedByEveryParser(_ index: Int) async throws {
         let text = Self.hostile[index]
-        #expect(SocketAddress(literal: text, port: 80) == nil)
+        #expect(SocketEndpoint(literal: text, port: 80) == nil)
         #expect(throws: ProxyFailure.self) { try ProxyTarget(host: text, port: 80) }
         #expect(throws: ProxyFailure.self) {
             try ProxyNegotiation(through: .socks5(host: text, port: 80), to: ProxyTarget(host: "a", port: 1))
@@ -75,9 +75,9 @@ import Testing
     }
 
     @Test func aZoneBelongsToAnIPv6AddressAndHasAName() throws {
-        #expect(SocketAddress(literal: "fe80::1%lo", port: 1)?.host == "fe80::1%lo")
-        #expect(SocketAddress(literal: "127.0.0.1%lo", port: 1) == nil)
-        #expect(SocketAddress(literal: "[::1]", port: 1) == nil)
+        #expect(SocketEndpoint(literal: "fe80::1%lo", port: 1)?.host == "fe80::1%lo")
+        #expect(SocketEndpoint(literal: "127.0.0.1%lo", port: 1) == nil)
+        #expect(SocketEndpoint(literal: "[::1]", port: 1) == nil)
     }
 
     @Test func aNameGoesToTheResolverAsItIs() async throws {
@@ -112,16 +112,16 @@ import Testing
         for path in [
             "", "\0", "/tmp/a\0b", "\0abstract", String(repeating: "/a", count: 1 << 20), String(repeating: "\u{E9}", count: 54),
         ] {
-            #expect(SocketAddress(unixPath: path) == nil)
+            #expect(SocketEndpoint(unixPath: path) == nil)
         }
         #expect(
-            SocketAddress(unixPath: String(repeating: "\u{E9}", count: 53))?.unixPath == String(repeating: "\u{E9}", count: 53))
+            SocketEndpoint(unixPath: String(repeating: "\u{E9}", count: 53))?.unixPath == String(repeating: "\u{E9}", count: 53))
         // Zeros mean nothing in an abstract name (unix(7)): it has a length.
-        for name in ["a\0b", "\0", "\u{E9}", String(repeating: "x", count: SocketAddress.maximumAbstractNameBytes)] {
-            #expect(SocketAddress(abstractName: name)?.abstractName == name)
+        for name in ["a\0b", "\0", "\u{E9}", String(repeating: "x", count: SocketEndpoint.maximumAbstractNameBytes)] {
+            #expect(SocketEndpoint(abstractName: name)?.abstractName == name)
         }
         for name in ["", String(repeating: "x", count: 1 << 20), String(repeating: "\u{E9}", count: 54)] {
-            #expect(SocketAddress(abstractName: name) == nil)
+            #expect(SocketEndpoint(abstractName: name) == nil)
         }
     }
 
@@ -160,7 +160,7 @@ import Testing
     func anOptionOfTextThatDoesNotFitIsNotKept(_ index: Int) {
         let text = Self.longOptions[index]
         var options = SocketOptionSet()
-        for option in [SocketOption<String>.bindToDevice, .congestionControl] {
+        for option in [SocketOptionKey<String>.bindToDevice, .congestionControl] {
             let error = #expect(throws: SystemError.self) { try options.set(option, to: text) }
             #expect(error?.errno == EINVAL)
             #expect(options.value(of: option) == nil)

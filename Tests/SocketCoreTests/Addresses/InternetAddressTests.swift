@@ -4,8 +4,8 @@ import Testing
 @testable import SocketCore
 
 @Suite struct InternetAddressTests {
-    private func address(_ host: String, _ port: UInt16) throws -> SocketAddress {
-        try #require(SocketAddress(literal: host, port: port))
+    private func address(_ host: String, _ port: UInt16) throws -> SocketEndpoint {
+        try #require(SocketEndpoint(literal: host, port: port))
     }
 
     @Test(arguments: ["192.0.2.7", "0.0.0.0", "2001:db8::1:2", "::ffff:192.0.2.7", "fe80::1%lo"])
@@ -33,7 +33,7 @@ import Testing
     }
 
     @Test func anotherFamilyBecomesNoAddress() throws {
-        let other = InternetAddress(try #require(SocketAddress(unixPath: "/run/service")))
+        let other = InternetAddress(try #require(SocketEndpoint(unixPath: "/run/service")))
         #expect(!other.isIPv4 && !other.isIPv6)
         #expect(withUnsafeTemporaryAllocation(byteCount: 32, alignment: 16) { other.copy(to: $0.baseAddress!) } == 0)
         let bytes = [UInt8](repeating: 0, count: 28)

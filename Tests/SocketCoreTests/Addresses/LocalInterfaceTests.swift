@@ -31,8 +31,8 @@ import Testing
 
     @Test func aDestinationIsMetFromItsOwnFamily() throws {
         let lo = try LocalInterface("localhost")
-        let ipv4 = try #require(SocketAddress(literal: "10.0.0.1", port: 1))
-        let ipv6 = try #require(SocketAddress(literal: "2001:db8::1", port: 1))
+        let ipv4 = try #require(SocketEndpoint(literal: "10.0.0.1", port: 1))
+        let ipv6 = try #require(SocketEndpoint(literal: "2001:db8::1", port: 1))
         #expect(lo.source(for: ipv4)?.host == "127.0.0.1")
         #expect(lo.source(for: ipv6)?.host == "::1")
         #expect(try LocalInterface("127.0.0.1").source(for: ipv6) == nil)

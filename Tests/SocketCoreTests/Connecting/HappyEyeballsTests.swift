@@ -5,8 +5,8 @@ import Testing
 @Suite struct HappyEyeballsTests {
     private static let refused = SystemError("connect", errno: ECONNREFUSED)
 
-    private static func addresses(_ hosts: String...) -> [SocketAddress] {
-        hosts.compactMap { SocketAddress(literal: $0, port: 80) }
+    private static func addresses(_ hosts: String...) -> [SocketEndpoint] {
+        hosts.compactMap { SocketEndpoint(literal: $0, port: 80) }
     }
 
     @Test func theFamiliesTakeTurnsAndThePreferredOneBegins() {

@@ -3,8 +3,8 @@ import SocketCore
 import Testing
 
 @Suite struct RouteTests {
-    private static func addresses(_ hosts: String...) -> [SocketAddress] {
-        hosts.compactMap { SocketAddress(literal: $0, port: 80) }
+    private static func addresses(_ hosts: String...) -> [SocketEndpoint] {
+        hosts.compactMap { SocketEndpoint(literal: $0, port: 80) }
     }
 
     @Test func d2ADisabledFamilyIsLeftOutWhenAHostHasBoth() throws {

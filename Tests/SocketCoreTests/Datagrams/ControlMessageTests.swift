@@ -124,7 +124,7 @@ import Testing
         for number in 0..<48 {
             // Runs of three.
             let source = sources[number / 3 % sources.count]
-            let address = try SocketAddress.loopback(source)
+            let address = try SocketEndpoint.loopback(source)
             batch.append(
                 Payload([UInt8(number), 1, 2], to: try peer.address, from: DatagramSource(address: InternetAddress(address))))
             expected.append(source)

@@ -9,7 +9,7 @@ import Testing
 /// original).
 @Suite(.timeLimit(.patient)) struct DatagramErrorTests {
     /// Returns an address without a listener, with a port that the kernel does not assign.
-    private func refusing(_ host: String) throws -> SocketAddress {
+    private func refusing(_ host: String) throws -> SocketEndpoint {
         try .loopback(host, port: RawSocket.freePort())
     }
 
@@ -92,9 +92,9 @@ import Testing
     @Test func aDatagramFailsWithItsOwnErrorAndTheOthersAreSent() throws {
         let (own, peer) = (try DatagramParty(), try DatagramParty())
         let good = try peer.address
-        let broadcast = try SocketAddress.loopback("127.255.255.255", port: 9)
-        let portless = try SocketAddress.loopback("127.0.0.1")
-        let foreign = try SocketAddress.loopback("::1", port: 9)
+        let broadcast = try SocketEndpoint.loopback("127.255.255.255", port: 9)
+        let portless = try SocketEndpoint.loopback("127.0.0.1")
+        let foreign = try SocketEndpoint.loopback("::1", port: 9)
         let report = own.send([
             Payload([1], to: good), Payload([2], to: broadcast), Payload([3], to: good),
             Payload([UInt8](repeating: 0, count: 65_508), to: good), Payload([4], to: portless), Payload([5], to: foreign),
@@ -139,7 +139,7 @@ import Testing
         ("127.0.0.1", 65_507), ("::1", 65_527), ("::ffff:127.0.0.1", 65_507),
     ])
     func theLargestSizeDependsOnTheVersionOfIP(_ host: String, _ size: Int) throws {
-        let address = try SocketAddress.loopback(host, port: 9)
+        let address = try SocketEndpoint.loopback(host, port: 9)
         let target = InternetAddress(address)
         #expect(OutgoingDatagram.largestSize(to: target) == size)
         #expect(OutgoingDatagram.sizeError(of: size, to: target) == nil)

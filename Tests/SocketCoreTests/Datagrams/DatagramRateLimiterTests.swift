@@ -5,7 +5,7 @@ import Testing
 @Suite struct DatagramRateLimiterTests {
     private let start = Deadline.now
 
-    private func address(_ host: String, _ port: UInt16 = 9) throws -> SocketAddress {
+    private func address(_ host: String, _ port: UInt16 = 9) throws -> SocketEndpoint {
         try .loopback(host, port: port)
     }
 

@@ -43,7 +43,7 @@ import Testing
     @Test func theLargestDatagramDependsOnTheVersionOfIP() throws {
         let sizes = [("127.0.0.1", 65_507), ("::1", 65_527), ("::ffff:127.0.0.1", 65_507)]
         for (host, size) in sizes {
-            let address = InternetAddress(try SocketAddress.loopback(host, port: 9))
+            let address = InternetAddress(try SocketEndpoint.loopback(host, port: 9))
             #expect(OutgoingDatagram.largestSize(to: address) == size)
             #expect(OutgoingDatagram.sizeError(of: size, to: address) == nil)
             #expect(OutgoingDatagram.sizeError(of: size + 1, to: address)?.errno == EMSGSIZE)

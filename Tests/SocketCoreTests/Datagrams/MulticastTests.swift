@@ -7,7 +7,7 @@ import SocketTestTraits
 import Testing
 
 @Suite(.timeLimit(.patient)) struct MulticastTests {
-    private func group(_ literal: String, _ port: UInt16 = 0) throws -> SocketAddress {
+    private func group(_ literal: String, _ port: UInt16 = 0) throws -> SocketEndpoint {
         try .loopback(literal, port: port)
     }
 
@@ -88,7 +88,7 @@ import Testing
         #expect(errno { try descriptor.join(host) } == EINVAL)
         let nowhere = MulticastMembership(of: good.group, on: InterfaceIndex(999_999))
         #expect(errno { try descriptor.join(nowhere) } == ENODEV)
-        let unix = try #require(SocketAddress(unixPath: "/group"))
+        let unix = try #require(SocketEndpoint(unixPath: "/group"))
         #expect(errno { try descriptor.join(MulticastMembership(of: unix)) } == EAFNOSUPPORT)
         let error = #expect(throws: SystemError.self) { try descriptor.join(good) }
         #expect(error?.description.contains("239.255.7.6") == true)

@@ -26,16 +26,16 @@ import Testing
         let source: [UInt8] = [0x20, 0x01, 0x0d, 0xb8] + Array(repeating: 0, count: 11) + [1]
         let destination: [UInt8] = [0x20, 0x01, 0x0d, 0xb8] + Array(repeating: 0, count: 11) + [2]
         let found = try header(Vector.block(0x21, 0x22, source + destination + [0, 53, 0xff, 0xff]))
-        #expect(found.source == SocketAddress(literal: "2001:db8::1", port: 53))
-        #expect(found.destination == SocketAddress(literal: "2001:db8::2", port: 65535))
+        #expect(found.source == SocketEndpoint(literal: "2001:db8::1", port: 53))
+        #expect(found.destination == SocketEndpoint(literal: "2001:db8::2", port: 65535))
         #expect(found.transport == .datagram)
     }
 
     @Test func unixPathsAbstractNamesAndNoNames() throws {
         func room(_ bytes: [UInt8]) -> [UInt8] { bytes + Self.unixRoom.dropFirst(bytes.count) }
         let path = try header(Vector.block(0x21, 0x31, room(Array("/run/s\0garbage")) + room([0] + Array("name"))))
-        #expect(path.source == SocketAddress(unixPath: "/run/s"))
-        #expect(path.destination == SocketAddress(abstractName: "name"))
+        #expect(path.source == SocketEndpoint(unixPath: "/run/s"))
+        #expect(path.destination == SocketEndpoint(abstractName: "name"))
         let longest = String(repeating: "p", count: 108)
         let full = try header(Vector.block(0x21, 0x32, Array(longest) + room([])))
         #expect(full.source?.unixPath == longest)

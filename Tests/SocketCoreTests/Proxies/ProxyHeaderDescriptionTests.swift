@@ -4,8 +4,8 @@ import Testing
 /// A PROXY header in a log.
 @Suite struct ProxyHeaderDescriptionTests {
     private func header(_ change: (inout ProxyHeader) -> Void = { _ in }) throws -> String {
-        let source = try #require(SocketAddress(literal: "192.0.2.1", port: 4000))
-        var header = ProxyHeader(source: source, destination: try #require(SocketAddress(literal: "198.51.100.7", port: 443)))
+        let source = try #require(SocketEndpoint(literal: "192.0.2.1", port: 4000))
+        var header = ProxyHeader(source: source, destination: try #require(SocketEndpoint(literal: "198.51.100.7", port: 443)))
         change(&header)
         return "\(header)"
     }

@@ -22,8 +22,8 @@ import Testing
     }
 
     private static func headers() throws -> [ProxyHeader] {
-        let longest = String(repeating: "p", count: SocketAddress.maximumUnixPathBytes)
-        let paths = [SocketAddress(unixPath: "/run/s"), SocketAddress(abstractName: "name"), SocketAddress(unixPath: longest)]
+        let longest = String(repeating: "p", count: SocketEndpoint.maximumUnixPathBytes)
+        let paths = [SocketEndpoint(unixPath: "/run/s"), SocketEndpoint(abstractName: "name"), SocketEndpoint(unixPath: longest)]
         let unix = paths.compactMap { $0 }
         return [
             .local, .unknown, try .full(), try .tcp("::1", 1, "fd00::1", 2), try .tcp("1.2.3.4", 0, "5.6.7.8", 65535),
@@ -57,9 +57,9 @@ import Testing
 
     @Test func nothingIsLeftOutInSilence() throws {
         let tcp = try ProxyHeader.tcp("1.2.3.4", 1, "5.6.7.8", 2)
-        let unix = try #require(SocketAddress(unixPath: "/s"))
-        let machine = SocketAddress(vsockPort: 1, contextID: 2)
-        let (ipv4, ipv6) = (try SocketAddress.loopback(), try SocketAddress.loopback("::1"))
+        let unix = try #require(SocketEndpoint(unixPath: "/s"))
+        let machine = SocketEndpoint(vsockPort: 1, contextID: 2)
+        let (ipv4, ipv6) = (try SocketEndpoint.loopback(), try SocketEndpoint.loopback("::1"))
         func changed(_ header: ProxyHeader, _ change: (inout ProxyHeader) -> Void) -> ProxyHeader {
             var header = header
             change(&header)

@@ -35,7 +35,7 @@ import Testing
     private static func originals() throws -> [[UInt8]] {
         var withoutChecksum = try ProxyHeader.full()
         withoutChecksum.hasChecksum = false
-        let path = try #require(SocketAddress(unixPath: "/run/service"))
+        let path = try #require(SocketEndpoint(unixPath: "/run/service"))
         return [
             try ProxyHeader.full().encoded(as: .version2), try withoutChecksum.encoded(as: .version2),
             try ProxyHeader(source: path, destination: path).encoded(as: .version2),

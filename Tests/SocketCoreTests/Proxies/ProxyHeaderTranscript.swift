@@ -42,8 +42,8 @@ extension ProxyHeader {
     static func tcp(_ source: String, _ sourcePort: UInt16, _ destination: String, _ destinationPort: UInt16) throws
         -> ProxyHeader
     {
-        guard let source = SocketAddress(literal: source, port: sourcePort),
-            let destination = SocketAddress(literal: destination, port: destinationPort)
+        guard let source = SocketEndpoint(literal: source, port: sourcePort),
+            let destination = SocketEndpoint(literal: destination, port: destinationPort)
         else { throw ProxyHeaderError(.notEncodable, "no address") }
         return ProxyHeader(source: source, destination: destination)
     }

@@ -14,7 +14,7 @@ import Testing
 
     @Test(arguments: ["127.0.0.1", "::1", "2001:db8::7"])
     func literalsBecomeAddresses(_ literal: String) throws {
-        let address = try #require(SocketAddress(literal: literal, port: 80))
+        let address = try #require(SocketEndpoint(literal: literal, port: 80))
         #expect(try ProxyTarget(host: literal, port: 80) == .address(address))
     }
 
@@ -37,7 +37,7 @@ import Testing
     }
 
     @Test func aUnixDomainAddressIsRefused() throws {
-        let address = try #require(SocketAddress(data: .init([1, 0] + Array("/tmp/x".utf8))))
+        let address = try #require(SocketEndpoint(data: .init([1, 0] + Array("/tmp/x".utf8))))
         #expect(throws: ProxyFailure.self) { try ProxyTarget(address) }
     }
 

@@ -19,7 +19,7 @@ import Testing
     ]
 
     @Test(arguments: versions, algorithms)
-    func theClientGetsACertificateThatItCanVerify(version: TLSVersion, wish: (algorithms: String, isRSA: Bool)) throws {
+    func theClientGetsACertificateThatItCanVerify(version: TLSProtocolVersion, wish: (algorithms: String, isRSA: Bool)) throws {
         for isEllipticFirst in [true, false] {
             var settings = TLSSettings.server(identity: isEllipticFirst ? elliptic : rsa)
             settings.additionalIdentities = [isEllipticFirst ? rsa : elliptic]
@@ -33,7 +33,7 @@ import Testing
         }
     }
 
-    @Test(arguments: versions) func theSettingsOfThisLibraryPreferECDSA(version: TLSVersion) throws {
+    @Test(arguments: versions) func theSettingsOfThisLibraryPreferECDSA(version: TLSProtocolVersion) throws {
         var fixture = self.fixture
         fixture.useOnly(version)
         fixture.server.identity = rsa

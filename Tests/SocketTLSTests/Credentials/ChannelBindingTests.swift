@@ -6,7 +6,7 @@ import Testing
 /// Channel bindings and exported keying material are the same on both sides and match OpenSSL's own
 /// functions.
 @Suite struct ChannelBindingTests {
-    private func pair(_ version: TLSVersion) throws -> EnginePair {
+    private func pair(_ version: TLSProtocolVersion) throws -> EnginePair {
         let pair = try Fixture(version).pair()
         pair.shakeHands()
         try #require(pair.isComplete)
@@ -49,7 +49,7 @@ import Testing
 
     // MARK: - Both sides
 
-    @Test(arguments: versions) func bothSidesHaveTheSameBindings(_ version: TLSVersion) throws {
+    @Test(arguments: versions) func bothSidesHaveTheSameBindings(_ version: TLSProtocolVersion) throws {
         let kinds: [TLSChannelBinding] = version == .tls12 ? TLSChannelBinding.allCases : [.tlsExporter, .tlsServerEndPoint]
         let (pair, other) = (try pair(version), try pair(version))
         for kind in kinds {
@@ -61,7 +61,7 @@ import Testing
         }
     }
 
-    @Test(arguments: versions) func theBindingOfTheEndPointIsThatOfTheCertificate(_ version: TLSVersion) throws {
+    @Test(arguments: versions) func theBindingOfTheEndPointIsThatOfTheCertificate(_ version: TLSProtocolVersion) throws {
         let fixture = try Fixture(version)
         let pairs = try (0..<2).map { _ in try fixture.pair() }
         for pair in pairs { pair.shakeHands() }
@@ -78,7 +78,7 @@ import Testing
         expectUnavailable(.tlsUnique, from: pair.server)
     }
 
-    @Test(arguments: versions) func keyingMaterialDependsOnAllArguments(_ version: TLSVersion) throws {
+    @Test(arguments: versions) func keyingMaterialDependsOnAllArguments(_ version: TLSProtocolVersion) throws {
         let pair = try pair(version)
         func material(_ label: String, _ context: [UInt8]?, _ length: Int) throws -> [UInt8] {
             let bytes = try pair.client.exporter.keyingMaterial(label: label, context: context, length: length)
@@ -98,7 +98,7 @@ import Testing
 
     // MARK: - Limits
 
-    @Test(arguments: versions) func argumentsHaveLimits(_ version: TLSVersion) throws {
+    @Test(arguments: versions) func argumentsHaveLimits(_ version: TLSProtocolVersion) throws {
         let engine = try pair(version).client
         let hash = engine.session?.cipherSuite.hasSuffix("SHA384") == true ? 48 : 32
         for length in [0, -1, .min, .max, 255 * hash + 1] { expectBadParameter(engine, length: length) }
@@ -141,7 +141,7 @@ import Testing
         #expect(try server.exporter.channelBinding(.tlsServerEndPoint).count == 32)
     }
 
-    @Test(arguments: versions) func thereIsNothingBeforeTheHandshakeAndAfterTheEnd(_ version: TLSVersion) throws {
+    @Test(arguments: versions) func thereIsNothingBeforeTheHandshakeAndAfterTheEnd(_ version: TLSProtocolVersion) throws {
         var exporter: KeyExporter?
         do {
             let pair = try Fixture(version).pair()
@@ -166,7 +166,7 @@ import Testing
     // MARK: - Resumed sessions, and OpenSSL's own calls
 
     /// One of our clients connects twice to a plain OpenSSL server.
-    @Test(arguments: versions) func resumedSessionsHaveBindingsOfTheirOwn(_ version: TLSVersion) throws {
+    @Test(arguments: versions) func resumedSessionsHaveBindingsOfTheirOwn(_ version: TLSProtocolVersion) throws {
         let fixture = try Fixture(version)
         let issued = try fixture.authority.issue(.server(names: [Fixture.host]), signedBy: .root)
         let server = try RawServer(version, pem: issued.pem)
@@ -230,7 +230,7 @@ import Testing
     // MARK: - Signatures of certificates
 
     @Test(arguments: SignatureKind.allCases, versions)
-    func theDigestIsThatOfTheSignature(_ kind: SignatureKind, _ version: TLSVersion) throws {
+    func theDigestIsThatOfTheSignature(_ kind: SignatureKind, _ version: TLSProtocolVersion) throws {
         var fixture = try Fixture(version)
         let identity = try TLSIdentity.selfSigned(kind)
         fixture.server.identity = identity

@@ -22,7 +22,7 @@ import Testing
         }
     }
 
-    private static let labels: [TLSVersion: Set<String>] = [
+    private static let labels: [TLSProtocolVersion: Set<String>] = [
         .tls12: ["CLIENT_RANDOM"],
         .tls13: [
             "SERVER_HANDSHAKE_TRAFFIC_SECRET", "CLIENT_HANDSHAKE_TRAFFIC_SECRET", "EXPORTER_SECRET",
@@ -36,7 +36,7 @@ import Testing
         try #require(pair.isComplete)
     }
 
-    @Test(arguments: versions) func bothSidesWriteTheSameSecrets(_ version: TLSVersion) throws {
+    @Test(arguments: versions) func bothSidesWriteTheSameSecrets(_ version: TLSProtocolVersion) throws {
         let folder = try Folder()
         var fixture = try Fixture(version)
         fixture.client.keyLogFile = "\(folder.path)/client"

@@ -61,7 +61,7 @@ import Testing
         #expect(error?.code == .invalidSettings && error?.message.contains("keyLogFile") == true)
     }
 
-    @Test(arguments: versions) func aFullDiskCostsOnlyLines(_ version: TLSVersion) throws {
+    @Test(arguments: versions) func aFullDiskCostsOnlyLines(_ version: TLSProtocolVersion) throws {
         var fixture = try Fixture(version)
         (fixture.client.keyLogFile, fixture.server.keyLogFile) = ("/dev/full", "/dev/full")
         let pair = try fixture.pair()

@@ -95,7 +95,7 @@ import Testing
     }
 
     /// The key belongs to a library context that is freed before the handshake.
-    @Test(arguments: versions) func aKeyFromAnOldFileSigns(version: TLSVersion) throws {
+    @Test(arguments: versions) func aKeyFromAnOldFileSigns(version: TLSProtocolVersion) throws {
         var fixture = try Fixture(version)
         let issued = try fixture.authority.issue(.server(names: [Fixture.host]), keyType: .rsa2048)
         let chain = try issued.identity().certificateChain

@@ -104,7 +104,7 @@ import Testing
         }
     }
 
-    @Test(arguments: versions) func clientsWithoutEarlyDataNoticeNothing(_ version: TLSVersion) throws {
+    @Test(arguments: versions) func clientsWithoutEarlyDataNoticeNothing(_ version: TLSProtocolVersion) throws {
         world.client.maximumVersion = version
         var session: TLSResumableSession?
         for attempt in 0..<3 {

@@ -32,7 +32,7 @@ import Testing
     }
 
     @Test(arguments: versions, Side.allCases)
-    func thePeerLearnsOfItWhereverItHappens(version: TLSVersion, side: Side) throws {
+    func thePeerLearnsOfItWhereverItHappens(version: TLSProtocolVersion, side: Side) throws {
         var fixture = try Fixture(version)
         try fixture.askForClientCertificate()
         try fixture.showClientCertificate()
@@ -58,7 +58,7 @@ import Testing
     }
 
     @Test(arguments: versions)
-    func aServerThatHasHeardNothingSaysSoToo(version: TLSVersion) throws {
+    func aServerThatHasHeardNothingSaysSoToo(version: TLSProtocolVersion) throws {
         let server = try Fixture(version).engine(.server)
         _ = server.handshake()
         server.abandonHandshake()
@@ -70,7 +70,7 @@ import Testing
     }
 
     @Test(arguments: versions)
-    func anAbandonedVerdictIsANo(version: TLSVersion) throws {
+    func anAbandonedVerdictIsANo(version: TLSProtocolVersion) throws {
         var fixture = try Fixture(version)
         fixture.client.trustEvaluation = .delegate
         let pair = try fixture.pair()
@@ -83,7 +83,7 @@ import Testing
     }
 
     @Test(arguments: versions)
-    func whatIsEstablishedCannotBeAbandoned(version: TLSVersion) throws {
+    func whatIsEstablishedCannotBeAbandoned(version: TLSProtocolVersion) throws {
         let pair = try Fixture(version).pair()
         pair.shakeHands()
         pair.server.abandonHandshake()

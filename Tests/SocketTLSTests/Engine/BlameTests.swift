@@ -27,7 +27,7 @@ import Testing
     /// Handshakes in which any flight of the peer can be modified. The keys are real, so unmodified bytes are
     /// valid.
     @Test(arguments: versions, Side.allCases)
-    func changedHandshakesAreNeverTheSystemsFault(version: TLSVersion, side: Side) throws {
+    func changedHandshakesAreNeverTheSystemsFault(version: TLSProtocolVersion, side: Side) throws {
         var fixture = try Fixture(version)
         try fixture.askForClientCertificate()
         try fixture.showClientCertificate()
@@ -69,7 +69,7 @@ import Testing
     }
 
     @Test(arguments: versions, Side.allCases)
-    func aDoubledChangeCipherSpecIsThePeers(version: TLSVersion, side: Side) throws {
+    func aDoubledChangeCipherSpecIsThePeers(version: TLSProtocolVersion, side: Side) throws {
         let pair = try Fixture(version).pair()
         let (victim, other) = side == .server ? (pair.server, pair.client) : (pair.client, pair.server)
         for _ in 0..<6 {
@@ -85,7 +85,7 @@ import Testing
     }
 
     @Test(arguments: versions)
-    func anEndBehindTheServersFirstFlightIsThePeers(version: TLSVersion) throws {
+    func anEndBehindTheServersFirstFlightIsThePeers(version: TLSProtocolVersion) throws {
         let pair = try Fixture(version).pair()
         _ = pair.client.handshake()
         pair.carry()
@@ -103,7 +103,7 @@ import Testing
     }
 }
 
-extension TLSVersion {
+extension TLSProtocolVersion {
     fileprivate var hashValueForSeed: Int { self == .tls12 ? 12 : 13 }
 }
 

@@ -34,7 +34,7 @@ import Testing
     }
 
     @Test(arguments: versions, [true, false])
-    func anEndAtAnyByteOfTheHandshakeIsATypedError(version: TLSVersion, atServer: Bool) throws {
+    func anEndAtAnyByteOfTheHandshakeIsATypedError(version: TLSProtocolVersion, atServer: Bool) throws {
         var fixture = try Fixture(version)
         try fixture.askForClientCertificate()
         try fixture.showClientCertificate()
@@ -50,7 +50,7 @@ import Testing
     }
 
     @Test(arguments: versions, [true, false])
-    func aChangedByteAnywhereInTheHandshakeIsATypedError(version: TLSVersion, atServer: Bool) throws {
+    func aChangedByteAnywhereInTheHandshakeIsATypedError(version: TLSProtocolVersion, atServer: Bool) throws {
         var fixture = try Fixture(version)
         try fixture.askForClientCertificate()
         try fixture.showClientCertificate()

@@ -4,7 +4,7 @@ import SocketTLS
 import Testing
 
 @Suite struct ClosingTests {
-    private func connected(_ version: TLSVersion, chunk: Int = .max) throws -> EnginePair {
+    private func connected(_ version: TLSProtocolVersion, chunk: Int = .max) throws -> EnginePair {
         let pair = try Fixture(version).pair(chunk: chunk)
         pair.shakeHands()
         try #require(pair.isComplete)
@@ -12,7 +12,7 @@ import Testing
     }
 
     @Test(arguments: versions)
-    func closeNotifyEndsReadingInOrder(version: TLSVersion) throws {
+    func closeNotifyEndsReadingInOrder(version: TLSProtocolVersion) throws {
         let pair = try connected(version)
         _ = pair.client.write("bye")
         pair.client.shutdown()
@@ -26,7 +26,7 @@ import Testing
     }
 
     @Test(arguments: versions)
-    func theOtherHalfStaysOpenAfterCloseNotify(version: TLSVersion) throws {
+    func theOtherHalfStaysOpenAfterCloseNotify(version: TLSProtocolVersion) throws {
         let pair = try connected(version)
         pair.client.shutdown()
         pair.carryAll()
@@ -40,7 +40,7 @@ import Testing
     }
 
     @Test(arguments: versions)
-    func anEndWithoutCloseNotifyIsATruncation(version: TLSVersion) throws {
+    func anEndWithoutCloseNotifyIsATruncation(version: TLSProtocolVersion) throws {
         let pair = try connected(version)
         _ = pair.client.write("half a senten")
         pair.carryAll()
@@ -53,7 +53,7 @@ import Testing
     }
 
     @Test(arguments: versions)
-    func anEndInTheMiddleOfARecordIsATruncation(version: TLSVersion) throws {
+    func anEndInTheMiddleOfARecordIsATruncation(version: TLSProtocolVersion) throws {
         let pair = try connected(version, chunk: 9)
         _ = pair.client.write("lost")
         pair.carry()
@@ -64,7 +64,7 @@ import Testing
     }
 
     @Test(arguments: versions)
-    func aPeerThatHasClosedGetsNoAlert(version: TLSVersion) throws {
+    func aPeerThatHasClosedGetsNoAlert(version: TLSProtocolVersion) throws {
         let pair = try connected(version)
         pair.server.receiveEndOfFile()
         let error = pair.server.readAll().end.error
@@ -74,7 +74,7 @@ import Testing
     }
 
     @Test(arguments: versions, [true, false])
-    func aPeerThatClosesInTheHandshakeGetsNoAlert(version: TLSVersion, atServer: Bool) throws {
+    func aPeerThatClosesInTheHandshakeGetsNoAlert(version: TLSProtocolVersion, atServer: Bool) throws {
         let pair = try Fixture(version).pair()
         _ = pair.client.handshake()
         if atServer { pair.carry() }
@@ -89,7 +89,7 @@ import Testing
     }
 
     @Test(arguments: versions, [1, 1000, 65_536])
-    func allThatWasDecryptedIsHandedOutBeforeATruncation(version: TLSVersion, limit: Int) throws {
+    func allThatWasDecryptedIsHandedOutBeforeATruncation(version: TLSProtocolVersion, limit: Int) throws {
         let pair = try connected(version)
         let sent = [UInt8]((0..<40_000).map { UInt8(truncatingIfNeeded: $0 &* 7) })
         #expect(sent.withUnsafeBytes { pair.client.write($0) }.accepted == sent.count)
@@ -112,7 +112,7 @@ import Testing
     }
 
     @Test(arguments: versions)
-    func dataStillComesAfterOurOwnCloseNotify(version: TLSVersion) throws {
+    func dataStillComesAfterOurOwnCloseNotify(version: TLSProtocolVersion) throws {
         let pair = try connected(version)
         pair.client.shutdown()
         #expect(pair.client.write("x").error?.code == .internalError)
@@ -126,7 +126,7 @@ import Testing
     }
 
     @Test(arguments: versions)
-    func closeNotifyIsSentOnce(version: TLSVersion) throws {
+    func closeNotifyIsSentOnce(version: TLSProtocolVersion) throws {
         let pair = try connected(version)
         pair.client.shutdown()
         let count = pair.client.output.count
@@ -136,14 +136,14 @@ import Testing
     }
 
     @Test(arguments: versions)
-    func nothingCanBeWrittenAfterCloseNotify(version: TLSVersion) throws {
+    func nothingCanBeWrittenAfterCloseNotify(version: TLSProtocolVersion) throws {
         let pair = try connected(version)
         pair.client.shutdown()
         #expect(pair.client.write("x").error?.code == .internalError)
     }
 
     @Test(arguments: versions)
-    func shutdownDuringTheHandshakeDoesNothing(version: TLSVersion) throws {
+    func shutdownDuringTheHandshakeDoesNothing(version: TLSProtocolVersion) throws {
         let pair = try Fixture(version).pair()
         pair.client.shutdown()
         #expect(pair.client.output.isEmpty)
@@ -156,7 +156,7 @@ import Testing
     }
 
     @Test(arguments: versions)
-    func changedBytesEndTheConnectionAndTheAlertArrives(version: TLSVersion) throws {
+    func changedBytesEndTheConnectionAndTheAlertArrives(version: TLSProtocolVersion) throws {
         let pair = try connected(version)
         _ = pair.client.write("hello")
         var bytes = Array(pair.client.output.readableBytes)
@@ -176,7 +176,7 @@ import Testing
     }
 
     @Test(arguments: versions)
-    func plainBytesInsideTheConnectionAreAViolation(version: TLSVersion) throws {
+    func plainBytesInsideTheConnectionAreAViolation(version: TLSProtocolVersion) throws {
         let pair = try connected(version)
         pair.server.receive("QUIT\r\nQUIT\r\nQUIT\r\n")
         #expect(pair.server.readAll().end.error?.code == .protocolViolation)

@@ -20,7 +20,7 @@ import Testing
     }
 
     @Test(arguments: versions)
-    func aReceivedAlertIsNamedOnce(version: TLSVersion) throws {
+    func aReceivedAlertIsNamedOnce(version: TLSProtocolVersion) throws {
         var fixture = try Fixture(version)
         fixture.client.trustRoots = try Fixture.stranger.roots
         let pair = try fixture.pair()

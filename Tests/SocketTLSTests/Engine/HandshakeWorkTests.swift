@@ -96,7 +96,7 @@ private final class WorkingPair {
         (NID_ext_key_usage, "clientAuth"), (NID_subject_key_identifier, "hash"), (NID_authority_key_identifier, "keyid:always"),
     ]
 
-    @Test(arguments: versions) func aUsualHandshakeStaysWhereItIs(_ version: TLSVersion) throws {
+    @Test(arguments: versions) func aUsualHandshakeStaysWhereItIs(_ version: TLSProtocolVersion) throws {
         var fixture = try Fixture(version)
         try fixture.askForClientCertificate()
         try fixture.showClientCertificate()
@@ -109,7 +109,7 @@ private final class WorkingPair {
         #expect(pair.clientWork == 0 && pair.serverWork == 0)
     }
 
-    @Test(arguments: versions) func aServersLongKeySignsElsewhere(_ version: TLSVersion) throws {
+    @Test(arguments: versions) func aServersLongKeySignsElsewhere(_ version: TLSProtocolVersion) throws {
         var fixture = try Fixture(version)
         fixture.server.identity = try fixture.authority.issue(.server(names: [Fixture.host]), keyType: .rsa3072).identity()
         let pair = try WorkingPair(fixture)
@@ -119,7 +119,7 @@ private final class WorkingPair {
     }
 
     /// Returns a pair in which the server's large key must sign.
-    private func pairThatWaitsForASignature(_ version: TLSVersion) throws -> (WorkingPair, HandshakeWork) {
+    private func pairThatWaitsForASignature(_ version: TLSProtocolVersion) throws -> (WorkingPair, HandshakeWork) {
         var fixture = try Fixture(version)
         fixture.server.identity = try fixture.authority.issue(.server(names: [Fixture.host]), keyType: .rsa3072).identity()
         let pair = try WorkingPair(fixture)
@@ -130,7 +130,7 @@ private final class WorkingPair {
     }
 
     /// Rule 3 of the workers: no worker is available for the signature.
-    @Test(arguments: versions) func aClientLearnsThatNoThreadSigns(_ version: TLSVersion) throws {
+    @Test(arguments: versions) func aClientLearnsThatNoThreadSigns(_ version: TLSProtocolVersion) throws {
         let (pair, work) = try pairThatWaitsForASignature(version)
         let server = work.finish()
         server.refuseWork()
@@ -139,7 +139,7 @@ private final class WorkingPair {
         #expect(pair.client.handshake().error?.alert == .internalError)
     }
 
-    @Test(arguments: versions) func aClientsLongKeySignsElsewhere(_ version: TLSVersion) throws {
+    @Test(arguments: versions) func aClientsLongKeySignsElsewhere(_ version: TLSProtocolVersion) throws {
         var fixture = try Fixture(version)
         try fixture.askForClientCertificate()
         fixture.client.identity = try fixture.authority.issue(.client(commonName: "alice"), keyType: .rsa3072).identity()
@@ -150,7 +150,7 @@ private final class WorkingPair {
         #expect(pair.server.session?.peerCertificates.first == fixture.client.identity?.certificateChain.first)
     }
 
-    @Test(arguments: versions) func aKeyThatIsNotNeededIsNoWork(_ version: TLSVersion) throws {
+    @Test(arguments: versions) func aKeyThatIsNotNeededIsNoWork(_ version: TLSProtocolVersion) throws {
         var fixture = try Fixture(version)
         fixture.client.identity = try fixture.authority.issue(.client(commonName: "alice"), keyType: .rsa3072).identity()
         let pair = try WorkingPair(fixture)
@@ -159,7 +159,7 @@ private final class WorkingPair {
         #expect(pair.clientWork == 0)
     }
 
-    @Test(arguments: versions) func aResumedSessionNeedsNoSignature(_ version: TLSVersion) throws {
+    @Test(arguments: versions) func aResumedSessionNeedsNoSignature(_ version: TLSProtocolVersion) throws {
         var fixture = try Fixture(version)
         fixture.server.identity = try fixture.authority.issue(.server(names: [Fixture.host]), keyType: .rsa3072).identity()
         fixture.server.values.tickets = .issued(1)
@@ -174,7 +174,7 @@ private final class WorkingPair {
         #expect(first.serverWork == 1 && second.serverWork == 0)
     }
 
-    @Test(arguments: versions) func aLongChainOfAServerIsVerifiedElsewhere(_ version: TLSVersion) throws {
+    @Test(arguments: versions) func aLongChainOfAServerIsVerifiedElsewhere(_ version: TLSProtocolVersion) throws {
         let (root, leaf) = try Self.longChain(HandmadeCertificate.server())
         var fixture = try Fixture(version, leaf: leaf, roots: [root])
         for evaluation in [TLSTrustEvaluation.builtIn, .delegate] {
@@ -188,7 +188,7 @@ private final class WorkingPair {
     }
 
     /// Each list has a signature, so a chain that is cheap without them may be expensive with them.
-    @Test(arguments: versions) func listsOfRevokedCertificatesCost(_ version: TLSVersion) throws {
+    @Test(arguments: versions) func listsOfRevokedCertificatesCost(_ version: TLSProtocolVersion) throws {
         let root = try HandmadeCertificate("Root", HandmadeCertificate.authority, curve: "P-384")
         let middle = try HandmadeCertificate("Middle", HandmadeCertificate.authority, signedBy: root, curve: "P-384")
         let leaf = try HandmadeCertificate("Leaf", HandmadeCertificate.server(), signedBy: middle, curve: "P-384")
@@ -203,7 +203,7 @@ private final class WorkingPair {
         }
     }
 
-    @Test(arguments: versions) func aLongChainOfAClientIsVerifiedElsewhere(_ version: TLSVersion) throws {
+    @Test(arguments: versions) func aLongChainOfAClientIsVerifiedElsewhere(_ version: TLSProtocolVersion) throws {
         let (root, leaf) = try Self.longChain(Self.clientExtensions)
         var fixture = try Fixture(version)
         try fixture.askForClientCertificate()
@@ -220,7 +220,7 @@ private final class WorkingPair {
         }
     }
 
-    @Test(arguments: versions) func whatIsRefusedElsewhereHasItsAlert(_ version: TLSVersion) throws {
+    @Test(arguments: versions) func whatIsRefusedElsewhereHasItsAlert(_ version: TLSProtocolVersion) throws {
         let (_, leaf) = try Self.longChain(HandmadeCertificate.server())
         let (other, _) = try Self.longChain(HandmadeCertificate.server())
         let fixture = try Fixture(version, leaf: leaf, roots: [other])
@@ -232,7 +232,7 @@ private final class WorkingPair {
         #expect(pair.clientWork == 1)
     }
 
-    @Test(arguments: versions) func cancelledWorkDoesNothing(_ version: TLSVersion) throws {
+    @Test(arguments: versions) func cancelledWorkDoesNothing(_ version: TLSProtocolVersion) throws {
         let (pair, work) = try pairThatWaitsForASignature(version)
         work.cancel()
         work.perform()

@@ -4,7 +4,7 @@ import Testing
 
 @Suite struct NegotiationTests {
     @Test(arguments: versions)
-    func theServersPreferredProtocolIsChosen(version: TLSVersion) throws {
+    func theServersPreferredProtocolIsChosen(version: TLSProtocolVersion) throws {
         var fixture = try Fixture(version)
         fixture.client.applicationProtocols = ["http/1.1", "h2", "imap"]
         fixture.server.applicationProtocols = ["smtp", "h2", "http/1.1"]
@@ -15,7 +15,7 @@ import Testing
     }
 
     @Test(arguments: versions)
-    func noCommonProtocolIsFatal(version: TLSVersion) throws {
+    func noCommonProtocolIsFatal(version: TLSProtocolVersion) throws {
         var fixture = try Fixture(version)
         fixture.client.applicationProtocols = ["imap"]
         fixture.server.applicationProtocols = ["smtp"]
@@ -27,7 +27,7 @@ import Testing
     }
 
     @Test(arguments: versions)
-    func aServerWithoutProtocolsChoosesNone(version: TLSVersion) throws {
+    func aServerWithoutProtocolsChoosesNone(version: TLSProtocolVersion) throws {
         var fixture = try Fixture(version)
         fixture.client.applicationProtocols = ["imap"]
         let pair = try fixture.pair()
@@ -37,7 +37,7 @@ import Testing
     }
 
     @Test(arguments: versions)
-    func aClientWithoutProtocolsGetsNone(version: TLSVersion) throws {
+    func aClientWithoutProtocolsGetsNone(version: TLSProtocolVersion) throws {
         var fixture = try Fixture(version)
         fixture.server.applicationProtocols = ["imap"]
         let pair = try fixture.pair()
@@ -58,9 +58,9 @@ import Testing
     }
 
     @Test(arguments: versions)
-    func noCommonVersionIsFatal(clientVersion: TLSVersion) throws {
+    func noCommonVersionIsFatal(clientVersion: TLSProtocolVersion) throws {
         var fixture = try Fixture(clientVersion)
-        let other = clientVersion == .tls12 ? TLSVersion.tls13 : .tls12
+        let other = clientVersion == .tls12 ? TLSProtocolVersion.tls13 : .tls12
         fixture.server.minimumVersion = other
         fixture.server.maximumVersion = other
         let pair = try fixture.pair()
@@ -72,7 +72,7 @@ import Testing
     }
 
     @Test func versionsAreOrderedAndNamed() {
-        #expect(TLSVersion.tls12 < .tls13)
-        #expect(TLSVersion.tls13.description == "TLSv1.3")
+        #expect(TLSProtocolVersion.tls12 < .tls13)
+        #expect(TLSProtocolVersion.tls13.description == "TLSv1.3")
     }
 }

@@ -8,7 +8,7 @@ import Testing
     static let numbers: [UInt32] = [0xFF5A, 0xFF5B]
 
     @Test(arguments: versions, numbers)
-    func aClientMaySendOne(version: TLSVersion, number: UInt32) throws {
+    func aClientMaySendOne(version: TLSProtocolVersion, number: UInt32) throws {
         let fixture = try Fixture(version)
         let server = try TLSEngine(context: TLSContext.context(for: fixture.server), settings: fixture.server)
         let peer = try RawPeer(version, customExtension: number)

@@ -53,7 +53,7 @@ import Testing
     }
 
     @Test(arguments: versions)
-    func theOrderIsTheServers(version: TLSVersion) throws {
+    func theOrderIsTheServers(version: TLSProtocolVersion) throws {
         let server = try Fixture(version).engine(.server)
         let peer = try RawPeer(version)
         try peer.offer(ciphers: "ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-ECDSA-AES256-GCM-SHA384")
@@ -64,7 +64,7 @@ import Testing
 
     /// A machine without AES instructions prefers it.
     @Test(arguments: versions)
-    func aClientThatPrefersChaChaGetsIt(version: TLSVersion) throws {
+    func aClientThatPrefersChaChaGetsIt(version: TLSProtocolVersion) throws {
         let server = try Fixture(version).engine(.server)
         let peer = try RawPeer(version)
         try peer.offer(ciphers: "ECDHE-ECDSA-CHACHA20-POLY1305:ECDHE-ECDSA-AES256-GCM-SHA384")

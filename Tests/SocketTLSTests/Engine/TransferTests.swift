@@ -6,7 +6,7 @@ import SocketTestTraits
 import Testing
 
 @Suite(.ownThreads) struct TransferTests {
-    private func connected(_ version: TLSVersion, chunk: Int = .max) throws -> EnginePair {
+    private func connected(_ version: TLSProtocolVersion, chunk: Int = .max) throws -> EnginePair {
         let pair = try Fixture(version).pair(chunk: chunk)
         pair.shakeHands()
         try #require(pair.isComplete)
@@ -14,7 +14,7 @@ import Testing
     }
 
     @Test(arguments: versions, [997, 50_000])
-    func megabytesArriveInOrder(version: TLSVersion, chunk: Int) throws {
+    func megabytesArriveInOrder(version: TLSProtocolVersion, chunk: Int) throws {
         let pair = try connected(version, chunk: chunk)
         let sent = [UInt8](pattern(3_000_000))
         var got: [UInt8] = []
@@ -35,7 +35,7 @@ import Testing
     }
 
     @Test(arguments: versions)
-    func aWriteTakesAtMostFourRecordsAndNothingWhenTheOutputIsFull(version: TLSVersion) throws {
+    func aWriteTakesAtMostFourRecordsAndNothingWhenTheOutputIsFull(version: TLSProtocolVersion) throws {
         let pair = try connected(version)
         let bytes = [UInt8](repeating: 7, count: 100_000)
         var total = 0
@@ -53,7 +53,7 @@ import Testing
     }
 
     @Test(arguments: versions)
-    func whatOneWriteTakesFitsIntoOneBlock(version: TLSVersion) throws {
+    func whatOneWriteTakesFitsIntoOneBlock(version: TLSProtocolVersion) throws {
         let pair = try connected(version)
         let bytes = [UInt8](repeating: 7, count: TLSEngine.writeLimit)
         #expect(bytes.withUnsafeBytes { pair.client.write($0) }.accepted == TLSEngine.writeLimit)
@@ -62,7 +62,7 @@ import Testing
     }
 
     @Test(arguments: versions)
-    func readingGoesOnWhileTheOutputIsFull(version: TLSVersion) throws {
+    func readingGoesOnWhileTheOutputIsFull(version: TLSProtocolVersion) throws {
         let pair = try connected(version)
         let bytes = [UInt8](repeating: 7, count: 16_384)
         while bytes.withUnsafeBytes({ pair.client.write($0) }).accepted != nil {}
@@ -72,7 +72,7 @@ import Testing
     }
 
     @Test(arguments: versions)
-    func aReadNeverTakesMoreThanItsLimit(version: TLSVersion) throws {
+    func aReadNeverTakesMoreThanItsLimit(version: TLSProtocolVersion) throws {
         let pair = try connected(version)
         _ = pair.client.write(String(repeating: "0123456789", count: 1000))
         pair.carryAll()
@@ -91,7 +91,7 @@ import Testing
     }
 
     @Test(arguments: versions)
-    func dataBehindTheHandshakeIsReadableAtOnce(version: TLSVersion) throws {
+    func dataBehindTheHandshakeIsReadableAtOnce(version: TLSProtocolVersion) throws {
         let pair = try connected(version)
         let fresh = try Fixture(version).pair()
         // The client's last flight and its first data arrive together.
@@ -112,14 +112,14 @@ import Testing
     }
 
     @Test(arguments: versions)
-    func anEmptyWriteSendsNothing(version: TLSVersion) throws {
+    func anEmptyWriteSendsNothing(version: TLSProtocolVersion) throws {
         let pair = try connected(version)
         #expect(pair.client.write("").accepted == 0)
         #expect(pair.client.output.isEmpty)
     }
 
     @Test(arguments: versions)
-    func anIdleConnectionHoldsNoBuffer(version: TLSVersion) throws {
+    func anIdleConnectionHoldsNoBuffer(version: TLSProtocolVersion) throws {
         let pair = try connected(version)
         let buffer = PreBuffer()
         #expect(pair.server.read(into: buffer, limit: 1000).isIncomplete)

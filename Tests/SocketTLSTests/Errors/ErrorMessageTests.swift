@@ -62,7 +62,7 @@ import Testing
     }
 
     private static func pair(
-        _ version: TLSVersion = .tls13, _ change: (inout Fixture) throws -> Void = { _ in }
+        _ version: TLSProtocolVersion = .tls13, _ change: (inout Fixture) throws -> Void = { _ in }
     ) throws -> EnginePair {
         var fixture = try Fixture(version)
         try change(&fixture)
@@ -163,7 +163,7 @@ import Testing
     // MARK: - Requests for a client's certificate
 
     private static func requested(
-        _ version: TLSVersion = .tls13, _ change: (TLSEngine) throws -> Void = { _ in }
+        _ version: TLSProtocolVersion = .tls13, _ change: (TLSEngine) throws -> Void = { _ in }
     ) throws -> TLSError? {
         let pair = try pair(version) {
             try $0.askForClientCertificate(.onRequest)

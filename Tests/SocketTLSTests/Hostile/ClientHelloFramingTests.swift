@@ -75,7 +75,7 @@ import Testing
         return settings
     }
 
-    private func pair(_ version: TLSVersion, _ choice: Choice) throws -> EnginePair {
+    private func pair(_ version: TLSProtocolVersion, _ choice: Choice) throws -> EnginePair {
         var client = try authority.clientSettings(serverName: "private.example.org")
         (client.minimumVersion, client.maximumVersion) = (version, version)
         if choice == .certificate { client.identity = try authority.identity(.client(commonName: "alice")) }
@@ -155,7 +155,7 @@ import Testing
     }
 
     /// The server does not wait for the rest, wherever the message ends.
-    @Test(arguments: versions) func anEndInTheMiddleOfTheMessageIsAnError(version: TLSVersion) throws {
+    @Test(arguments: versions) func anEndInTheMiddleOfTheMessageIsAnError(version: TLSProtocolVersion) throws {
         let source = try pair(version, .plain)
         _ = source.client.handshake()
         let flight = Array(source.client.output.readableBytes)

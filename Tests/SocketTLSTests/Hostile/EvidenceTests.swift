@@ -14,7 +14,7 @@ import Testing
         chain = try HandmadeCertificate.chain()
     }
 
-    private func fixture(_ version: TLSVersion) throws -> Fixture {
+    private func fixture(_ version: TLSProtocolVersion) throws -> Fixture {
         try Fixture(version, leaf: chain.leaf, roots: [chain.root])
     }
 
@@ -42,7 +42,7 @@ import Testing
         return (faults, error)
     }
 
-    @Test(arguments: versions) func aWrongNameHidesNoRevocation(version: TLSVersion) throws {
+    @Test(arguments: versions) func aWrongNameHidesNoRevocation(version: TLSProtocolVersion) throws {
         let files = try lists(revoking: [chain.leaf])
         var settings = try Fixture(version, serverName: "other.example.org").client
         settings.trustRoots = try .certificates([chain.root.certificate])
@@ -53,7 +53,7 @@ import Testing
     }
 
     @Test(arguments: versions, [true, false])
-    func aWrongNameHidesNoStapledAnswer(version: TLSVersion, isRevoked: Bool) throws {
+    func aWrongNameHidesNoStapledAnswer(version: TLSProtocolVersion, isRevoked: Bool) throws {
         var settings = try Fixture(version, serverName: "other.example.org").client
         settings.trustRoots = try .certificates([chain.root.certificate])
         settings.values.ocspStapling = .required
@@ -66,7 +66,7 @@ import Testing
 
     /// With a wrong name and with an unknown root. No callback can replace the pinned key.
     @Test(arguments: versions, [true, false])
-    func noFaultHidesAPin(version: TLSVersion, isNameWrong: Bool) throws {
+    func noFaultHidesAPin(version: TLSProtocolVersion, isNameWrong: Bool) throws {
         var settings = try Fixture(version, serverName: isNameWrong ? "other.example.org" : Fixture.host).client
         settings.trustRoots = try isNameWrong ? .certificates([chain.root.certificate]) : Fixture.stranger.roots
         settings.values.rules.pins = [[UInt8](repeating: 7, count: 32)]
@@ -80,7 +80,7 @@ import Testing
 
     /// The callback may accept an unknown root. Then only the peer's own key is evidence.
     @Test(arguments: versions, [true, false])
-    func aReportedPinCountsOnlyInWhatIsTrusted(version: TLSVersion, isRootKnown: Bool) throws {
+    func aReportedPinCountsOnlyInWhatIsTrusted(version: TLSProtocolVersion, isRootKnown: Bool) throws {
         var fixture = try fixture(version)
         if !isRootKnown { fixture.client.trustRoots = try Fixture.stranger.roots }
         fixture.client.trustEvaluation = .manual
@@ -106,7 +106,7 @@ import Testing
     }
 
     /// Each end is the earliest of all in one case.
-    @Test(arguments: versions) func aSessionEndsWithTheProof(version: TLSVersion) throws {
+    @Test(arguments: versions) func aSessionEndsWithTheProof(version: TLSProtocolVersion) throws {
         var fixture = try fixture(version)
         fixture.server.sessionTickets = .issued(1)
         let plain = try session(fixture)
@@ -124,7 +124,7 @@ import Testing
         #expect(abs(copy.end.timeIntervalSince(bound.end)) < 1)
     }
 
-    @Test(arguments: versions) func aSessionEndsWithTheStapledAnswer(version: TLSVersion) throws {
+    @Test(arguments: versions) func aSessionEndsWithTheStapledAnswer(version: TLSProtocolVersion) throws {
         var fixture = try fixture(version)
         fixture.client.values.ocspStapling = .required
         fixture.server.sessionTickets = .issued(1)
@@ -153,7 +153,7 @@ import Testing
     // MARK: - Key usage
 
     @Test(arguments: versions, ["keyEncipherment", "keyAgreement", "keyEncipherment,keyAgreement"])
-    func aKeyThatMayNotSignIsRefused(version: TLSVersion, usage: String) throws {
+    func aKeyThatMayNotSignIsRefused(version: TLSProtocolVersion, usage: String) throws {
         let extensions = HandmadeCertificate.server().map { $0.0 == NID_key_usage ? ($0.0, "critical," + usage) : $0 }
         let leaf = try HandmadeCertificate("Server", extensions, signedBy: chain.intermediate, curve: nil)
         var fixture = try Fixture(version, leaf: leaf, roots: [chain.root])
@@ -164,7 +164,7 @@ import Testing
         #expect(try fixture.clientError() == nil)
     }
 
-    @Test(arguments: versions) func aCertificateWithoutKeyUsageMaySign(version: TLSVersion) throws {
+    @Test(arguments: versions) func aCertificateWithoutKeyUsageMaySign(version: TLSProtocolVersion) throws {
         let extensions = HandmadeCertificate.server().filter { $0.0 != NID_key_usage }
         let leaf = try HandmadeCertificate("Server", extensions, signedBy: chain.intermediate)
         #expect(try Fixture(version, leaf: leaf, roots: [chain.root]).clientError() == nil)

@@ -77,7 +77,7 @@ import Testing
 @Suite struct ExpensiveCertificateTests {
     /// Performs a handshake between a victim in the given role and a peer with a certificate.
     private func handshake(
-        _ version: TLSVersion, _ role: Side, certificate: ForgedCertificate, chain: [ForgedCertificate] = [],
+        _ version: TLSProtocolVersion, _ role: Side, certificate: ForgedCertificate, chain: [ForgedCertificate] = [],
         _ change: (inout TLSSettingValues) -> Void = { _ in }
     ) throws -> (error: TLSError?, alert: TLSAlert?, engine: TLSEngine) {
         var fixture = try Fixture(version)
@@ -99,7 +99,7 @@ import Testing
     }
 
     @Test(arguments: versions, Side.allCases)
-    func aChainOfTooManyCertificatesIsRefused(version: TLSVersion, role: Side) throws {
+    func aChainOfTooManyCertificatesIsRefused(version: TLSProtocolVersion, role: Side) throws {
         let certificates = try Self.many(11)
         let result = try handshake(version, role, certificate: certificates[0], chain: Array(certificates.dropFirst()))
         #expect(result.error?.code == .certificateTooLarge)
@@ -114,14 +114,14 @@ import Testing
     }
 
     @Test(arguments: versions, Side.allCases)
-    func aChainOfAsManyCertificatesAsAllowedIsJudged(version: TLSVersion, role: Side) throws {
+    func aChainOfAsManyCertificatesAsAllowedIsJudged(version: TLSProtocolVersion, role: Side) throws {
         let certificates = try Self.many(10)
         let result = try handshake(version, role, certificate: certificates[0], chain: Array(certificates.dropFirst()))
         #expect(result.error?.code == .unknownIssuer)
     }
 
     @Test(arguments: versions, Side.allCases)
-    func theLengthOfAChainIsTheSettings(version: TLSVersion, role: Side) throws {
+    func theLengthOfAChainIsTheSettings(version: TLSProtocolVersion, role: Side) throws {
         let certificates = try Self.many(3)
         let result = try handshake(version, role, certificate: certificates[0], chain: Array(certificates.dropFirst())) {
             $0.maximumCertificateChainLength = 2
@@ -130,7 +130,7 @@ import Testing
     }
 
     @Test(arguments: versions, Side.allCases)
-    func aChainOfTooManyBytesIsRefused(version: TLSVersion, role: Side) throws {
+    func aChainOfTooManyBytesIsRefused(version: TLSProtocolVersion, role: Side) throws {
         let certificates = try Self.many(340)
         let result = try handshake(version, role, certificate: certificates[0], chain: Array(certificates.dropFirst()))
         #expect(result.error?.code == .certificateTooLarge)
@@ -140,7 +140,7 @@ import Testing
     }
 
     @Test(arguments: versions, Side.allCases)
-    func theBytesOfAChainAreTheSettings(version: TLSVersion, role: Side) throws {
+    func theBytesOfAChainAreTheSettings(version: TLSProtocolVersion, role: Side) throws {
         let certificates = try Self.many(6)
         let result = try handshake(version, role, certificate: certificates[0], chain: Array(certificates.dropFirst())) {
             $0.maximumCertificateChainBytes = 1024
@@ -149,7 +149,7 @@ import Testing
     }
 
     @Test(arguments: versions, Side.allCases)
-    func aKeyThatCostsTooMuchIsRefused(version: TLSVersion, role: Side) throws {
+    func aKeyThatCostsTooMuchIsRefused(version: TLSProtocolVersion, role: Side) throws {
         let keys = [
             (try ForgedKey(rsaBits: 16384), "16384 bits"), (try ForgedKey(rsaBits: 8200), "8200 bits"),
             (try ForgedKey(rsaBits: 2048, exponentBits: 2000), "an exponent of 2000 bits"),
@@ -168,7 +168,7 @@ import Testing
 
     /// The alert says that the certificate was not decoded.
     @Test(arguments: versions, Side.allCases)
-    func aDescribedCurveIsRefusedBeforeItIsDecoded(version: TLSVersion, role: Side) throws {
+    func aDescribedCurveIsRefusedBeforeItIsDecoded(version: TLSProtocolVersion, role: Side) throws {
         let signer = try ForgedKey(curve: "P-256")
         let evil = try ForgedCertificate(ForgedKey(curve: "P-256", describesItsCurve: true), signer: signer)
         let honest = try ForgedCertificate(signer)
@@ -186,14 +186,14 @@ import Testing
 
     /// In TLS 1.2, the groups also apply to certificates.
     @Test(arguments: versions, Side.allCases)
-    func aCertificateOnTheLargestCurveIsTaken(version: TLSVersion, role: Side) throws {
+    func aCertificateOnTheLargestCurveIsTaken(version: TLSProtocolVersion, role: Side) throws {
         let signer = try ForgedKey(curve: "P-256")
         let result = try handshake(version, role, certificate: ForgedCertificate(ForgedKey(curve: "P-521"), signer: signer))
         #expect(result.error?.code == .unknownIssuer)
     }
 
     @Test(arguments: versions, Side.allCases)
-    func aKeyAnywhereInTheChainCounts(version: TLSVersion, role: Side) throws {
+    func aKeyAnywhereInTheChainCounts(version: TLSProtocolVersion, role: Side) throws {
         let honest = try ForgedKey(curve: "P-256")
         let keys = [
             try ForgedKey(rsaBits: 9000), try ForgedKey(rsaBits: 9000, kind: "RSA-PSS"),
@@ -208,7 +208,7 @@ import Testing
 
     /// The same for an intermediate in the chain.
     @Test(arguments: versions, ["DSA", "DH", "DHX"])
-    func aKeyOfAnOldKindIsRefused(version: TLSVersion, kind: String) throws {
+    func aKeyOfAnOldKindIsRefused(version: TLSProtocolVersion, kind: String) throws {
         let honest = try ForgedKey(curve: "P-256")
         let old = try ForgedCertificate(ForgedKey(oldKind: kind), signer: honest)
         for role in Side.allCases {

@@ -77,7 +77,7 @@ import Testing
 
     /// Returns the trust callbacks of a side that accepts everything, and the result.
     private func judge(
-        _ faults: Set<Fault>, by verifier: Side, _ version: TLSVersion, _ evaluation: TLSTrustEvaluation
+        _ faults: Set<Fault>, by verifier: Side, _ version: TLSProtocolVersion, _ evaluation: TLSTrustEvaluation
     ) throws -> (questions: [PeerTrust], error: TLSError?) {
         let leaf = leaf(faults)
         let list = try TemporaryFile(bytes: intermediate.revocationList(of: faults.contains(.revokedByList) ? [leaf] : []))
@@ -116,7 +116,7 @@ import Testing
 
     /// OpenSSL's verdict is final, and one of the faults is its reason.
     @Test(arguments: versions, Side.allCases)
-    func twoFaultsAreRefusedAsOneIs(version: TLSVersion, verifier: Side) throws {
+    func twoFaultsAreRefusedAsOneIs(version: TLSProtocolVersion, verifier: Side) throws {
         for faults in Self.combinations(for: verifier) {
             for evaluation in [TLSTrustEvaluation.builtIn, .delegate] {
                 let (questions, error) = try judge(faults, by: verifier, version, evaluation)
@@ -132,7 +132,7 @@ import Testing
 
     /// A callback receives all faults that it may overrule, and cannot overrule others.
     @Test(arguments: versions, Side.allCases)
-    func aCallbackSeesBothOfTwoFaults(version: TLSVersion, verifier: Side) throws {
+    func aCallbackSeesBothOfTwoFaults(version: TLSProtocolVersion, verifier: Side) throws {
         for faults in Self.combinations(for: verifier) {
             let (questions, error) = try judge(faults, by: verifier, version, .manual)
             let final = faults.filter(\.isFinal)

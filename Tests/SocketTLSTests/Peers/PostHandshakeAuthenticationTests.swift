@@ -112,7 +112,7 @@ import Testing
         return settings
     }
 
-    @Test(arguments: versions) func aHandshakeGoesOnWhenItsBeginningHasLeft(_ version: TLSVersion) throws {
+    @Test(arguments: versions) func aHandshakeGoesOnWhenItsBeginningHasLeft(_ version: TLSProtocolVersion) throws {
         var fixture = try Fixture(version)
         (fixture.client.trustRoots, fixture.server.identity) = (
             try self.fixture.authority.roots, try longChain(.server(names: [Fixture.host]))

@@ -11,11 +11,11 @@ import Testing
     private let certificates: Fixture
     /// Pre-shared keys are preferred, and tickets are issued.
     private let mixed: TLSServerSettings
-    private let version: TLSVersion
+    private let version: TLSProtocolVersion
 
     init() throws { try self.init(.tls13) }
 
-    private init(_ version: TLSVersion) throws {
+    private init(_ version: TLSProtocolVersion) throws {
         self.version = version
         certificates = try Fixture(version)
         var settings = certificates.server
@@ -99,7 +99,7 @@ import Testing
     }
 
     /// Not even one issued with this server's keys.
-    @Test(arguments: versions) func aTicketIsNoKey(_ version: TLSVersion) throws {
+    @Test(arguments: versions) func aTicketIsNoKey(_ version: TLSProtocolVersion) throws {
         let tests = try Self(version)
         let ticket = try RawPeer.client(version, of: tests.engine(tests.mixed)).session()
         let server = try tests.engine(.server(preSharedKeys: TLSPreSharedKeys(PreSharedKeyFixture.key())).only(version))
@@ -109,7 +109,7 @@ import Testing
         #expect(server.session == nil)
     }
 
-    @Test(arguments: versions) func aClientWithAKeyGetsNoTicket(_ version: TLSVersion) throws {
+    @Test(arguments: versions) func aClientWithAKeyGetsNoTicket(_ version: TLSProtocolVersion) throws {
         let tests = try Self(version)
         let server = try tests.engine(tests.mixed)
         let peer = try RawPeer.client(version, of: server, withKey: true)
@@ -119,7 +119,9 @@ import Testing
     }
 
     /// The newest common version is negotiated, with the key.
-    @Test(arguments: versions, versions) func theKeyServesBothVersions(client: TLSVersion, server: TLSVersion) throws {
+    @Test(arguments: versions, versions) func theKeyServesBothVersions(client: TLSProtocolVersion, server: TLSProtocolVersion)
+        throws
+    {
         var fixture = try PreSharedKeyFixture()
         (fixture.client.minimumVersion, fixture.client.maximumVersion) = (.tls12, client)
         (fixture.server.minimumVersion, fixture.server.maximumVersion) = (.tls12, server)
@@ -170,7 +172,7 @@ import Testing
     }
 
     /// Whatever the byte.
-    @Test(arguments: versions) func changedBytesNeverEstablish(_ version: TLSVersion) throws {
+    @Test(arguments: versions) func changedBytesNeverEstablish(_ version: TLSProtocolVersion) throws {
         let fixture = try PreSharedKeyFixture(version)
         let hello = try fixture.shaken().original.fromClient.count
         for offset in stride(from: 5, to: hello, by: 7) {
@@ -182,7 +184,7 @@ import Testing
 }
 
 extension TLSSettings {
-    fileprivate func only(_ version: TLSVersion) -> TLSSettings {
+    fileprivate func only(_ version: TLSProtocolVersion) -> TLSSettings {
         var settings = self
         (settings.minimumVersion, settings.maximumVersion) = (version, version)
         return settings

@@ -8,7 +8,9 @@ import Testing
 @Suite struct PreSharedKeyTests {
     private let alice = Array("alice".utf8)
 
-    @Test(arguments: versions, [1, Int.max]) func aKeyTakesThePlaceOfCertificates(_ version: TLSVersion, chunk: Int) throws {
+    @Test(arguments: versions, [1, Int.max]) func aKeyTakesThePlaceOfCertificates(_ version: TLSProtocolVersion, chunk: Int)
+        throws
+    {
         let pair = try PreSharedKeyFixture(version).shaken(chunk: chunk)
         #expect(pair.clientError == nil && pair.serverError == nil && pair.isComplete)
         for engine in [pair.client, pair.server] {
@@ -45,7 +47,7 @@ import Testing
         }
     }
 
-    @Test(arguments: versions) func aServerFindsTheKeyOfEachClient(_ version: TLSVersion) throws {
+    @Test(arguments: versions) func aServerFindsTheKeyOfEachClient(_ version: TLSProtocolVersion) throws {
         let keys = try (0..<20).map { try PreSharedKeyFixture.key("client \($0)", Array("the key of client \($0)".utf8)) }
         let list = try TLSPreSharedKeys(keys)
         let function = TLSPreSharedKeys { identity in keys.first { $0.identity == identity } }
@@ -57,7 +59,7 @@ import Testing
         }
     }
 
-    @Test(arguments: versions) func theLongestKeysAndIdentitiesAreUsed(_ version: TLSVersion) throws {
+    @Test(arguments: versions) func theLongestKeysAndIdentitiesAreUsed(_ version: TLSProtocolVersion) throws {
         let identity = [UInt8](repeating: 0x61, count: version == .tls12 ? 128 : 8192)
         for count in [16, 512] {
             let key = try TLSPreSharedKey(identity: identity, key: [UInt8](repeating: 7, count: count))
@@ -75,7 +77,7 @@ import Testing
 
     // MARK: - Rejections
 
-    @Test(arguments: versions) func aWrongKeyIsRefused(_ version: TLSVersion) throws {
+    @Test(arguments: versions) func aWrongKeyIsRefused(_ version: TLSProtocolVersion) throws {
         let other = try PreSharedKeyFixture.key("alice", PreSharedKeyFixture.otherBytes)
         let pair = try PreSharedKeyFixture(version, PreSharedKeyFixture.key(), TLSPreSharedKeys(other)).shaken()
         #expect(pair.isRefused)
@@ -86,7 +88,7 @@ import Testing
     }
 
     /// On the network, an unknown identity cannot be distinguished from a wrong key.
-    @Test(arguments: versions) func anUnknownIdentityLooksLikeAWrongKey(_ version: TLSVersion) throws {
+    @Test(arguments: versions) func anUnknownIdentityLooksLikeAWrongKey(_ version: TLSProtocolVersion) throws {
         let others = try TLSPreSharedKeys(["bob", "carol"].map { try PreSharedKeyFixture.key($0) })
         let unknown = try PreSharedKeyFixture(version, PreSharedKeyFixture.key(), others).shaken()
         let other = try PreSharedKeyFixture.key("alice", PreSharedKeyFixture.otherBytes)
@@ -98,7 +100,7 @@ import Testing
         #expect(unknown.serverError?.message == "this server has no pre-shared key for the client's identity \"alice\"")
     }
 
-    @Test(arguments: versions) func aKeyForAnotherIdentityOrHashCountsAsNone(_ version: TLSVersion) throws {
+    @Test(arguments: versions) func aKeyForAnotherIdentityOrHashCountsAsNone(_ version: TLSProtocolVersion) throws {
         let bob = try PreSharedKeyFixture.key("bob")
         let long = try PreSharedKeyFixture.key("alice", PreSharedKeyFixture.bytes, .sha384)
         for answer in [bob, long] {
@@ -117,7 +119,7 @@ import Testing
         }
     }
 
-    @Test(arguments: versions) func aServerWithCertificatesIsRefused(_ version: TLSVersion) throws {
+    @Test(arguments: versions) func aServerWithCertificatesIsRefused(_ version: TLSProtocolVersion) throws {
         for evaluation in [TLSTrustEvaluation.builtIn, .delegate, .manual] {
             var fixture = try PreSharedKeyFixture(version)
             fixture.client.trustEvaluation = evaluation
@@ -131,7 +133,7 @@ import Testing
         }
     }
 
-    @Test(arguments: versions) func aClientWithoutAKeyIsRefused(_ version: TLSVersion) throws {
+    @Test(arguments: versions) func aClientWithoutAKeyIsRefused(_ version: TLSProtocolVersion) throws {
         let pair = try EnginePair(try Fixture(version).client, try PreSharedKeyFixture(version).server)
         pair.shakeHands()
         #expect(pair.isRefused && pair.serverError?.code == .preSharedKeyMissing)
@@ -139,7 +141,7 @@ import Testing
     }
 
     /// A valid certificate does not help, and is not sent.
-    @Test(arguments: versions) func anIdentityIsNotShownWhereKeysAreRequired(_ version: TLSVersion) throws {
+    @Test(arguments: versions) func anIdentityIsNotShownWhereKeysAreRequired(_ version: TLSProtocolVersion) throws {
         let certificates = try Fixture(version)
         var fixture = try PreSharedKeyFixture(version)
         fixture.server.identity = certificates.server.identity
@@ -150,7 +152,7 @@ import Testing
 
     // MARK: - Preferred
 
-    private func preferring(_ version: TLSVersion) throws -> PreSharedKeyFixture {
+    private func preferring(_ version: TLSProtocolVersion) throws -> PreSharedKeyFixture {
         let certificates = try Fixture(version)
         var fixture = try PreSharedKeyFixture(version)
         fixture.client.values.preSharedKeys?.use = .preferred
@@ -160,13 +162,13 @@ import Testing
         return fixture
     }
 
-    @Test(arguments: versions) func thePreferredKeyIsUsed(_ version: TLSVersion) throws {
+    @Test(arguments: versions) func thePreferredKeyIsUsed(_ version: TLSProtocolVersion) throws {
         let pair = try preferring(version).shaken()
         #expect(pair.isComplete && pair.client.session?.peerCertificates == [])
         #expect(pair.client.session?.preSharedKeyIdentity == alice && pair.server.session?.preSharedKeyIdentity == alice)
     }
 
-    @Test(arguments: versions) func withoutACommonKeyCertificatesCount(_ version: TLSVersion) throws {
+    @Test(arguments: versions) func withoutACommonKeyCertificatesCount(_ version: TLSProtocolVersion) throws {
         var fixture = try preferring(version)
         var keyless = fixture
         keyless.client.proof = .certificates
@@ -188,7 +190,7 @@ import Testing
         }
     }
 
-    @Test(arguments: versions) func aWrongKeyIsNoReasonForCertificates(_ version: TLSVersion) throws {
+    @Test(arguments: versions) func aWrongKeyIsNoReasonForCertificates(_ version: TLSProtocolVersion) throws {
         var fixture = try preferring(version)
         fixture.server.clients = .preSharedKeysOrAnyone(
             TLSPreSharedKeys(try PreSharedKeyFixture.key("alice", PreSharedKeyFixture.otherBytes)))
@@ -196,7 +198,7 @@ import Testing
         #expect(pair.isRefused && pair.serverError?.code == .preSharedKeyMismatch)
     }
 
-    @Test(arguments: versions) func aKeyOrACertificateOfTheClient(_ version: TLSVersion) throws {
+    @Test(arguments: versions) func aKeyOrACertificateOfTheClient(_ version: TLSProtocolVersion) throws {
         let certificates = try Fixture(version)
         var fixture = try preferring(version)
         fixture.server.values.clientCertificates = .required
@@ -218,7 +220,7 @@ import Testing
     // MARK: - Sessions and names
 
     /// Clients with certificates can resume. Clients with a key do not receive tickets.
-    @Test(arguments: versions) func ticketsGoOnBesideKeys(_ version: TLSVersion) throws {
+    @Test(arguments: versions) func ticketsGoOnBesideKeys(_ version: TLSProtocolVersion) throws {
         var fixture = try preferring(version)
         fixture.server.values.tickets = .issued(2)
         let byKey = try fixture.shaken()
@@ -238,7 +240,7 @@ import Testing
         #expect(second.server.session?.preSharedKeyIdentity == nil)
     }
 
-    @Test(arguments: versions) func theBindingOfACertificateNeedsOne(_ version: TLSVersion) throws {
+    @Test(arguments: versions) func theBindingOfACertificateNeedsOne(_ version: TLSProtocolVersion) throws {
         let pair = try preferring(version).shaken()
         for engine in [pair.client, pair.server] {
             #expect(throws: KeyExporter.Failure.self) { try engine.exporter.channelBinding(.tlsServerEndPoint) }
@@ -246,7 +248,7 @@ import Testing
         #expect(try pair.client.exporter.channelBinding(.tlsExporter) == pair.server.exporter.channelBinding(.tlsExporter))
     }
 
-    @Test(arguments: versions) func eachNameHasItsKeys(_ version: TLSVersion) throws {
+    @Test(arguments: versions) func eachNameHasItsKeys(_ version: TLSProtocolVersion) throws {
         let certificates = try Fixture(version)
         var keyed = try PreSharedKeyFixture(version)
         var server = certificates.server

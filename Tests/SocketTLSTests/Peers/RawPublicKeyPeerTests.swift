@@ -14,7 +14,7 @@ import Testing
         #expect(unsafeBitCast(function, to: SetTypes.self)(peer.ssl, [2], 1) == 1)
     }
 
-    private func handshake(_ version: TLSVersion, _ key: ForgedKey, _ mode: TLSTrustEvaluation) throws -> TLSError? {
+    private func handshake(_ version: TLSProtocolVersion, _ key: ForgedKey, _ mode: TLSTrustEvaluation) throws -> TLSError? {
         var fixture = try Fixture(version)
         fixture.client.proof = .rawPublicKeys(try TLSRawPublicKeys(expected: [RawPublicKeyFixture.otherKey]))
         fixture.client.trustEvaluation = mode
@@ -29,7 +29,7 @@ import Testing
     private func isSupported() throws -> Bool { try RawPublicKeyFixture().isSupported() }
 
     /// Decoding such a key can take a fifth of a second.
-    @Test(arguments: versions) func aKeyOnADescribedCurveIsRefused(_ version: TLSVersion) throws {
+    @Test(arguments: versions) func aKeyOnADescribedCurveIsRefused(_ version: TLSProtocolVersion) throws {
         guard try isSupported() else { return }
         for mode in [TLSTrustEvaluation.builtIn, .manual] {
             let error = try handshake(version, ForgedKey(curve: "P-256", describesItsCurve: true), mode)
@@ -39,7 +39,7 @@ import Testing
     }
 
     /// Verifying a signature with such a key can take a second.
-    @Test(arguments: versions) func anExpensiveKeyIsRefusedBeforeItIsUsed(_ version: TLSVersion) throws {
+    @Test(arguments: versions) func anExpensiveKeyIsRefusedBeforeItIsUsed(_ version: TLSProtocolVersion) throws {
         guard try isSupported() else { return }
         let error = try handshake(version, ForgedKey(rsaBits: 2048, exponentBits: 2000), .manual)
         #expect(error?.code == .rawPublicKeyMismatch && error?.sentAlert == .certificateUnknown)

@@ -7,7 +7,7 @@ import Testing
 /// Connections with raw public keys, in memory. With OpenSSL older than 3.2, each test checks that its
 /// settings are rejected.
 @Suite struct RawPublicKeyTests {
-    @Test(arguments: versions, [1, Int.max]) func aServerIsKnownByItsKey(_ version: TLSVersion, chunk: Int) throws {
+    @Test(arguments: versions, [1, Int.max]) func aServerIsKnownByItsKey(_ version: TLSProtocolVersion, chunk: Int) throws {
         let fixture = try RawPublicKeyFixture(version)
         guard try fixture.isSupported() else { return }
         let pair = try fixture.shaken(chunk: chunk)
@@ -23,7 +23,7 @@ import Testing
         #expect(try pair.exchange(Array("answer".utf8), from: .server) == Array("answer".utf8))
     }
 
-    @Test(arguments: versions) func bothSidesAreKnownByTheirKeys(_ version: TLSVersion) throws {
+    @Test(arguments: versions) func bothSidesAreKnownByTheirKeys(_ version: TLSProtocolVersion) throws {
         var fixture = try RawPublicKeyFixture(version)
         try fixture.makeMutual()
         guard try fixture.isSupported() else { return }
@@ -36,7 +36,7 @@ import Testing
     }
 
     /// The server sends a certificate, and its clients send keys.
-    @Test(arguments: versions) func onlyClientsMayHaveKeys(_ version: TLSVersion) throws {
+    @Test(arguments: versions) func onlyClientsMayHaveKeys(_ version: TLSProtocolVersion) throws {
         var fixture = try RawPublicKeyFixture(version)
         try fixture.makeMutual()
         fixture.client.trustRoots = try fixture.base.authority.roots
@@ -48,7 +48,7 @@ import Testing
         #expect(pair.client.session?.peerPublicKey == nil && pair.client.session?.peerCertificates.count == 1)
     }
 
-    @Test(arguments: versions) func oneOfSeveralKeysIsEnough(_ version: TLSVersion) throws {
+    @Test(arguments: versions) func oneOfSeveralKeysIsEnough(_ version: TLSProtocolVersion) throws {
         var fixture = try RawPublicKeyFixture(version)
         let digests = try [RawPublicKeyFixture.otherKey, fixture.serverKey].map(PublicKeyInfo.sha256)
         fixture.client.proof = .rawPublicKeys(try TLSRawPublicKeys(expectedSHA256: Set(digests)))
@@ -59,7 +59,7 @@ import Testing
     // MARK: - Rejections
 
     @Test(arguments: versions, [TLSTrustEvaluation.builtIn, .delegate, .manual])
-    func anUnexpectedKeyOfAServerIsRefused(_ version: TLSVersion, mode: TLSTrustEvaluation) throws {
+    func anUnexpectedKeyOfAServerIsRefused(_ version: TLSProtocolVersion, mode: TLSTrustEvaluation) throws {
         var fixture = try RawPublicKeyFixture(version)
         for use in [TLSRawPublicKeys.Use.required, .preferred] {
             fixture.client.values.rawPublicKeys = try TLSRawPublicKeys(expected: [RawPublicKeyFixture.otherKey]).used(use)
@@ -78,7 +78,7 @@ import Testing
     }
 
     @Test(arguments: versions, [TLSTrustEvaluation.builtIn, .delegate, .manual])
-    func anUnexpectedKeyOfAClientIsRefused(_ version: TLSVersion, mode: TLSTrustEvaluation) throws {
+    func anUnexpectedKeyOfAClientIsRefused(_ version: TLSProtocolVersion, mode: TLSTrustEvaluation) throws {
         var fixture = try RawPublicKeyFixture(version)
         try fixture.makeMutual()
         for wish in [TLSClientCertificates.optional, .required] {
@@ -115,7 +115,7 @@ import Testing
     }
 
     @Test(arguments: versions, [TLSTrustEvaluation.builtIn, .delegate, .manual])
-    func aCertificateIsRefusedWhereAKeyIsRequired(_ version: TLSVersion, mode: TLSTrustEvaluation) throws {
+    func aCertificateIsRefusedWhereAKeyIsRequired(_ version: TLSProtocolVersion, mode: TLSTrustEvaluation) throws {
         var fixture = try RawPublicKeyFixture(version)
         fixture.server.presentsRawPublicKey = false
         fixture.client.trustRoots = try fixture.base.authority.roots
@@ -132,7 +132,7 @@ import Testing
         #expect(pair.serverError?.alert == .unsupportedCertificate)
     }
 
-    @Test(arguments: versions) func aClientWithACertificateIsRefused(_ version: TLSVersion) throws {
+    @Test(arguments: versions) func aClientWithACertificateIsRefused(_ version: TLSProtocolVersion) throws {
         var fixture = try RawPublicKeyFixture(version)
         try fixture.makeMutual()
         fixture.client.presentsRawPublicKey = false
@@ -143,7 +143,7 @@ import Testing
         #expect(pair.serverError?.sentAlert == .unsupportedCertificate)
     }
 
-    @Test(arguments: versions) func aClientWithNothingIsRefusedUnlessItMay(_ version: TLSVersion) throws {
+    @Test(arguments: versions) func aClientWithNothingIsRefusedUnlessItMay(_ version: TLSProtocolVersion) throws {
         var fixture = try RawPublicKeyFixture(version)
         try fixture.makeMutual()
         fixture.client.identity = nil
@@ -158,7 +158,7 @@ import Testing
 
     // MARK: - Keys or certificates
 
-    @Test(arguments: versions) func aCertificateCountsWhereAKeyIsPreferred(_ version: TLSVersion) throws {
+    @Test(arguments: versions) func aCertificateCountsWhereAKeyIsPreferred(_ version: TLSProtocolVersion) throws {
         var fixture = try RawPublicKeyFixture(version)
         fixture.client.values.rawPublicKeys?.use = .preferred
         guard try fixture.isSupported() else { return }
@@ -172,7 +172,7 @@ import Testing
         #expect(trusted.client.session?.peerCertificates.count == 1)
     }
 
-    @Test(arguments: versions) func aPeerWithoutRawKeysGetsTheCertificate(_ version: TLSVersion) throws {
+    @Test(arguments: versions) func aPeerWithoutRawKeysGetsTheCertificate(_ version: TLSProtocolVersion) throws {
         var fixture = try RawPublicKeyFixture(version)
         try fixture.makeMutual(.preferred)
         guard try fixture.isSupported() else { return }
@@ -189,7 +189,7 @@ import Testing
     // MARK: - Decisions
 
     @Test(arguments: versions, Side.allCases)
-    func theTrustCallbackCanRefuseAnExpectedKey(_ version: TLSVersion, side: Side) throws {
+    func theTrustCallbackCanRefuseAnExpectedKey(_ version: TLSProtocolVersion, side: Side) throws {
         for mode in [TLSTrustEvaluation.delegate, .manual] {
             for isAccepted in [true, false] {
                 var fixture = try RawPublicKeyFixture(version)
@@ -217,7 +217,7 @@ import Testing
 
     // MARK: - Sessions, names and bindings
 
-    @Test(arguments: versions) func noSessionCrossesTheBorder(_ version: TLSVersion) throws {
+    @Test(arguments: versions) func noSessionCrossesTheBorder(_ version: TLSProtocolVersion) throws {
         var fixture = try RawPublicKeyFixture(version)
         guard try fixture.isSupported() else { return }
         var plain = fixture.base
@@ -239,7 +239,7 @@ import Testing
         }
     }
 
-    @Test(arguments: versions) func theBindingOfACertificateNeedsACertificate(_ version: TLSVersion) throws {
+    @Test(arguments: versions) func theBindingOfACertificateNeedsACertificate(_ version: TLSProtocolVersion) throws {
         let fixture = try RawPublicKeyFixture(version)
         guard try fixture.isSupported() else { return }
         let pair = try fixture.shaken()
@@ -249,7 +249,7 @@ import Testing
         #expect(try pair.client.exporter.channelBinding(.tlsExporter) == pair.server.exporter.channelBinding(.tlsExporter))
     }
 
-    @Test(arguments: versions) func aNameMayHaveRawKeys(_ version: TLSVersion) throws {
+    @Test(arguments: versions) func aNameMayHaveRawKeys(_ version: TLSProtocolVersion) throws {
         var fixture = try RawPublicKeyFixture(version)
         try fixture.makeMutual()
         guard try fixture.isSupported() else { return }

@@ -13,13 +13,13 @@ import Testing
 
     private static let endpoint = "mail.example.org 993"
 
-    private let version: TLSVersion
+    private let version: TLSProtocolVersion
 
     init() throws {
         try self.init(.tls13)
     }
 
-    private init(_ version: TLSVersion) throws {
+    private init(_ version: TLSProtocolVersion) throws {
         self.version = version
         fixture = try Fixture(version)
         fixture.client.resumption = .store(store)
@@ -69,7 +69,7 @@ import Testing
 
     // MARK: - Resuming
 
-    @Test(arguments: versions) func aClientThatComesBackResumes(_ version: TLSVersion) throws {
+    @Test(arguments: versions) func aClientThatComesBackResumes(_ version: TLSProtocolVersion) throws {
         let tests = try Self(version)
         let first = try #require(try tests.converse().session)
         #expect(!first.isResumed && first.resumable != nil && tests.store.count > 0)
@@ -125,7 +125,7 @@ import Testing
 
     // MARK: - Sessions that are not resumed
 
-    @Test(arguments: versions) func nothingCrossesSettings(_ version: TLSVersion) throws {
+    @Test(arguments: versions) func nothingCrossesSettings(_ version: TLSProtocolVersion) throws {
         let tests = try Self(version)
         var others: [(String, TLSClientSettings)] = []
         func add(_ what: String, _ change: (inout TLSClientSettings) throws -> Void) rethrows {
@@ -176,7 +176,7 @@ import Testing
     }
 
     /// An untrusted name must not reach a session of the trusted one.
-    @Test(arguments: versions) func aWrongNameIsRefusedThoughASessionIsThere(_ version: TLSVersion) throws {
+    @Test(arguments: versions) func aWrongNameIsRefusedThoughASessionIsThere(_ version: TLSProtocolVersion) throws {
         let tests = try Self(version)
         _ = try tests.converse()
         var settings = try tests.fixture.authority.clientSettings(serverName: "wrong.example.org")
@@ -188,7 +188,7 @@ import Testing
     // MARK: - The decision
 
     @Test(arguments: versions, [TLSTrustEvaluation.delegate, .manual])
-    func theDecisionIsAskedForAgain(_ version: TLSVersion, _ evaluation: TLSTrustEvaluation) throws {
+    func theDecisionIsAskedForAgain(_ version: TLSProtocolVersion, _ evaluation: TLSTrustEvaluation) throws {
         var tests = try Self(version)
         tests.fixture.client.trustEvaluation = evaluation
         let first = try tests.converse()
@@ -200,7 +200,7 @@ import Testing
         #expect(third.error?.code == .trustRejected && third.session == nil && third.questions == first.questions)
     }
 
-    @Test(arguments: versions) func nothingIsStoredOfAServerThatWasRefused(_ version: TLSVersion) throws {
+    @Test(arguments: versions) func nothingIsStoredOfAServerThatWasRefused(_ version: TLSProtocolVersion) throws {
         var tests = try Self(version)
         tests.fixture.client.trustEvaluation = .delegate
         #expect(try tests.converse(decision: false).error?.code == .trustRejected)
@@ -212,7 +212,7 @@ import Testing
     }
 
     /// With `.manual`, OpenSSL's findings are stored with the session.
-    @Test(arguments: versions) func theVerdictGoesWithTheSession(_ version: TLSVersion) throws {
+    @Test(arguments: versions) func theVerdictGoesWithTheSession(_ version: TLSProtocolVersion) throws {
         var tests = try Self(version)
         tests.fixture.client.trustEvaluation = .manual
         tests.fixture.client.trustRoots = try Fixture.stranger.roots
@@ -224,7 +224,7 @@ import Testing
 
     // MARK: - The session of one connection
 
-    @Test(arguments: versions) func theSessionOfAConnectionIsResumedElsewhere(_ version: TLSVersion) throws {
+    @Test(arguments: versions) func theSessionOfAConnectionIsResumedElsewhere(_ version: TLSProtocolVersion) throws {
         let tests = try Self(version)
         let control = try #require(try tests.converse().session?.resumable)
         #expect(control.protocolVersion == version && control.isUsable && control.end > Date())
@@ -238,7 +238,7 @@ import Testing
         #expect(throws: TLSError.self) { try tests.converse(settings) }
     }
 
-    @Test(arguments: versions) func aSessionSurvivesItsBytes(_ version: TLSVersion) throws {
+    @Test(arguments: versions) func aSessionSurvivesItsBytes(_ version: TLSProtocolVersion) throws {
         let tests = try Self(version)
         let first = try #require(try tests.converse().session)
         let session = try #require(first.resumable)
@@ -288,7 +288,7 @@ import Testing
     }
 
     /// In TLS 1.3, a ticket with a lifetime of zero must be discarded immediately (RFC 8446, 4.6.1).
-    @Test(arguments: versions) func aTicketOfTLS13WithoutALifetimeIsOver(_ version: TLSVersion) throws {
+    @Test(arguments: versions) func aTicketOfTLS13WithoutALifetimeIsOver(_ version: TLSProtocolVersion) throws {
         let session = try #require(try Self(version).converse().session?.resumable)
         #expect(session.isUsable)
         var bytes = session.bytes
@@ -308,7 +308,7 @@ import Testing
 
     /// In TLS 1.2, the key log of a resumed connection contains the secret of all connections that used the
     /// session.
-    @Test(arguments: versions) func aLogDoesNotHaveTheSecretsOfOthers(_ version: TLSVersion) throws {
+    @Test(arguments: versions) func aLogDoesNotHaveTheSecretsOfOthers(_ version: TLSProtocolVersion) throws {
         let tests = try Self(version)
         let log = try TemporaryFile("")
         _ = try tests.converse()
@@ -348,7 +348,7 @@ import Testing
         return recorder.keys
     }
 
-    @Test(arguments: versions) func aFatalAlertEndsTheSession(_ version: TLSVersion) throws {
+    @Test(arguments: versions) func aFatalAlertEndsTheSession(_ version: TLSProtocolVersion) throws {
         let tests = try Self(version)
         var held: TLSResumableSession?
         _ = try tests.converse(before: { client in

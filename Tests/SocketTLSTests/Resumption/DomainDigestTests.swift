@@ -21,8 +21,9 @@ import Testing
     /// Returns the base with some properties replaced.
     private func domain(
         _ base: SecurityDomain, side: SecurityDomain.Side? = nil, identities: [TLSIdentity]? = nil, roots: TrustedRoots? = nil,
-        rules: TrustRules? = nil, stapling: TLSOCSPStapling? = nil, policy: TLSPolicy? = nil, minimumVersion: TLSVersion? = nil,
-        maximumVersion: TLSVersion?? = nil, applicationProtocols: [String]? = nil,
+        rules: TrustRules? = nil, stapling: TLSOCSPStapling? = nil, policy: TLSPolicy? = nil,
+        minimumVersion: TLSProtocolVersion? = nil,
+        maximumVersion: TLSProtocolVersion?? = nil, applicationProtocols: [String]? = nil,
         clientCertificates: TLSCertificateRequest? = nil, proof: TLSProof? = nil, presentsRawPublicKey: Bool? = nil,
         maximumCertificateChainBytes: Int? = nil, maximumCertificateChainLength: Int? = nil, keyLogFile: String?? = nil
     ) -> SecurityDomain {

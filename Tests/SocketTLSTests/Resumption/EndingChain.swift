@@ -37,7 +37,7 @@ struct EndingChain {
     }
 
     /// Returns settings in which `side` sends the chain and the other side verifies it. Sessions are resumed.
-    func fixture(_ version: TLSVersion, shownBy side: Side) throws -> Fixture {
+    func fixture(_ version: TLSProtocolVersion, shownBy side: Side) throws -> Fixture {
         var fixture = try side == .server ? Fixture(version, leaf: leaf, roots: [root]) : Fixture(version)
         fixture.server.values.tickets = .issued(1)
         let lists = lists.map { TLSRevocationSource.file(path: $0.path) }

@@ -9,7 +9,7 @@ import Testing
     private struct Acquaintance {
         var fixture: Fixture
 
-        init(_ version: TLSVersion, _ change: (inout Fixture) throws -> Void) throws {
+        init(_ version: TLSProtocolVersion, _ change: (inout Fixture) throws -> Void) throws {
             fixture = try Fixture(version)
             fixture.server.values.tickets = .issued(1)
             try change(&fixture)
@@ -31,7 +31,7 @@ import Testing
 
     private static let evaluations: [TLSTrustEvaluation] = [.delegate, .manual]
 
-    @Test(arguments: versions, [1, Int.max]) func aClientThatRefusesSendsAnAlert(version: TLSVersion, chunk: Int) throws {
+    @Test(arguments: versions, [1, Int.max]) func aClientThatRefusesSendsAnAlert(version: TLSProtocolVersion, chunk: Int) throws {
         for evaluation in Self.evaluations {
             let pair = try Acquaintance(version) { $0.client.trustEvaluation = evaluation }.pair(chunk: chunk)
             pair.decideClientTrust = { _ in false }
@@ -43,7 +43,7 @@ import Testing
     }
 
     @Test(arguments: versions, [1, Int.max])
-    func whileUndecidedAClientThatResumesSaysNothing(version: TLSVersion, chunk: Int) throws {
+    func whileUndecidedAClientThatResumesSaysNothing(version: TLSProtocolVersion, chunk: Int) throws {
         for evaluation in Self.evaluations {
             let pair = try Acquaintance(version) { $0.client.trustEvaluation = evaluation }.pair(chunk: chunk)
             _ = pair.client.handshake()
@@ -60,7 +60,7 @@ import Testing
         }
     }
 
-    @Test(arguments: versions) func aDecisionThatDoesNotComeIsANo(_ version: TLSVersion) throws {
+    @Test(arguments: versions) func aDecisionThatDoesNotComeIsANo(_ version: TLSProtocolVersion) throws {
         let pair = try Acquaintance(version) { $0.client.trustEvaluation = .delegate }.pair()
         pair.shakeHands()
         try #require(pair.client.isAwaitingTrust)
@@ -84,7 +84,7 @@ import Testing
     }
 
     @Test(arguments: versions, [1, Int.max])
-    func aSessionThatIsNotTakenCostsOneQuestion(version: TLSVersion, chunk: Int) throws {
+    func aSessionThatIsNotTakenCostsOneQuestion(version: TLSProtocolVersion, chunk: Int) throws {
         for (evaluation, isAccepted) in [(TLSTrustEvaluation.delegate, true), (.manual, false)] {
             var acquaintance = try Acquaintance(version) { $0.client.trustEvaluation = evaluation }
             acquaintance.fixture.server.values.tickets = .none
@@ -130,7 +130,7 @@ import Testing
 
     // MARK: - A server
 
-    private func clients(_ version: TLSVersion, _ change: (inout Fixture) -> Void = { _ in }) throws -> Acquaintance {
+    private func clients(_ version: TLSProtocolVersion, _ change: (inout Fixture) -> Void = { _ in }) throws -> Acquaintance {
         try Acquaintance(version) {
             change(&$0)
             try $0.askForClientCertificate()
@@ -139,7 +139,7 @@ import Testing
         }
     }
 
-    @Test(arguments: versions, [1, Int.max]) func aServerThatRefusesSendsAnAlert(version: TLSVersion, chunk: Int) throws {
+    @Test(arguments: versions, [1, Int.max]) func aServerThatRefusesSendsAnAlert(version: TLSProtocolVersion, chunk: Int) throws {
         let acquaintance = try clients(version)
         try expectRefusal(acquaintance.pair(chunk: chunk), .badCertificate)
     }
@@ -168,7 +168,7 @@ import Testing
         try expectRefusal(clients(.tls12) { $0.useSuite("ECDHE-ECDSA-AES128-SHA256") }.pair(), .decodeError)
     }
 
-    @Test(arguments: versions) func aServerThatAcceptsResumes(_ version: TLSVersion) throws {
+    @Test(arguments: versions) func aServerThatAcceptsResumes(_ version: TLSProtocolVersion) throws {
         let pair = try clients(version).pair()
         pair.decideServerTrust = { _ in true }
         pair.shakeHands()

@@ -23,7 +23,7 @@ import Testing
     }
 
     @Test(arguments: versions, SessionInput.allCases)
-    func aSessionEndsWithTheFirstOfItsInputs(version: TLSVersion, input: SessionInput) throws {
+    func aSessionEndsWithTheFirstOfItsInputs(version: TLSProtocolVersion, input: SessionInput) throws {
         let chain = try EndingChain(input)
         var fixture = try chain.fixture(version, shownBy: .server)
         let session = try session(fixture.connection())
@@ -39,7 +39,7 @@ import Testing
     }
 
     /// Without a trusted chain, only the certificates determine the expiry.
-    @Test(arguments: versions) func aSessionAcceptedByHandEndsWithItsCertificates(version: TLSVersion) throws {
+    @Test(arguments: versions) func aSessionAcceptedByHandEndsWithItsCertificates(version: TLSProtocolVersion) throws {
         var fixture = try Fixture(version, validity: .endsSoon)
         fixture.server.values.tickets = .issued(1)
         fixture.client.trustRoots = try Fixture.stranger.roots
@@ -69,7 +69,7 @@ import Testing
 
     /// A session that has expired, or whose verification is in the future, is not offered, even if a store
     /// returns it.
-    @Test(arguments: versions) func noSessionIsOfferedOutOfItsTime(version: TLSVersion) throws {
+    @Test(arguments: versions) func noSessionIsOfferedOutOfItsTime(version: TLSProtocolVersion) throws {
         var fixture = try Fixture(version)
         fixture.server.values.tickets = .issued(1)
         let session = try session(fixture.connection())
@@ -100,7 +100,7 @@ import Testing
 
     /// The server does not issue a new ticket when it resumes the session. A TLS 1.2 session can then be used
     /// again.
-    @Test(arguments: versions) func aTicketOfTLS13DoesNotComeBack(version: TLSVersion) throws {
+    @Test(arguments: versions) func aTicketOfTLS13DoesNotComeBack(version: TLSProtocolVersion) throws {
         var fixture = try Fixture(version)
         fixture.server.values.tickets = .issued(1)
         let store = TLSInMemorySessionStore()
@@ -141,7 +141,7 @@ import Testing
     }
 
     @Test(arguments: versions, SessionInput.ofClients)
-    func aSessionEndsWithTheFirstOfItsInputs(version: TLSVersion, input: SessionInput) throws {
+    func aSessionEndsWithTheFirstOfItsInputs(version: TLSProtocolVersion, input: SessionInput) throws {
         let chain = try EndingChain(input)
         let fixture = try chain.fixture(version, shownBy: .client)
         let context = try context(fixture.server)
@@ -157,7 +157,7 @@ import Testing
     }
 
     @Test(arguments: versions, [true, false])
-    func aClockThatIsSetBackRenewsNoSession(version: TLSVersion, sharesKeys: Bool) throws {
+    func aClockThatIsSetBackRenewsNoSession(version: TLSProtocolVersion, sharesKeys: Bool) throws {
         var fixture = try Fixture(version)
         fixture.server.sessionTickets = .issued(1, keys: sharesKeys ? try Keys() : nil)
         let context = try context(fixture.server)

@@ -58,7 +58,7 @@ import Testing
 
     // MARK: - The signature of the handshake
 
-    @Test(arguments: versions) func theSignatureIsNamed(_ version: TLSVersion) throws {
+    @Test(arguments: versions) func theSignatureIsNamed(_ version: TLSProtocolVersion) throws {
         var fixture = try Fixture(version)
         fixture.client.trustEvaluation = .manual
         for (identity, name) in [

@@ -277,7 +277,7 @@ import Testing
     }
 
     /// A store is arbitrary code. Whatever it returns, a session stays within its scope.
-    @Test(arguments: versions) func aCarelessStoreCrossesNoScope(_ version: TLSVersion) throws {
+    @Test(arguments: versions) func aCarelessStoreCrossesNoScope(_ version: TLSProtocolVersion) throws {
         var fixture = try Fixture(version)
         fixture.server.values.tickets = .issued(1)
         let store = CarelessStore()

@@ -38,7 +38,7 @@ import Testing
         return end.wait(timeout: .now() + 120) == .success
     }
 
-    private func fixture(_ source: AskingSource, _ version: TLSVersion = .tls13) throws -> Fixture {
+    private func fixture(_ source: AskingSource, _ version: TLSProtocolVersion = .tls13) throws -> Fixture {
         var fixture = try Fixture(version)
         fixture.server.sessionTickets = .issued(2, keys: source)
         return fixture

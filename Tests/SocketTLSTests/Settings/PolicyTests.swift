@@ -69,7 +69,7 @@ import Testing
     }
 
     @Test(arguments: versions, ["secp256r1", "secp384r1", "x25519", "x448"])
-    func theGroupIsOneOfTheList(_ version: TLSVersion, _ group: String) throws {
+    func theGroupIsOneOfTheList(_ version: TLSProtocolVersion, _ group: String) throws {
         let pair = try pair { client, server in
             (client.maximumVersion, server.maximumVersion) = (version, version)
             // In TLS 1.2, the groups must include the certificate's curve.
@@ -80,7 +80,7 @@ import Testing
         #expect(pair.isComplete && (found == group || found == "prime256v1" && group == "secp256r1"), "\(found ?? "")")
     }
 
-    @Test(arguments: versions) func theSignatureIsOneOfTheList(_ version: TLSVersion) throws {
+    @Test(arguments: versions) func theSignatureIsOneOfTheList(_ version: TLSProtocolVersion) throws {
         for (algorithm, isShared) in [("ecdsa_secp256r1_sha256", true), ("rsa_pss_rsae_sha256", false)] {
             let pair = try pair { client, server in
                 (client.maximumVersion, server.maximumVersion) = (version, version)
@@ -92,7 +92,7 @@ import Testing
 
     /// The server's list, which is sent, and the client's own list.
     @Test(arguments: versions, Side.allCases)
-    func aClientSignsWithOneOfTheList(_ version: TLSVersion, _ side: Side) throws {
+    func aClientSignsWithOneOfTheList(_ version: TLSProtocolVersion, _ side: Side) throws {
         let authority = try CertificateAuthority(name: "Clients")
         for (keyType, isShared) in [(CertificateAuthority.KeyType.p256, true), (.rsa2048, false)] {
             let identity = try authority.issue(.client(commonName: "alice"), keyType: keyType).identity()
@@ -163,7 +163,7 @@ import Testing
 
 /// The FIPS setting.
 @Suite struct FIPSTests {
-    @Test(arguments: versions) func withoutAProviderTheSettingsFail(version: TLSVersion) throws {
+    @Test(arguments: versions) func withoutAProviderTheSettingsFail(version: TLSProtocolVersion) throws {
         var fixture = try Fixture(version)
         fixture.client.policy = .fips
         fixture.server.policy = .fips

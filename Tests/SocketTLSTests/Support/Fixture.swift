@@ -9,7 +9,7 @@ struct Fixture {
     var server: TLSServerSettings
 
     init(
-        _ version: TLSVersion = .tls13, serverName: String = host,
+        _ version: TLSProtocolVersion = .tls13, serverName: String = host,
         purpose: CertificateAuthority.Purpose = .server(names: [host]), validity: CertificateAuthority.Validity = .current
     ) throws {
         authority = try CertificateAuthority(name: "Test")
@@ -18,7 +18,7 @@ struct Fixture {
         useOnly(version)
     }
 
-    mutating func useOnly(_ version: TLSVersion) {
+    mutating func useOnly(_ version: TLSProtocolVersion) {
         client.minimumVersion = version
         client.maximumVersion = version
         server.minimumVersion = version
@@ -62,7 +62,7 @@ struct TestFailure: Error {
     let what: String
 }
 
-let versions: [TLSVersion] = [.tls12, .tls13]
+let versions: [TLSProtocolVersion] = [.tls12, .tls13]
 
 /// The role of an engine.
 enum Side: CaseIterable {
@@ -78,8 +78,9 @@ extension Fixture {
     }
 
     /// Returns one of our clients and a bare server with a valid certificate.
-    func clientAndServer(_ version: TLSVersion, clock: (@Sendable () -> Int)? = nil) throws -> (client: TLSEngine, peer: RawPeer)
-    {
+    func clientAndServer(_ version: TLSProtocolVersion, clock: (@Sendable () -> Int)? = nil) throws -> (
+        client: TLSEngine, peer: RawPeer
+    ) {
         let issued = try authority.issue(.server(names: [Fixture.host]), signedBy: .root)
         return (try engine(.client, clock: clock), try RawPeer(version, serverPEM: issued.pem))
     }

@@ -105,7 +105,7 @@ final class HandmadeCertificate {
 
 extension Fixture {
     /// The client trusts `roots`, and the server sends `leaf` with its chain.
-    init(_ version: TLSVersion = .tls13, leaf: HandmadeCertificate, roots: [HandmadeCertificate]) throws {
+    init(_ version: TLSProtocolVersion = .tls13, leaf: HandmadeCertificate, roots: [HandmadeCertificate]) throws {
         try self.init(version)
         client.trustRoots = try .certificates(roots.map { try $0.certificate })
         server.identity = try leaf.identity

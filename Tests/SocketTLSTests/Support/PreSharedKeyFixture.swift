@@ -16,17 +16,17 @@ struct PreSharedKeyFixture {
     }
 
     /// Creates a client with `clientKey` and a server with `keys`.
-    init(_ version: TLSVersion = .tls13, _ clientKey: TLSPreSharedKey, _ keys: TLSPreSharedKeys) {
+    init(_ version: TLSProtocolVersion = .tls13, _ clientKey: TLSPreSharedKey, _ keys: TLSPreSharedKeys) {
         client = .client(serverName: Fixture.host, preSharedKey: clientKey)
         server = .server(preSharedKeys: keys)
         useOnly(version)
     }
 
-    init(_ version: TLSVersion = .tls13) throws {
+    init(_ version: TLSProtocolVersion = .tls13) throws {
         self.init(version, try Self.key(), TLSPreSharedKeys(try Self.key()))
     }
 
-    mutating func useOnly(_ version: TLSVersion) {
+    mutating func useOnly(_ version: TLSProtocolVersion) {
         (client.minimumVersion, client.maximumVersion) = (version, version)
         (server.minimumVersion, server.maximumVersion) = (version, version)
     }

@@ -10,7 +10,7 @@ struct RawPublicKeyFixture {
     let clientKey: [UInt8]
     let clientIdentity: TLSIdentity
 
-    init(_ version: TLSVersion = .tls13) throws {
+    init(_ version: TLSProtocolVersion = .tls13) throws {
         base = try Fixture(version)
         serverKey = try #require(base.server.identity?.privateKey.publicKey)
         clientIdentity = try base.authority.identity(.client(commonName: "alice"))

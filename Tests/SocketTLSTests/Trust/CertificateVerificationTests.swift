@@ -10,7 +10,7 @@ import Testing
     }
 
     @Test(arguments: versions)
-    func aCertificateForAnotherNameIsRefused(version: TLSVersion) throws {
+    func aCertificateForAnotherNameIsRefused(version: TLSProtocolVersion) throws {
         let errors = try clientError(Fixture(version, purpose: .server(names: ["other.example.org"])))
         #expect(errors.client?.code == .hostNameMismatch)
         #expect(errors.client?.fault == .certificate)
@@ -24,7 +24,7 @@ import Testing
     }
 
     @Test(arguments: versions)
-    func theNameIsNotVerifiedWhenTheSettingsSaySo(version: TLSVersion) throws {
+    func theNameIsNotVerifiedWhenTheSettingsSaySo(version: TLSProtocolVersion) throws {
         var fixture = try Fixture(version, purpose: .server(names: ["other.example.org"]))
         fixture.client.verifiesHostName = false
         let pair = try fixture.pair()
@@ -33,7 +33,7 @@ import Testing
     }
 
     @Test(arguments: versions)
-    func anExpiredCertificateIsRefused(version: TLSVersion) throws {
+    func anExpiredCertificateIsRefused(version: TLSProtocolVersion) throws {
         let errors = try clientError(Fixture(version, validity: .expired))
         #expect(errors.client?.code == .certificateExpired)
         #expect(errors.client?.message.hasPrefix("the certificate of \"mail.example.org\" expired on 2") == true)
@@ -41,14 +41,14 @@ import Testing
     }
 
     @Test(arguments: versions)
-    func aCertificateThatIsNotYetValidIsRefused(version: TLSVersion) throws {
+    func aCertificateThatIsNotYetValidIsRefused(version: TLSProtocolVersion) throws {
         let errors = try clientError(Fixture(version, validity: .notYetValid))
         #expect(errors.client?.code == .certificateNotYetValid)
         #expect(errors.server?.code == .peerAlert)
     }
 
     @Test(arguments: versions)
-    func aCertificateFromAnUnknownRootIsRefused(version: TLSVersion) throws {
+    func aCertificateFromAnUnknownRootIsRefused(version: TLSProtocolVersion) throws {
         var fixture = try Fixture(version)
         fixture.client.trustRoots = try Fixture.stranger.roots
         let errors = try clientError(fixture)
@@ -58,14 +58,14 @@ import Testing
     }
 
     @Test(arguments: versions)
-    func theSystemsRootsDoNotVouchForATestAuthority(version: TLSVersion) throws {
+    func theSystemsRootsDoNotVouchForATestAuthority(version: TLSProtocolVersion) throws {
         var fixture = try Fixture(version)
         fixture.client.trustRoots = .system
         #expect(try clientError(fixture).client?.code == .unknownIssuer)
     }
 
     @Test(arguments: versions)
-    func aChainThroughAnIntermediateIsTrusted(version: TLSVersion) throws {
+    func aChainThroughAnIntermediateIsTrusted(version: TLSProtocolVersion) throws {
         var fixture = try Fixture(version)
         fixture.server.identity = try fixture.authority.issue(.server(names: [Fixture.host])).identity()
         let pair = try fixture.pair()
@@ -75,7 +75,7 @@ import Testing
     }
 
     @Test(arguments: versions)
-    func aChainWithoutItsIntermediateIsRefused(version: TLSVersion) throws {
+    func aChainWithoutItsIntermediateIsRefused(version: TLSProtocolVersion) throws {
         var fixture = try Fixture(version)
         fixture.server.identity = try TLSIdentity(pem: fixture.authority.issue(.server(names: [Fixture.host])).pem)
         let errors = try clientError(fixture)
@@ -84,7 +84,7 @@ import Testing
     }
 
     @Test(arguments: versions)
-    func aSelfSignedCertificateIsTrustedWhenItIsGivenAsARoot(version: TLSVersion) throws {
+    func aSelfSignedCertificateIsTrustedWhenItIsGivenAsARoot(version: TLSProtocolVersion) throws {
         var fixture = try Fixture(version)
         let issued = try CertificateAuthority.selfSigned(.server(names: [Fixture.host]))
         fixture.server.identity = try TLSIdentity(pem: issued.pem)
@@ -147,7 +147,7 @@ import Testing
 
 @Suite struct ClientCertificateTests {
     @Test(arguments: versions)
-    func aServerThatAsksSeesTheClientsCertificate(version: TLSVersion) throws {
+    func aServerThatAsksSeesTheClientsCertificate(version: TLSProtocolVersion) throws {
         var fixture = try Fixture(version)
         try fixture.askForClientCertificate()
         try fixture.showClientCertificate("alice")
@@ -158,7 +158,7 @@ import Testing
     }
 
     @Test(arguments: versions)
-    func aServerThatDoesNotAskSeesNone(version: TLSVersion) throws {
+    func aServerThatDoesNotAskSeesNone(version: TLSProtocolVersion) throws {
         var fixture = try Fixture(version)
         try fixture.showClientCertificate()
         let pair = try fixture.pair()
@@ -168,7 +168,7 @@ import Testing
     }
 
     @Test(arguments: versions)
-    func aServerThatRequiresOneRefusesAClientWithout(version: TLSVersion) throws {
+    func aServerThatRequiresOneRefusesAClientWithout(version: TLSProtocolVersion) throws {
         var fixture = try Fixture(version)
         try fixture.askForClientCertificate(.required)
         let pair = try fixture.pair()
@@ -180,7 +180,7 @@ import Testing
     }
 
     @Test(arguments: versions)
-    func aServerThatMerelyAsksLetsAClientWithoutOneIn(version: TLSVersion) throws {
+    func aServerThatMerelyAsksLetsAClientWithoutOneIn(version: TLSProtocolVersion) throws {
         var fixture = try Fixture(version)
         try fixture.askForClientCertificate(.optional)
         let pair = try fixture.pair()
@@ -189,7 +189,7 @@ import Testing
     }
 
     @Test(arguments: versions, [TLSCertificateRequest.optional, .required])
-    func aBadClientCertificateIsRefused(version: TLSVersion, wish: TLSCertificateRequest) throws {
+    func aBadClientCertificateIsRefused(version: TLSProtocolVersion, wish: TLSCertificateRequest) throws {
         var fixture = try Fixture(version)
         try fixture.askForClientCertificate(wish)
         fixture.client.identity = try Fixture.stranger.identity(.client(commonName: "mallory"))
@@ -201,7 +201,7 @@ import Testing
     }
 
     @Test(arguments: versions)
-    func theClientIsToldWhoseCertificatesAreAccepted(version: TLSVersion) throws {
+    func theClientIsToldWhoseCertificatesAreAccepted(version: TLSProtocolVersion) throws {
         var fixture = try Fixture(version)
         try fixture.askForClientCertificate(.optional)
         let server = try TLSEngine(context: TLSContext.context(for: fixture.server), settings: fixture.server)
@@ -211,7 +211,7 @@ import Testing
     }
 
     @Test(arguments: versions)
-    func anExpiredClientCertificateIsRefused(version: TLSVersion) throws {
+    func anExpiredClientCertificateIsRefused(version: TLSProtocolVersion) throws {
         var fixture = try Fixture(version)
         try fixture.askForClientCertificate()
         fixture.client.identity = try fixture.authority.identity(.client(commonName: "alice"), validity: .expired)

@@ -29,7 +29,7 @@ import Testing
     }
 
     @Test(arguments: versions, Fault.allCases)
-    func whoDecidesAloneIsAskedAboutAServer(version: TLSVersion, fault: Fault) throws {
+    func whoDecidesAloneIsAskedAboutAServer(version: TLSProtocolVersion, fault: Fault) throws {
         var fixture = try Fixture(version)
         let (identity, root) = try identity(fault, purpose: "serverAuth")
         fixture.server.identity = identity
@@ -43,7 +43,7 @@ import Testing
     }
 
     @Test(arguments: versions, Fault.allCases)
-    func whoDecidesAloneIsAskedAboutAClient(version: TLSVersion, fault: Fault) throws {
+    func whoDecidesAloneIsAskedAboutAClient(version: TLSProtocolVersion, fault: Fault) throws {
         var fixture = try Fixture(version)
         let (identity, root) = try identity(fault, purpose: "clientAuth")
         fixture.client.identity = identity
@@ -58,7 +58,7 @@ import Testing
     }
 
     @Test(arguments: versions, Fault.allCases)
-    func theReasonIsTheVerdictWhenNoOneIsAsked(version: TLSVersion, fault: Fault) throws {
+    func theReasonIsTheVerdictWhenNoOneIsAsked(version: TLSProtocolVersion, fault: Fault) throws {
         var fixture = try Fixture(version)
         let (identity, root) = try identity(fault, purpose: "serverAuth")
         fixture.server.identity = identity

@@ -5,7 +5,8 @@ import Testing
 
 @Suite struct NameConstraintTests {
     private func error(
-        _ constraints: String? = nil, raw: [UInt8]? = nil, names: [String] = [Fixture.host], _ version: TLSVersion = .tls13
+        _ constraints: String? = nil, raw: [UInt8]? = nil, names: [String] = [Fixture.host],
+        _ version: TLSProtocolVersion = .tls13
     ) throws -> TLSError? {
         let chain = try HandmadeCertificate.chain(
             intermediate: HandmadeCertificate.authority + (constraints.map { [(NID_name_constraints, $0)] } ?? []),
@@ -14,7 +15,7 @@ import Testing
     }
 
     @Test(arguments: versions, ["secret.example.org", ".secret.example.org", "SECRET.Example.org"])
-    func aWildcardThatReachesIntoAnExcludedDomainIsRefused(version: TLSVersion, domain: String) throws {
+    func aWildcardThatReachesIntoAnExcludedDomainIsRefused(version: TLSProtocolVersion, domain: String) throws {
         let error = try error("critical,excluded;DNS:\(domain)", names: ["*.example.org"], version)
         #expect(error?.code == .certificateRejected)
         #expect(error?.verifyCode == X509_V_ERR_EXCLUDED_VIOLATION)

@@ -34,7 +34,7 @@ import Testing
     // MARK: - The decision
 
     @Test(arguments: versions, [TLSTrustEvaluation.delegate, .manual])
-    func aNameDoesNotSkipTheDecision(_ version: TLSVersion, _ evaluation: TLSTrustEvaluation) throws {
+    func aNameDoesNotSkipTheDecision(_ version: TLSProtocolVersion, _ evaluation: TLSTrustEvaluation) throws {
         for isAccepted in [true, false] {
             var client = try authority.clientSettings(serverName: "secure.example.org")
             (client.minimumVersion, client.maximumVersion) = (version, version)
@@ -47,7 +47,7 @@ import Testing
     }
 
     /// The callback that alone decides for the others can only restrict here.
-    @Test(arguments: versions) func aManualDecisionDoesNotWidenThatOfAName(_ version: TLSVersion) throws {
+    @Test(arguments: versions) func aManualDecisionDoesNotWidenThatOfAName(_ version: TLSProtocolVersion) throws {
         var client = try authority.clientSettings(serverName: "secure.example.org")
         (client.minimumVersion, client.maximumVersion) = (version, version)
         client.identity = try Fixture.stranger.identity(.client(commonName: "mallory"))
@@ -109,7 +109,7 @@ import Testing
 
     // MARK: - Tickets
 
-    @Test(arguments: versions) func theTicketsOfANameAreNotThoseOfTheOthers(_ version: TLSVersion) throws {
+    @Test(arguments: versions) func theTicketsOfANameAreNotThoseOfTheOthers(_ version: TLSProtocolVersion) throws {
         var named = try server("secure.example.org")
         named.values.tickets = .issued(1)
         var settings = try server("open.example.org")
@@ -124,7 +124,7 @@ import Testing
 
     /// OpenSSL accepts such names, so they are valid.
     @Test(arguments: versions, ["ümlaut.example.org", "two words", "secure.example.org\u{212A}", "\u{1}"])
-    func aNameOutsideASCIIIsUnknown(_ version: TLSVersion, _ name: String) throws {
+    func aNameOutsideASCIIIsUnknown(_ version: TLSProtocolVersion, _ name: String) throws {
         var settings = try settings()
         settings.serverNames = try TLSServerNames(["k.example.org": server("k.example.org")], unknownName: .reject)
         let (peer, server) = (try RawPeer(version), try engine(settings))
@@ -151,7 +151,7 @@ import Testing
     // MARK: - Files
 
     /// Files in the settings of a name are also reloaded.
-    @Test(arguments: versions) func aListOfANameIsReadAgain(_ version: TLSVersion) throws {
+    @Test(arguments: versions) func aListOfANameIsReadAgain(_ version: TLSProtocolVersion) throws {
         let root = try HandmadeCertificate("Root", HandmadeCertificate.authority)
         let alice = try HandmadeCertificate(
             "alice",
@@ -191,7 +191,7 @@ import Testing
     /// One certificate and one set of settings for both names. A session belongs to the requested name (RFC
     /// 6066, section 3).
     @Test(arguments: versions, [true, false])
-    func aSessionIsNotResumedUnderAnotherNameOfTheList(_ version: TLSVersion, sharesKeys: Bool) throws {
+    func aSessionIsNotResumedUnderAnotherNameOfTheList(_ version: TLSProtocolVersion, sharesKeys: Bool) throws {
         let certificate = try authority.identity(.server(names: ["a.example.org", "b.example.org"]))
         var shared = TLSSettings.server(identity: certificate)
         shared.sessionTickets = .issued(1, keys: sharesKeys ? try SharedKeys() : nil)

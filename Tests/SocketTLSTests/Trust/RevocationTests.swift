@@ -12,18 +12,18 @@ import Testing
         ofRoot = try TemporaryFile(bytes: chain.root.revocationList())
     }
 
-    private func fixture(_ version: TLSVersion = .tls13, _ files: TemporaryFile...) throws -> Fixture {
+    private func fixture(_ version: TLSProtocolVersion = .tls13, _ files: TemporaryFile...) throws -> Fixture {
         var fixture = try Fixture(version, leaf: chain.leaf, roots: [chain.root])
         fixture.client.values.rules.revocationLists = files.map { .file(path: $0.path) }
         return fixture
     }
 
-    @Test(arguments: versions) func whatNoListNamesIsTrusted(version: TLSVersion) throws {
+    @Test(arguments: versions) func whatNoListNamesIsTrusted(version: TLSProtocolVersion) throws {
         let list = try TemporaryFile(bytes: chain.intermediate.revocationList())
         #expect(try fixture(version, ofRoot, list).clientError() == nil)
     }
 
-    @Test(arguments: versions) func aRevokedCertificateIsRefused(version: TLSVersion) throws {
+    @Test(arguments: versions) func aRevokedCertificateIsRefused(version: TLSProtocolVersion) throws {
         let list = try TemporaryFile(bytes: chain.intermediate.revocationList(of: [chain.leaf]))
         let pair = try fixture(version, ofRoot, list).pair()
         pair.shakeHands()
@@ -107,7 +107,7 @@ import Testing
         #expect(try fixture.clientError() == nil)
     }
 
-    @Test(arguments: versions) func aServerRefusesARevokedClient(version: TLSVersion) throws {
+    @Test(arguments: versions) func aServerRefusesARevokedClient(version: TLSProtocolVersion) throws {
         let client = try HandmadeCertificate("alice", [], signedBy: chain.root)
         var fixture = try Fixture(version)
         fixture.client.identity = try client.identity

@@ -21,7 +21,7 @@ import Testing
         pair.client.session?.peerCertificates.first?.dnsNames
     }
 
-    private func pair(asking name: String, of server: TLSServerSettings, _ version: TLSVersion, chunk: Int = .max) throws
+    private func pair(asking name: String, of server: TLSServerSettings, _ version: TLSProtocolVersion, chunk: Int = .max) throws
         -> EnginePair
     {
         var client = try authority.clientSettings(serverName: name)
@@ -43,7 +43,7 @@ import Testing
     }
 
     @Test(arguments: versions)
-    func theNameDecides(_ version: TLSVersion) throws {
+    func theNameDecides(_ version: TLSProtocolVersion) throws {
         let settings = try settings()
         let expectations = [
             "mail.example.org": "mail.example.org", "MAIL.example.org": "mail.example.org", "www.example.org": "*.example.org",
@@ -60,14 +60,14 @@ import Testing
     }
 
     @Test(arguments: versions, [1, 7, 1000])
-    func theFirstMessageMayComeInPieces(_ version: TLSVersion, _ chunk: Int) throws {
+    func theFirstMessageMayComeInPieces(_ version: TLSProtocolVersion, _ chunk: Int) throws {
         let pair = try pair(asking: "mail.example.org", of: settings(), version, chunk: chunk)
         #expect(pair.isComplete && names(of: pair) == ["mail.example.org"])
         #expect(try pair.exchange([1, 2, 3], from: .server) == [1, 2, 3])
     }
 
     @Test(arguments: versions)
-    func anUnknownNameIsRefusedIfYouLike(_ version: TLSVersion) throws {
+    func anUnknownNameIsRefusedIfYouLike(_ version: TLSProtocolVersion) throws {
         let settings = try settings(unknownName: .reject)
         let refused = try pair(asking: "other.net", of: settings, version)
         #expect(refused.serverError?.code == .unrecognizedName && refused.serverError?.sentAlert == .unrecognizedName)
@@ -80,7 +80,7 @@ import Testing
     // MARK: - Everything follows the choice
 
     @Test(arguments: versions)
-    func verificationAndProtocolsFollowTheName(_ version: TLSVersion) throws {
+    func verificationAndProtocolsFollowTheName(_ version: TLSProtocolVersion) throws {
         var asking = try server("secure.example.org")
         asking.values.clientCertificates = .required
         asking.trustRoots = try authority.roots
@@ -123,7 +123,7 @@ import Testing
         }
     }
 
-    @Test(arguments: versions) func theTrustRulesFollowTheName(_ version: TLSVersion) throws {
+    @Test(arguments: versions) func theTrustRulesFollowTheName(_ version: TLSProtocolVersion) throws {
         let (alice, bob) = (
             try authority.identity(.client(commonName: "alice")), try authority.identity(.client(commonName: "bob"))
         )
@@ -149,7 +149,7 @@ import Testing
 
     /// CVE-2025-23419: a session for one name must not be accepted for another one.
     @Test(arguments: versions)
-    func noSessionCrossesNames(_ version: TLSVersion) throws {
+    func noSessionCrossesNames(_ version: TLSProtocolVersion) throws {
         var settings = try server("default.example.org")
         settings.sessionTickets = .issued(1)
         var (one, two) = (try server("one.example.org"), try server("two.example.org"))
@@ -243,7 +243,7 @@ import Testing
     }
 
     /// According to RFC 6066, 3, the name has no trailing dot, but some clients send one.
-    @Test(arguments: versions) func aDotAtTheEndDoesNotMatter(_ version: TLSVersion) throws {
+    @Test(arguments: versions) func aDotAtTheEndDoesNotMatter(_ version: TLSProtocolVersion) throws {
         for (name, shown) in [("mail.example.org.", "mail.example.org"), ("x.A.example.org.", "x.a.example.org")] {
             let settings = try settings(unknownName: .reject)
             let engine = try TLSEngine(context: TLSContext.context(for: settings), settings: settings)
@@ -256,7 +256,7 @@ import Testing
     }
 
     /// A server that resumes a session must not send server_name (RFC 6066, 3).
-    @Test(arguments: versions) func theNameIsAcknowledgedInFullHandshakesAlone(_ version: TLSVersion) throws {
+    @Test(arguments: versions) func theNameIsAcknowledgedInFullHandshakesAlone(_ version: TLSProtocolVersion) throws {
         var named = try server("mail.example.org")
         named.values.tickets = .issued(1)
         var settings = try server("default.example.org")

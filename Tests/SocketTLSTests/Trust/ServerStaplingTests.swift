@@ -11,7 +11,7 @@ import Testing
         chain = try HandmadeCertificate.chain()
     }
 
-    private func fixture(_ version: TLSVersion, _ identity: TLSIdentity) throws -> Fixture {
+    private func fixture(_ version: TLSProtocolVersion, _ identity: TLSIdentity) throws -> Fixture {
         var fixture = try Fixture(version, leaf: chain.leaf, roots: [chain.root])
         fixture.server.identity = identity
         fixture.client.values.ocspStapling = .required
@@ -19,13 +19,13 @@ import Testing
         return fixture
     }
 
-    @Test(arguments: versions) func aClientGetsTheResponse(version: TLSVersion) throws {
+    @Test(arguments: versions) func aClientGetsTheResponse(version: TLSProtocolVersion) throws {
         let response = try chain.intermediate.response(about: chain.leaf)
         #expect(try fixture(version, chain.leaf.identity).clientError()?.verifyCode == X509_V_ERR_OCSP_VERIFY_NEEDED)
         #expect(try fixture(version, chain.leaf.identity.stapling(ocspResponse: response)).clientError() == nil)
     }
 
-    @Test(arguments: versions) func aClientThatDoesNotAskGetsNone(version: TLSVersion) throws {
+    @Test(arguments: versions) func aClientThatDoesNotAskGetsNone(version: TLSProtocolVersion) throws {
         let response = try chain.intermediate.response(about: chain.leaf)
         var fixture = try fixture(version, chain.leaf.identity.stapling(ocspResponse: response))
         fixture.client.values.ocspStapling = .none
@@ -33,7 +33,7 @@ import Testing
     }
 
     /// Each certificate has its own.
-    @Test(arguments: versions) func theResponseFollowsTheIdentity(version: TLSVersion) throws {
+    @Test(arguments: versions) func theResponseFollowsTheIdentity(version: TLSProtocolVersion) throws {
         let response = try chain.intermediate.response(about: chain.leaf)
         var fixture = try Fixture(version, leaf: chain.leaf, roots: [chain.root])
         let stranger = try fixture.authority.issue(.server(names: [Fixture.host]), keyType: .rsa2048).identity()
@@ -83,7 +83,7 @@ import Testing
     }
 
     /// A client would still accept it for five minutes, because clocks differ.
-    @Test(arguments: versions) func aResponseThatHasEndedIsNotStapled(version: TLSVersion) throws {
+    @Test(arguments: versions) func aResponseThatHasEndedIsNotStapled(version: TLSProtocolVersion) throws {
         for (seconds, code) in [(-60, X509_V_ERR_OCSP_VERIFY_NEEDED), (3600, nil)] {
             let response = try chain.intermediate.response(about: chain.leaf, .init(seconds: seconds))
             let fixture = try fixture(version, chain.leaf.identity.stapling(ocspResponse: response))

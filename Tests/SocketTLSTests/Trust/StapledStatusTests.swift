@@ -11,14 +11,14 @@ import Testing
         chain = try HandmadeCertificate.chain()
     }
 
-    private func settings(_ version: TLSVersion, _ stapling: TLSOCSPStapling) throws -> TLSClientSettings {
+    private func settings(_ version: TLSProtocolVersion, _ stapling: TLSOCSPStapling) throws -> TLSClientSettings {
         var settings = try Fixture(version, leaf: chain.leaf, roots: [chain.root]).client
         settings.values.ocspStapling = stapling
         return settings
     }
 
     private func error(
-        _ response: [UInt8]?, _ version: TLSVersion = .tls13, _ stapling: TLSOCSPStapling = .required,
+        _ response: [UInt8]?, _ version: TLSProtocolVersion = .tls13, _ stapling: TLSOCSPStapling = .required,
         leaf: HandmadeCertificate? = nil, _ change: (inout TLSClientSettings) -> Void = { _ in }
     ) throws -> (error: TLSError?, alert: TLSAlert?) {
         var settings = try settings(version, stapling)
@@ -26,7 +26,7 @@ import Testing
         return try StaplingServer(leaf ?? chain.leaf, chain: [chain.intermediate], response: response).error(of: settings)
     }
 
-    @Test(arguments: versions) func aGoodResponseIsAccepted(version: TLSVersion) throws {
+    @Test(arguments: versions) func aGoodResponseIsAccepted(version: TLSProtocolVersion) throws {
         let response = try chain.intermediate.response(about: chain.leaf)
         #expect(try error(response, version).error == nil)
         #expect(try error(response, version, .requested).error == nil)
@@ -35,7 +35,7 @@ import Testing
     }
 
     @Test(arguments: versions, [TLSOCSPStapling.requested, .required])
-    func aRevokedCertificateIsRefused(version: TLSVersion, stapling: TLSOCSPStapling) throws {
+    func aRevokedCertificateIsRefused(version: TLSProtocolVersion, stapling: TLSOCSPStapling) throws {
         let response = try chain.intermediate.response(about: chain.leaf, .init(status: V_OCSP_CERTSTATUS_REVOKED))
         let (error, alert) = try error(response, version, stapling)
         #expect(error?.code == .certificateRevoked)
@@ -43,12 +43,12 @@ import Testing
         #expect(alert?.rawValue == 113)
     }
 
-    @Test(arguments: versions) func anUnknownCertificateIsRefused(version: TLSVersion) throws {
+    @Test(arguments: versions) func anUnknownCertificateIsRefused(version: TLSProtocolVersion) throws {
         let response = try chain.intermediate.response(about: chain.leaf, .init(status: V_OCSP_CERTSTATUS_UNKNOWN))
         #expect(try error(response, version).error?.verifyCode == X509_V_ERR_OCSP_CERT_UNKNOWN)
     }
 
-    @Test(arguments: versions) func withoutAResponseTheSettingDecides(version: TLSVersion) throws {
+    @Test(arguments: versions) func withoutAResponseTheSettingDecides(version: TLSProtocolVersion) throws {
         #expect(try error(nil, version, .none).error == nil)
         #expect(try error(nil, version, .requested).error == nil)
         let refused = try error(nil, version).error
@@ -57,7 +57,7 @@ import Testing
     }
 
     @Test(arguments: versions, ["status_request", "status_request_v2,status_request"])
-    func aCertificateThatMustStapleNeedsAResponse(version: TLSVersion, features: String) throws {
+    func aCertificateThatMustStapleNeedsAResponse(version: TLSProtocolVersion, features: String) throws {
         let extensions = HandmadeCertificate.server() + [(NID_tlsfeature, features)]
         let leaf = try HandmadeCertificate("Server", extensions, signedBy: chain.intermediate)
         let refused = try error(nil, version, .requested, leaf: leaf).error
@@ -84,7 +84,7 @@ import Testing
     }
 
     /// The certificate's status may be anywhere in the response.
-    @Test(arguments: versions) func theAnswerIsFoundBehindOthers(version: TLSVersion) throws {
+    @Test(arguments: versions) func theAnswerIsFoundBehindOthers(version: TLSProtocolVersion) throws {
         let other = try HandmadeCertificate("Other", HandmadeCertificate.server(), signedBy: chain.intermediate)
         #expect(try error(chain.intermediate.response(about: chain.leaf, .init(behind: [other])), version).error == nil)
         let revoked = try chain.intermediate.response(
@@ -137,7 +137,7 @@ import Testing
     }
 
     @Test(arguments: versions, [[0], [0x30, 0x03, 0x0A, 0x01, 0x06], [UInt8](repeating: 0x30, count: 300)])
-    func bytesThatAreNoAnswerAreRefused(version: TLSVersion, bytes: [UInt8]) throws {
+    func bytesThatAreNoAnswerAreRefused(version: TLSProtocolVersion, bytes: [UInt8]) throws {
         let refused = try error(bytes, version, .requested)
         #expect(refused.error?.verifyCode == X509_V_ERR_OCSP_VERIFY_FAILED)
         #expect(refused.alert?.rawValue == 113)

@@ -17,7 +17,7 @@ import Testing
         #expect(try fixture.clientError()?.code == .unknownIssuer)
     }
 
-    @Test(arguments: versions) func theTimeOfVerificationCanBeFixed(version: TLSVersion) throws {
+    @Test(arguments: versions) func theTimeOfVerificationCanBeFixed(version: TLSProtocolVersion) throws {
         var fixture = try Fixture(version, validity: .expired)
         #expect(try fixture.clientError()?.code == .certificateExpired)
         fixture.client.values.rules.verificationTime = Date() - 10 * 86_400
@@ -41,7 +41,7 @@ import Testing
         #expect(try fixture.clientError()?.code == .certificateRejected)
     }
 
-    @Test(arguments: versions) func strictModeRefusesAnAuthorityAsAPeer(version: TLSVersion) throws {
+    @Test(arguments: versions) func strictModeRefusesAnAuthorityAsAPeer(version: TLSProtocolVersion) throws {
         let chain = try HandmadeCertificate.chain(leaf: HandmadeCertificate.server(isAuthority: true))
         var fixture = try Fixture(version, leaf: chain.leaf, roots: [chain.root])
         #expect(try fixture.clientError() == nil)
@@ -52,7 +52,7 @@ import Testing
         #expect(error?.sentAlert == .unsupportedCertificate)
     }
 
-    @Test(arguments: versions) func strictModeAcceptsAGoodChain(version: TLSVersion) throws {
+    @Test(arguments: versions) func strictModeAcceptsAGoodChain(version: TLSProtocolVersion) throws {
         let chain = try HandmadeCertificate.chain()
         var fixture = try Fixture(version, leaf: chain.leaf, roots: [chain.root])
         fixture.client.values.rules.isStrict = true
@@ -91,13 +91,13 @@ import Testing
         chain = try HandmadeCertificate.chain()
     }
 
-    private func fixture(_ version: TLSVersion = .tls13) throws -> Fixture {
+    private func fixture(_ version: TLSProtocolVersion = .tls13) throws -> Fixture {
         try Fixture(version, leaf: chain.leaf, roots: [chain.root])
     }
 
     private static let stranger = [UInt8](repeating: 7, count: 32)
 
-    @Test(arguments: versions) func anyKeyOfTheVerifiedChainMayBePinned(version: TLSVersion) throws {
+    @Test(arguments: versions) func anyKeyOfTheVerifiedChainMayBePinned(version: TLSProtocolVersion) throws {
         var fixture = try fixture(version)
         for pinned in [chain.leaf, chain.intermediate, chain.root] {
             fixture.client.values.rules.pins = [try pinned.certificate.publicKeySHA256, Self.stranger]
@@ -109,7 +109,7 @@ import Testing
         }
     }
 
-    @Test(arguments: versions) func aChainWithoutAPinnedKeyIsRefused(version: TLSVersion) throws {
+    @Test(arguments: versions) func aChainWithoutAPinnedKeyIsRefused(version: TLSProtocolVersion) throws {
         var fixture = try fixture(version)
         fixture.client.values.rules.pins = [Self.stranger]
         let pair = try fixture.pair()
@@ -139,7 +139,7 @@ import Testing
         #expect(try fixture.clientError()?.code == .unknownIssuer)
     }
 
-    @Test(arguments: versions) func pinsThatOnlyReportRefuseNoOne(version: TLSVersion) throws {
+    @Test(arguments: versions) func pinsThatOnlyReportRefuseNoOne(version: TLSProtocolVersion) throws {
         var fixture = try fixture(version)
         fixture.client.values.rules.pins = [Self.stranger]
         fixture.client.values.rules.onlyReportsPins = true
@@ -160,7 +160,7 @@ import Testing
         #expect(pair.clientQuestions.isEmpty)
     }
 
-    @Test(arguments: versions) func aServerPinsTheKeysOfItsClients(version: TLSVersion) throws {
+    @Test(arguments: versions) func aServerPinsTheKeysOfItsClients(version: TLSProtocolVersion) throws {
         var fixture = try Fixture(version)
         try fixture.askForClientCertificate()
         try fixture.showClientCertificate("alice")

@@ -5,7 +5,7 @@ import Testing
 
 @Suite struct ClientTrustTests {
     @Test(arguments: versions)
-    func aCallbackThatSaysYesLetsTheHandshakeGoOn(version: TLSVersion) throws {
+    func aCallbackThatSaysYesLetsTheHandshakeGoOn(version: TLSProtocolVersion) throws {
         var fixture = try Fixture(version)
         fixture.client.trustEvaluation = .delegate
         let pair = try fixture.pair()
@@ -21,7 +21,7 @@ import Testing
     }
 
     @Test(arguments: versions)
-    func aCallbackThatSaysNoEndsTheHandshakeWithAnAlert(version: TLSVersion) throws {
+    func aCallbackThatSaysNoEndsTheHandshakeWithAnAlert(version: TLSProtocolVersion) throws {
         var fixture = try Fixture(version)
         fixture.client.trustEvaluation = .delegate
         let pair = try fixture.pair()
@@ -34,7 +34,7 @@ import Testing
     }
 
     @Test(arguments: versions)
-    func aCallbackThatMayOnlyNarrowIsNotAskedAboutAnUntrustedServer(version: TLSVersion) throws {
+    func aCallbackThatMayOnlyNarrowIsNotAskedAboutAnUntrustedServer(version: TLSProtocolVersion) throws {
         var fixture = try Fixture(version, purpose: .server(names: ["other.example.org"]))
         fixture.client.trustEvaluation = .delegate
         let pair = try fixture.pair()
@@ -46,7 +46,7 @@ import Testing
     }
 
     @Test(arguments: versions)
-    func aManualCallbackMayAcceptAnUntrustedServer(version: TLSVersion) throws {
+    func aManualCallbackMayAcceptAnUntrustedServer(version: TLSProtocolVersion) throws {
         var fixture = try Fixture(version)
         fixture.client.trustRoots = try Fixture.stranger.roots
         fixture.client.trustEvaluation = .manual
@@ -64,7 +64,7 @@ import Testing
     }
 
     @Test(arguments: versions)
-    func aManualCallbackThatRefusesAnExpiredServerSendsItsAlert(version: TLSVersion) throws {
+    func aManualCallbackThatRefusesAnExpiredServerSendsItsAlert(version: TLSProtocolVersion) throws {
         var fixture = try Fixture(version, validity: .expired)
         fixture.client.trustEvaluation = .manual
         let pair = try fixture.pair()
@@ -76,7 +76,7 @@ import Testing
     }
 
     @Test(arguments: versions)
-    func whileUndecidedTheClientSaysNothing(version: TLSVersion) throws {
+    func whileUndecidedTheClientSaysNothing(version: TLSProtocolVersion) throws {
         var fixture = try Fixture(version)
         fixture.client.trustEvaluation = .delegate
         let pair = try fixture.pair()
@@ -95,7 +95,7 @@ import Testing
     }
 
     @Test(arguments: versions)
-    func aCallbackThatNeverAnswersTimesOut(version: TLSVersion) throws {
+    func aCallbackThatNeverAnswersTimesOut(version: TLSProtocolVersion) throws {
         var fixture = try Fixture(version)
         fixture.client.trustEvaluation = .delegate
         let pair = try fixture.pair()
@@ -109,7 +109,7 @@ import Testing
 
     /// The peer has disconnected meanwhile. The result is still the cause of the failed handshake.
     @Test(arguments: versions)
-    func aNoAfterTheEndOfTheTransportIsARejection(version: TLSVersion) throws {
+    func aNoAfterTheEndOfTheTransportIsARejection(version: TLSProtocolVersion) throws {
         var fixture = try Fixture(version)
         fixture.client.trustEvaluation = .delegate
         let pair = try fixture.pair()
@@ -125,7 +125,7 @@ import Testing
 
     /// The same on a server, for which OpenSSL does not give a reason.
     @Test(arguments: versions)
-    func aServersNoAfterTheEndIsARejection(version: TLSVersion) throws {
+    func aServersNoAfterTheEndIsARejection(version: TLSProtocolVersion) throws {
         var fixture = try Fixture(version)
         try fixture.askForClientCertificate()
         try fixture.showClientCertificate()
@@ -151,7 +151,7 @@ import Testing
 }
 
 @Suite struct ServerTrustTests {
-    private func fixture(_ version: TLSVersion, _ evaluation: TLSTrustEvaluation = .delegate) throws -> Fixture {
+    private func fixture(_ version: TLSProtocolVersion, _ evaluation: TLSTrustEvaluation = .delegate) throws -> Fixture {
         var fixture = try Fixture(version)
         try fixture.askForClientCertificate()
         try fixture.showClientCertificate()
@@ -160,7 +160,7 @@ import Testing
     }
 
     @Test(arguments: versions, [1, Int.max])
-    func aCallbackThatSaysYesLetsTheClientIn(version: TLSVersion, chunk: Int) throws {
+    func aCallbackThatSaysYesLetsTheClientIn(version: TLSProtocolVersion, chunk: Int) throws {
         let pair = try fixture(version).pair(chunk: chunk)
         pair.decideServerTrust = { _ in true }
         pair.shakeHands()
@@ -174,7 +174,7 @@ import Testing
     }
 
     @Test(arguments: versions, [1, Int.max])
-    func aCallbackThatSaysNoSendsARealAlert(version: TLSVersion, chunk: Int) throws {
+    func aCallbackThatSaysNoSendsARealAlert(version: TLSProtocolVersion, chunk: Int) throws {
         let pair = try fixture(version).pair(chunk: chunk)
         pair.decideServerTrust = { _ in false }
         pair.shakeHands()
@@ -189,7 +189,7 @@ import Testing
     }
 
     @Test(arguments: versions)
-    func whileUndecidedNoDataGoesUpOrDown(version: TLSVersion) throws {
+    func whileUndecidedNoDataGoesUpOrDown(version: TLSProtocolVersion) throws {
         let pair = try fixture(version).pair()
         pair.shakeHands()
         #expect(pair.server.isAwaitingTrust)
@@ -210,7 +210,7 @@ import Testing
     }
 
     @Test(arguments: versions)
-    func heldDataIsNeverDeliveredAfterANo(version: TLSVersion) throws {
+    func heldDataIsNeverDeliveredAfterANo(version: TLSProtocolVersion) throws {
         let pair = try fixture(version).pair()
         pair.shakeHands()
         _ = pair.client.write("early")
@@ -224,7 +224,7 @@ import Testing
     }
 
     @Test(arguments: versions)
-    func aCallbackThatMayOnlyNarrowIsNotAskedAboutAnUntrustedClient(version: TLSVersion) throws {
+    func aCallbackThatMayOnlyNarrowIsNotAskedAboutAnUntrustedClient(version: TLSProtocolVersion) throws {
         var fixture = try fixture(version)
         fixture.client.identity = try Fixture.stranger.identity(.client(commonName: "mallory"))
         let pair = try fixture.pair()
@@ -235,7 +235,7 @@ import Testing
     }
 
     @Test(arguments: versions)
-    func aManualCallbackMayAcceptAnUntrustedClient(version: TLSVersion) throws {
+    func aManualCallbackMayAcceptAnUntrustedClient(version: TLSProtocolVersion) throws {
         var fixture = try fixture(version, .manual)
         fixture.client.identity = try Fixture.stranger.identity(.client(commonName: "mallory"))
         let pair = try fixture.pair()
@@ -246,7 +246,7 @@ import Testing
     }
 
     @Test(arguments: versions)
-    func noOneIsAskedAboutAClientWithoutACertificate(version: TLSVersion) throws {
+    func noOneIsAskedAboutAClientWithoutACertificate(version: TLSProtocolVersion) throws {
         var fixture = try Fixture(version)
         try fixture.askForClientCertificate(.optional)
         fixture.server.trustEvaluation = .manual
@@ -257,7 +257,7 @@ import Testing
     }
 
     @Test(arguments: versions)
-    func theEndOfTheTransportWhileUndecidedIsReportedAfterTheDecision(version: TLSVersion) throws {
+    func theEndOfTheTransportWhileUndecidedIsReportedAfterTheDecision(version: TLSProtocolVersion) throws {
         let pair = try fixture(version).pair()
         pair.shakeHands()
         pair.server.receiveEndOfFile()

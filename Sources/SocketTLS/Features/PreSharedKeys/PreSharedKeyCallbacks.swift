@@ -111,7 +111,9 @@ enum PreSharedKeyCallbacks {
     private static func findForTLS12(
         _ identity: UnsafePointer<CChar>?, _ ssl: OpaquePointer?, _ buffer: UnsafeMutableRawBufferPointer
     ) -> UInt32 {
-        guard let ssl, let identity, TLSVersion(of: ssl) < .tls13, let negotiation = negotiation(of: ssl) else { return 0 }
+        guard let ssl, let identity, TLSProtocolVersion(of: ssl) < .tls13, let negotiation = negotiation(of: ssl) else {
+            return 0
+        }
         // A cipher suite with a pre-shared key is already chosen, so certificates are no longer an
         // option.
         negotiation.lookInTLS12(for: Array(UnsafeRawBufferPointer(start: identity, count: strlen(identity))))

@@ -9,7 +9,7 @@ public import FoundationEssentials
 /// identity, versions and application protocols, and until `end`.
 public final class TLSResumableSession: Sendable {
     /// The protocol version of the original connection, and of all connections that resume the session.
-    public let protocolVersion: TLSVersion
+    public let protocolVersion: TLSProtocolVersion
     /// The server's certificates, starting with its own.
     public let peerCertificates: [TLSCertificate]
     /// The time after which no connection resumes the session. This is the earliest of the server's
@@ -73,8 +73,8 @@ final class SessionHandle: @unchecked Sendable {
 
     deinit { SSL_SESSION_free(session) }
 
-    var protocolVersion: TLSVersion {
-        TLSVersion(wireNumber: SSL_SESSION_get_protocol_version(session))
+    var protocolVersion: TLSProtocolVersion {
+        TLSProtocolVersion(wireNumber: SSL_SESSION_get_protocol_version(session))
     }
 
     var isResumable: Bool { SSL_SESSION_is_resumable(session) == 1 }

@@ -105,7 +105,8 @@ final class SessionTickets: Sendable {
                     let isOpened = status == SSL_TICKET_SUCCESS || status == SSL_TICKET_SUCCESS_RENEW
                     let isUsable = isOpened && SessionTickets.of(ssl)?.isAlive(session, for: ssl) == true
                     guard isUsable else { return SSL_TICKET_RETURN_IGNORE_RENEW }
-                    let isRenewed = status == SSL_TICKET_SUCCESS_RENEW || ssl.map { TLSVersion(of: $0) >= .tls13 } ?? false
+                    let isRenewed =
+                        status == SSL_TICKET_SUCCESS_RENEW || ssl.map { TLSProtocolVersion(of: $0) >= .tls13 } ?? false
                     return isRenewed ? SSL_TICKET_RETURN_USE_RENEW : SSL_TICKET_RETURN_USE
                 }, nil)
         }
@@ -125,7 +126,7 @@ final class SessionTickets: Sendable {
 
     /// Stores the session of an accepted peer, for clients without ticket support.
     func establish(_ ssl: OpaquePointer) {
-        guard TLSVersion(of: ssl) < .tls13, SSL_session_reused(ssl) == 0, !TLSProof.usesSharedKey(ssl),
+        guard TLSProtocolVersion(of: ssl) < .tls13, SSL_session_reused(ssl) == 0, !TLSProof.usesSharedKey(ssl),
             let session = SSL_get_session(ssl), setEnd(of: ssl),
             let end = Stamp(of: session)?.end
         else { return }

@@ -20,7 +20,7 @@ struct ChainCase {
     var verificationTime: Int?
     /// The maximum number of certificates sent, and of those between the leaf and a root.
     var limit = 10
-    var version = TLSVersion.tls13
+    var version = TLSProtocolVersion.tls13
     var evaluation = TLSTrustEvaluation.builtIn
 
     /// Rules in which this library must be stricter than OpenSSL.

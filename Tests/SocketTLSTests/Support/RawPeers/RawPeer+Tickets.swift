@@ -5,7 +5,7 @@ extension RawPeer {
     /// Returns a client that has completed the handshake with `server`, and has read a byte and what was sent
     /// with it.
     static func client(
-        _ version: TLSVersion = .tls13, of server: TLSEngine, resuming session: [UInt8]? = nil,
+        _ version: TLSProtocolVersion = .tls13, of server: TLSEngine, resuming session: [UInt8]? = nil,
         named serverName: String? = nil, offering protocols: String = "", showing pem: String? = nil,
         deciding isAccepted: Bool? = nil, withKey: Bool = false
     ) throws -> RawPeer {

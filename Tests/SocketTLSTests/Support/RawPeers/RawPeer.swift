@@ -18,7 +18,8 @@ final class RawPeer {
 
     /// Creates a client that trusts every certificate, or a server. `customExtension` is the number of a
     /// meaningless extension to send.
-    init(_ version: TLSVersion, serverPEM: String? = nil, clientPEM: String? = nil, customExtension: UInt32? = nil) throws {
+    init(_ version: TLSProtocolVersion, serverPEM: String? = nil, clientPEM: String? = nil, customExtension: UInt32? = nil) throws
+    {
         guard let context = SSL_CTX_new(serverPEM == nil ? TLS_client_method() : TLS_server_method()),
             customExtension.map({ Self.send($0, from: context) }) ?? true, let ssl = SSL_new(context),
             let input = BIO_new(BIO_s_mem()), let output = BIO_new(BIO_s_mem())

@@ -5,7 +5,7 @@ import SocketTLS
 final class RawServer {
     private let context: OpaquePointer
 
-    init(_ version: TLSVersion, pem: String) throws {
+    init(_ version: TLSProtocolVersion, pem: String) throws {
         guard let context = SSL_CTX_new(TLS_server_method()) else { throw TestFailure(what: "SSL_CTX_new") }
         self.context = context
         let wanted = Int(version == .tls12 ? TLS1_2_VERSION : TLS1_3_VERSION)

@@ -3,7 +3,7 @@ internal import Glibc
 
 // Addresses for communication between a virtual machine and its host (vsock(7)): a context identifier (CID)
 // for the machine, and a 32-bit port.
-extension SocketAddress {
+extension SocketEndpoint {
     /// Creates the address of a port on a virtual machine or its host.
     ///
     /// CID 0 is the hypervisor, 1 is this machine, 2 is the host, and higher numbers are guests. Which

@@ -1,7 +1,7 @@
 internal import SocketBuffers
 public import SocketCore
 
-extension SocketAddress {
+extension SocketEndpoint {
     /// Returns the addresses of a host, in the order of the system's resolver (RFC 6724). These are the
     /// addresses that `connect(toHost:onPort:)` would try.
     ///
@@ -13,12 +13,12 @@ extension SocketAddress {
     ///   - port: The port of the returned addresses, 0 to 65535.
     /// - Throws: `AsyncSocketError` with `.hostNotFound`, or with `.badParameter` if the host is empty or not
     ///   a name; `CancellationError` if the task is cancelled.
-    public static func lookUp(host: String, port: some BinaryInteger) async throws -> [SocketAddress] {
+    public static func lookUp(host: String, port: some BinaryInteger) async throws -> [SocketEndpoint] {
         try await lookUp(host: host, port: AsyncSocketError.port(port, .resolve), asking: .system)
     }
 
     /// Looks up the host with another resolver, for tests.
-    package static func lookUp(host: String, port: UInt16, asking resolver: Resolver) async throws -> [SocketAddress] {
+    package static func lookUp(host: String, port: UInt16, asking resolver: Resolver) async throws -> [SocketEndpoint] {
         try AsyncSocketError.checkHost(host, .resolve)
         let query = PendingLookup()
         return try await withTaskCancellationHandler {
@@ -31,7 +31,7 @@ extension SocketAddress {
 
 /// A lookup that a task is waiting for, until the lookup completes or the task is cancelled.
 private final class PendingLookup: Sendable {
-    private typealias Waiter = CheckedContinuation<[SocketAddress], any Error>
+    private typealias Waiter = CheckedContinuation<[SocketEndpoint], any Error>
 
     private struct State {
         var waiter: Waiter?
@@ -41,7 +41,7 @@ private final class PendingLookup: Sendable {
 
     private let state = Locked(State())
 
-    func begin(_ query: HostQuery, asking resolver: Resolver, _ waiter: CheckedContinuation<[SocketAddress], any Error>) {
+    func begin(_ query: HostQuery, asking resolver: Resolver, _ waiter: CheckedContinuation<[SocketEndpoint], any Error>) {
         let isCancelled = state.withLock { state in
             if !state.isCancelled { state.waiter = waiter }
             return state.isCancelled

@@ -6,7 +6,7 @@ internal import Glibc
 ///
 /// The available options are the static properties of this type. Each is described under its `name` in the
 /// manual pages socket(7), tcp(7), ip(7) and ipv6(7).
-public struct SocketOption<Value: Sendable>: Sendable {
+public struct SocketOptionKey<Value: Sendable>: Sendable {
     /// The kernel's name for the option, such as `SO_KEEPALIVE`.
     public let name: String
 
@@ -53,13 +53,13 @@ public struct SocketOption<Value: Sendable>: Sendable {
 
 // MARK: - Value types
 
-extension SocketOption where Value == Bool {
-    static func flag(_ name: String, _ level: CInt, _ option: CInt, scope: Scope = .always) -> SocketOption {
+extension SocketOptionKey where Value == Bool {
+    static func flag(_ name: String, _ level: CInt, _ option: CInt, scope: Scope = .always) -> SocketOptionKey {
         .flag(name, .one(Key(level, option)), scope: scope)
     }
 
-    static func flag(_ name: String, _ keys: Keys, scope: Scope = .always) -> SocketOption {
-        SocketOption(name, keys, scope: scope) {
+    static func flag(_ name: String, _ keys: Keys, scope: Scope = .always) -> SocketOptionKey {
+        SocketOptionKey(name, keys, scope: scope) {
             CInt($0 ? 1 : 0).kernelBytes
         } decode: {
             CInt(kernelBytes: $0).map { $0 != 0 }
@@ -67,9 +67,9 @@ extension SocketOption where Value == Bool {
     }
 }
 
-extension SocketOption where Value == Int {
-    static func number(_ name: String, _ keys: Keys, scope: Scope = .always) -> SocketOption {
-        SocketOption(name, keys, scope: scope) {
+extension SocketOptionKey where Value == Int {
+    static func number(_ name: String, _ keys: Keys, scope: Scope = .always) -> SocketOptionKey {
+        SocketOptionKey(name, keys, scope: scope) {
             CInt(exactly: $0)?.kernelBytes
         } decode: {
             CInt(kernelBytes: $0).map(Int.init)
@@ -77,11 +77,11 @@ extension SocketOption where Value == Int {
     }
 }
 
-extension SocketOption where Value == Duration {
+extension SocketOptionKey where Value == Duration {
     /// - Parameter unitsPerSecond: 1 or 1000. Fractions are rounded up, so that a short time does not become
     ///   zero.
-    static func time(_ name: String, _ level: CInt, _ option: CInt, unitsPerSecond: Int64) -> SocketOption {
-        SocketOption(name, .one(Key(level, option))) { time in
+    static func time(_ name: String, _ level: CInt, _ option: CInt, unitsPerSecond: Int64) -> SocketOptionKey {
+        SocketOptionKey(name, .one(Key(level, option))) { time in
             let (seconds, attoseconds) = time.components
             let unit = 1_000_000_000_000_000_000 / unitsPerSecond
             let (units, isTooLong) = seconds.multipliedReportingOverflow(by: unitsPerSecond)
@@ -95,10 +95,10 @@ extension SocketOption where Value == Duration {
     }
 }
 
-extension SocketOption where Value == String {
+extension SocketOptionKey where Value == String {
     /// - Parameter limit: The size of the kernel's buffer, including the terminating zero.
-    static func text(_ name: String, _ level: CInt, _ option: CInt, limit: Int) -> SocketOption {
-        SocketOption(name, .one(Key(level, option))) {
+    static func text(_ name: String, _ level: CInt, _ option: CInt, limit: Int) -> SocketOptionKey {
+        SocketOptionKey(name, .one(Key(level, option))) {
             let bytes = Array($0.utf8)
             return bytes.count < limit && !bytes.contains(0) ? bytes : nil
         } decode: {
@@ -107,9 +107,9 @@ extension SocketOption where Value == String {
     }
 }
 
-extension SocketOption where Value == Duration? {
-    static func resetting(_ name: String, _ level: CInt, _ option: CInt) -> SocketOption {
-        SocketOption(name, .one(Key(level, option))) { time in
+extension SocketOptionKey where Value == Duration? {
+    static func resetting(_ name: String, _ level: CInt, _ option: CInt) -> SocketOptionKey {
+        SocketOptionKey(name, .one(Key(level, option))) { time in
             // With a linger time, close(2) blocks even for a non-blocking descriptor, and would block the
             // event loop.
             guard time == nil || time == .zero else { return nil }

@@ -5,9 +5,9 @@ internal import Glibc
 /// The address of one end of a socket: IPv4, IPv6, Unix-domain, or virtual machine (vsock).
 ///
 /// It stores the kernel's `sockaddr` and never performs a name lookup. To read an address from a `Data`, use
-/// `SocketAddress(data:)` and its `host`, `port` and `family`, which replace the class methods of
+/// `SocketEndpoint(data:)` and its `host`, `port` and `family`, which replace the class methods of
 /// `GCDAsyncSocket`.
-public struct SocketAddress: Sendable {
+public struct SocketEndpoint: Sendable {
     // Each connection stores two addresses, and most fit in the head. A `sockaddr_storage` has 128 bytes.
     private(set) var head = AddressHead()
     var length: UInt32
@@ -53,7 +53,7 @@ public struct SocketAddress: Sendable {
     ///
     /// Returns `nil` for any other family, or if `data` is too short or longer than a `sockaddr_storage`.
     public init?(data: Data) {
-        guard let address = data.withUnsafeBytes({ SocketAddress($0) }) else { return nil }
+        guard let address = data.withUnsafeBytes({ SocketEndpoint($0) }) else { return nil }
         self = address
     }
 
@@ -109,7 +109,7 @@ public struct SocketAddress: Sendable {
         address.sin_family = sa_family_t(AF_INET)
         address.sin_port = port.bigEndian
         guard inet_pton(AF_INET, literal, &address.sin_addr) == 1 else { return nil }
-        guard let parsed = withUnsafeBytes(of: address, { SocketAddress($0) }) else { return nil }
+        guard let parsed = withUnsafeBytes(of: address, { SocketEndpoint($0) }) else { return nil }
         self = parsed
     }
 
@@ -157,7 +157,7 @@ public struct SocketAddress: Sendable {
         family.isInternet ? head.port : nil
     }
 
-    package func withPort(_ port: UInt16) -> SocketAddress {
+    package func withPort(_ port: UInt16) -> SocketEndpoint {
         var address = self
         withUnsafeMutableBytes(of: &address.storage) { bytes in
             switch family {
@@ -184,9 +184,9 @@ public struct SocketAddress: Sendable {
     }
 }
 
-extension SocketAddress: Hashable {
+extension SocketEndpoint: Hashable {
     /// Whether the `sockaddr` bytes of two addresses are equal.
-    public static func == (left: SocketAddress, right: SocketAddress) -> Bool {
+    public static func == (left: SocketEndpoint, right: SocketEndpoint) -> Bool {
         guard left.length == right.length, left.head == right.head else { return false }
         return left.tail == nil && right.tail == nil || left.tail == right.tail
     }
@@ -198,7 +198,7 @@ extension SocketAddress: Hashable {
     }
 }
 
-extension SocketAddress: CustomStringConvertible {
+extension SocketEndpoint: CustomStringConvertible {
     /// The address as text: `127.0.0.1:25`, `[::1]:25`, `vsock:2:1024`, `unix:/run/service` for a path,
     /// `unix:@service` for an abstract name, and `unix:` for an unnamed socket.
     ///
@@ -217,7 +217,7 @@ extension SocketAddress: CustomStringConvertible {
     }
 }
 
-extension SocketAddress.Family {
+extension SocketEndpoint.Family {
     package var isInternet: Bool {
         switch self {
         case .ipv4, .ipv6: true
@@ -240,7 +240,7 @@ package struct AddressFamilies: OptionSet, Hashable, Sendable {
 
     /// Whether a socket may use an address of this family. Families other than IPv4 and IPv6 are always
     /// allowed.
-    package func allows(_ family: SocketAddress.Family) -> Bool {
+    package func allows(_ family: SocketEndpoint.Family) -> Bool {
         switch family {
         case .ipv4: contains(.ipv4)
         case .ipv6: contains(.ipv6)

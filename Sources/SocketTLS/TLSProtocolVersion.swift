@@ -1,16 +1,16 @@
 /// A version of TLS, or of DTLS (TLS over datagrams).
-public struct TLSVersion: Sendable, Hashable, Comparable, CustomStringConvertible {
+public struct TLSProtocolVersion: Sendable, Hashable, Comparable, CustomStringConvertible {
     /// The minor version: 2 for TLS 1.2 and DTLS 1.2. Wire numbers cannot be compared, because DTLS numbers
     /// count down.
     private let minor: Int
     let isForDatagrams: Bool
 
     /// TLS 1.2 (RFC 5246).
-    public static let tls12 = TLSVersion(minor: 2)
+    public static let tls12 = TLSProtocolVersion(minor: 2)
     /// DTLS 1.2, which is TLS 1.2 over datagrams (RFC 6347).
-    public static let dtls12 = TLSVersion(minor: 2, isForDatagrams: true)
+    public static let dtls12 = TLSProtocolVersion(minor: 2, isForDatagrams: true)
     /// TLS 1.3 (RFC 8446).
-    public static let tls13 = TLSVersion(minor: 3)
+    public static let tls13 = TLSProtocolVersion(minor: 3)
 
     private init(minor: Int, isForDatagrams: Bool = false) {
         self.minor = minor
@@ -18,7 +18,7 @@ public struct TLSVersion: Sendable, Hashable, Comparable, CustomStringConvertibl
     }
 
     /// Returns whether `left` is older than `right`. DTLS 1.2 is ordered between TLS 1.2 and TLS 1.3.
-    public static func < (left: TLSVersion, right: TLSVersion) -> Bool {
+    public static func < (left: TLSProtocolVersion, right: TLSProtocolVersion) -> Bool {
         (left.minor, left.isForDatagrams ? 1 : 0) < (right.minor, right.isForDatagrams ? 1 : 0)
     }
 
@@ -26,7 +26,7 @@ public struct TLSVersion: Sendable, Hashable, Comparable, CustomStringConvertibl
     public var description: String { "\(isForDatagrams ? "D" : "")TLSv1.\(minor)" }
 }
 
-extension TLSVersion {
+extension TLSProtocolVersion {
     /// Creates a version from OpenSSL's wire number: 0x0303 for TLS 1.2, 0xFEFD for DTLS 1.2. DTLS numbers
     /// count down.
     init(wireNumber: Int32) {

@@ -2,7 +2,7 @@ internal import CLinux
 internal import Glibc
 
 // Addresses of Unix-domain sockets (unix(7)): a path in the file system, an abstract name, or unnamed.
-extension SocketAddress {
+extension SocketEndpoint {
     /// The maximum length of a path, in bytes of UTF-8: `sun_path` has 108 bytes, including the terminating
     /// zero.
     public static let maximumUnixPathBytes = 107

@@ -2,7 +2,7 @@ internal import CLinux
 internal import Glibc
 
 // The bytes of a host in network byte order, as used in protocols.
-extension SocketAddress {
+extension SocketEndpoint {
     /// The 4 bytes of an IPv4 address or the 16 bytes of an IPv6 address, without the zone. Empty for any
     /// other family.
     package var hostBytes: [UInt8] { withHostBytes { Array($0) } }
@@ -31,7 +31,7 @@ extension SocketAddress {
         address.sin_port = port.bigEndian
         guard bytes.count == MemoryLayout<in_addr>.size else { return nil }
         withUnsafeMutableBytes(of: &address.sin_addr) { $0.copyBytes(from: bytes) }
-        guard let made = withUnsafeBytes(of: address, { SocketAddress($0) }) else { return nil }
+        guard let made = withUnsafeBytes(of: address, { SocketEndpoint($0) }) else { return nil }
         self = made
     }
 
@@ -42,7 +42,7 @@ extension SocketAddress {
         address.sin6_port = port.bigEndian
         guard bytes.count == MemoryLayout<in6_addr>.size else { return nil }
         withUnsafeMutableBytes(of: &address.sin6_addr) { $0.copyBytes(from: bytes) }
-        guard let made = withUnsafeBytes(of: address, { SocketAddress($0) }) else { return nil }
+        guard let made = withUnsafeBytes(of: address, { SocketEndpoint($0) }) else { return nil }
         self = made
     }
 }
