@@ -66,8 +66,8 @@ extension AsyncSocket {
     ///
     /// At the limit, the socket stops accepting, and further connections stay in the kernel's backlog until
     /// an open one closes. Connections still open from an earlier `accept` of this socket count too. A change
-    /// takes effect immediately. Lowering the limit closes no connections. `accept` throws `.badParameter` for a
-    /// limit below 1; while the socket is listening, such a value is treated as 1.
+    /// takes effect immediately. Lowering the limit closes no connections. `accept` throws `.badParameter`
+    /// for a limit below 1; while the socket is listening, such a value is treated as 1.
     public var maximumConnections: Int {
         get { configuration.maximumConnections }
         set {

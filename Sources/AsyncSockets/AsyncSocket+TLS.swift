@@ -35,7 +35,7 @@ extension AsyncSocket {
     /// Requests the client's certificate after the handshake (RFC 8446, section 4.6.2). For servers with TLS
     /// 1.3 and `clients` set to `.certificatesOnRequest` in the settings.
     ///
-    /// `socket(_:didRequestClientCertificate:)` follows with the updated session, or with the reason why the
+    /// `socket(_:didReceiveClientCertificate:)` follows with the updated session, or with the reason why the
     /// certificate could not be requested. If the settings require a decision,
     /// `socket(_:didReceive:completionHandler:)` is called first. The connection closes if the certificate is
     /// bad, missing although required, or rejected, or if the client does not respond within

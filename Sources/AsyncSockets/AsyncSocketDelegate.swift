@@ -135,7 +135,7 @@ public protocol AsyncSocketDelegate: AnyObject {
     ///   - result: The updated session, or the reason why the certificate could not be requested, in which
     ///     case the connection is unchanged. If the client's response is rejected or never arrives, this
     ///     method is not called, and `socketDidDisconnect(_:withError:)` follows instead.
-    func socket(_ socket: AsyncSocket, didRequestClientCertificate result: Result<TLSSession, AsyncSocketError>)
+    func socket(_ socket: AsyncSocket, didReceiveClientCertificate result: Result<TLSSession, AsyncSocketError>)
 
     // MARK: Closing
 
@@ -200,7 +200,7 @@ extension AsyncSocketDelegate {
     /// Does nothing.
     public func socketDidSecure(_ socket: AsyncSocket) {}
     /// Does nothing.
-    public func socket(_ socket: AsyncSocket, didRequestClientCertificate result: Result<TLSSession, AsyncSocketError>) {}
+    public func socket(_ socket: AsyncSocket, didReceiveClientCertificate result: Result<TLSSession, AsyncSocketError>) {}
     /// Does nothing.
     public func socketDidDisconnect(_ socket: AsyncSocket, withError error: AsyncSocketError?) {}
     /// Does nothing.

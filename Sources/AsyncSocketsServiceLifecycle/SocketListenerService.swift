@@ -15,9 +15,9 @@ public import ServiceLifecycle
 /// ```
 ///
 /// The listener is bound when it is created, before the group runs. A graceful shutdown stops accepting
-/// immediately and gives the connections `closeTimeout` to finish. Tasks that are still running after that are
-/// cancelled. Functions such as `cancelWhenGracefulShutdown` work in the connections' tasks, so a connection
-/// that is only waiting for its peer's next request can close immediately.
+/// immediately and gives the connections `closeTimeout` to finish. Tasks that are still running after that
+/// are cancelled. Functions such as `cancelWhenGracefulShutdown` work in the connections' tasks, so a
+/// connection that is only waiting for its peer's next request can close immediately.
 public struct SocketListenerService: Service {
     private let listener: SocketListener
     private let closeTimeout: Duration?

@@ -258,7 +258,7 @@ package final class Recorder: AsyncSocketDelegate, Sendable {
         record(.asked(trust, answer: completionHandler), from: socket)
     }
     package func socketDidSecure(_ socket: AsyncSocket) { record(.secured, from: socket) }
-    package func socket(_ socket: AsyncSocket, didRequestClientCertificate result: Result<TLSSession, AsyncSocketError>) {
+    package func socket(_ socket: AsyncSocket, didReceiveClientCertificate result: Result<TLSSession, AsyncSocketError>) {
         record(.requestedCertificate(result), from: socket)
     }
     package func socketDidDisconnect(_ socket: AsyncSocket, withError error: AsyncSocketError?) {

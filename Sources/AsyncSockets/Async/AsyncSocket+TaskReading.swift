@@ -89,7 +89,8 @@ extension AsyncSocket {
     ///   - maxLength: The maximum number of bytes to return, 1 MiB by default. If more bytes arrive, the
     ///     connection fails with `.readMaxedOut`.
     ///   - timeout: See `read(maxLength:timeout:)`.
-    /// - Throws: The errors of `read(maxLength:timeout:)`. With TLS, a connection closed without a close_notify
+    /// - Throws: The errors of `read(maxLength:timeout:)`. With TLS, a connection closed without a
+    /// close_notify
     ///   is `.truncated`.
     public nonisolated(nonsending) func readToEnd(
         maxLength: Int = AsyncSocket.defaultMaxLength, timeout: Duration? = nil

@@ -352,10 +352,10 @@ final class DataPath {
         (isWriting, needsPump) = (true, true)
     }
 
-    /// Called when TLS starts. The last `earlyDataByteCount` bytes belong to the handshake and not to the
+    /// Called when TLS starts. The last `earlyByteCount` bytes belong to the handshake and not to the
     /// reader.
-    func secure(earlyDataByteCount: Int) {
-        carried.received = max(carried.received - earlyDataByteCount, 0)
+    func secure(earlyByteCount: Int) {
+        carried.received = max(carried.received - earlyByteCount, 0)
         ending.note(.secured)
     }
 

@@ -6,7 +6,8 @@ extension DatagramListener {
     ///
     /// - Parameters:
     ///   - signals: Signal numbers (signal(7)), such as `SIGTERM`.
-    ///   - closeTimeout: The time limit for the peers, measured from the first signal. Defaults to 30 seconds;
+    ///   - closeTimeout: The time limit for the peers, measured from the first signal. Defaults to 30
+    /// seconds;
     ///     `nil` sets no limit.
     ///   - executor: See `run(executor:onError:_:)`.
     ///   - onError: Receives the error and the socket of each peer that fails.

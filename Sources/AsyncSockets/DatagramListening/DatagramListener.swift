@@ -187,8 +187,8 @@ public final class DatagramListener: Sendable {
     }
 
     /// The number of datagrams from strangers that were dropped because of `maximumPeers`,
-    /// `maximumHandshakes` or `maximumTotalPendingReceiveBytes`, plus the number of handshakes that were replaced
-    /// at a limit.
+    /// `maximumHandshakes` or `maximumTotalPendingReceiveBytes`, plus the number of handshakes that were
+    /// replaced at a limit.
     public var refusedCount: Int { hub.counts.refused.load(ordering: .relaxed) }
 
     /// With DTLS, the number of datagrams from strangers that were dropped because they do not start a
@@ -207,8 +207,8 @@ public final class DatagramListener: Sendable {
 
     // MARK: - Closing
 
-    /// Closes the listener gracefully: drops datagrams from strangers, lets the peers finish, and cancels peers that
-    /// take too long.
+    /// Closes the listener gracefully: drops datagrams from strangers, lets the peers finish, and cancels
+    /// peers that take too long.
     ///
     /// Returns when the tasks of all peers have finished; then `run` returns too. Tasks that do not finish in
     /// time are cancelled, which closes their sockets. If the task that calls this is cancelled, the peers'

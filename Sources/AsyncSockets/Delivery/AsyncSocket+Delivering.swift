@@ -73,8 +73,8 @@ extension AsyncSocket: EventSocket {
             delegate.socket(self, didReceive: trust, completionHandler: answer)
         case .didSecure:
             delegate?.socketDidSecure(self)
-        case .didRequestClientCertificate(let result):
-            delegate?.socket(self, didRequestClientCertificate: result)
+        case .didReceiveClientCertificate(let result):
+            delegate?.socket(self, didReceiveClientCertificate: result)
         case .didDisconnect(let error):
             delegate?.socketDidDisconnect(self, withError: error)
             delegate?.socketDidDisconnect(self, withError: error as (any Error)?)

@@ -25,7 +25,7 @@ enum DelegateEvent: Sendable {
     indirect case writeTimedOut(TimedOutOperation)
     indirect case didReceiveTrust(PeerTrust, answer: @Sendable (Bool) -> Void)
     case didSecure
-    indirect case didRequestClientCertificate(Result<TLSSession, AsyncSocketError>)
+    indirect case didReceiveClientCertificate(Result<TLSSession, AsyncSocketError>)
     case didDisconnect(AsyncSocketError?)
 }
 
@@ -51,7 +51,7 @@ extension DelegateEvent: SocketEvent {
         case .didDisconnect, .didStopListening: true
         case .didAccept, .didConnect, .didConnectToPath, .progressed, .didRead, .didReadBytes, .didReadPartial,
             .didNotRead, .didCloseReadStream, .didWrite, .didWritePartial, .highWater, .lowWater, .readTimedOut, .writeTimedOut,
-            .didReceiveTrust, .didSecure, .didRequestClientCertificate:
+            .didReceiveTrust, .didSecure, .didReceiveClientCertificate:
             false
         }
     }

@@ -1,5 +1,5 @@
 internal import SocketBuffers
-public import SocketCore
+internal import SocketCore
 
 /// The name used by code below the listener.
 typealias ProxyExpectation = SocketListener.ProxyProtocol
@@ -86,7 +86,7 @@ extension SocketListener {
         ///     version 1 header has at most 107 bytes.
         public static func required(
             from sources: Sources, unlistedSources: UnlistedSources = .reject, timeout: Duration = .seconds(3),
-            maximumHeaderBytes: Int = ProxyHeader.defaultMaximumCount
+            maximumHeaderBytes: Int = 4096
         ) -> ProxyProtocol {
             ProxyProtocol(
                 sources: sources, unlistedSources: unlistedSources, timeout: timeout, maximumHeaderBytes: maximumHeaderBytes)

@@ -11,8 +11,8 @@ extension TLSUpgrade {
         case waitsForWrites(seconds: Double)
         /// Continue in another turn.
         case more
-        /// The handshake has started. `earlyDataByteCount` of the bytes already received belong to it.
-        case began(TLSSettingValues, earlyDataByteCount: Int)
+        /// The handshake has started. `earlyByteCount` of the bytes already received belong to it.
+        case began(TLSSettingValues, earlyByteCount: Int)
         case asks(PeerTrust, TrustQuestionNumber)
         case asksSettings(TLSServerQuestion)
         case asksWork(HandshakeWork)
@@ -63,10 +63,10 @@ extension TLSUpgrade {
         do throws(TLSError) {
             let engine = try TLSEngine(
                 context: request.context, settings: request.settings, endpoint: request.endpoint, defersWork: true)
-            let earlyDataByteCount = reads.preBuffer.count
+            let earlyByteCount = reads.preBuffer.count
             channel.beginTLS(engine, feeding: reads.preBuffer)
             begin()
-            return .began(request.settings, earlyDataByteCount: earlyDataByteCount)
+            return .began(request.settings, earlyByteCount: earlyByteCount)
         } catch {
             return .failed(AsyncSocketError(error, operation: .startTLS))
         }

@@ -55,7 +55,7 @@ extension Upgrade {
             if let waiter = request.waiter {
                 waiter.complete(.failure(error))
             } else {
-                owner.events.append(.didRequestClientCertificate(.failure(error)))
+                owner.events.append(.didReceiveClientCertificate(.failure(error)))
             }
         }
         data.needsPump = true
@@ -72,8 +72,8 @@ extension Upgrade {
             return .waits
         case .more: return .more
         case .failed(let error): return .fails(error)
-        case .began(let settings, let earlyDataByteCount):
-            data.secure(earlyDataByteCount: earlyDataByteCount)
+        case .began(let settings, let earlyByteCount):
+            data.secure(earlyByteCount: earlyByteCount)
             beginHandshake(settings, owner)
         case .asksSettings(let question):
             ask(question, owner)
@@ -105,7 +105,7 @@ extension Upgrade {
         let shared = LatestSession.share(session)
         owner.record.withLock { $0.snapshot.session = shared }
         owner.note("client certificate received", ["certificates": "\(session.peerCertificates.count)"])
-        if !waiters.answer(.secured(shared)) { owner.events.append(.didRequestClientCertificate(.success(session))) }
+        if !waiters.answer(.secured(shared)) { owner.events.append(.didReceiveClientCertificate(.success(session))) }
     }
 
     /// Abandons a request to which the client can no longer respond.
@@ -119,7 +119,7 @@ extension Upgrade {
         let isAnswered = !waiters.isEmpty
         waiters.refuseAll(error)
         if channel.hasFailed { return .fails(error) }
-        if !isAnswered { owner.events.append(.didRequestClientCertificate(.failure(error))) }
+        if !isAnswered { owner.events.append(.didReceiveClientCertificate(.failure(error))) }
         return .waits
     }
 

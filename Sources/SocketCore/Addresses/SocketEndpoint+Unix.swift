@@ -13,8 +13,8 @@ extension SocketEndpoint {
 
     /// Creates the address of a Unix-domain socket with a path.
     ///
-    /// Returns `nil` if the path is empty, contains a zero byte, or is longer than `maximumUnixPathBytes`. Paths
-    /// are never truncated.
+    /// Returns `nil` if the path is empty, contains a zero byte, or is longer than `maximumUnixPathBytes`.
+    /// Paths are never truncated.
     public init?(unixPath path: String) {
         guard !path.isEmpty, !path.utf8.contains(0), path.utf8.count <= Self.maximumUnixPathBytes else { return nil }
         self.init(sunPath: Array(path.utf8) + [0])

@@ -61,9 +61,9 @@ extension SocketOptionKey where Value == Duration {
 extension SocketOptionKey where Value == Duration? {
     /// How closing treats unsent data (`SO_LINGER`, socket(7)).
     ///
-    /// With `nil`, the default, the kernel continues to send the data. With `.zero`, it drops the data and resets
-    /// the connection. Any other value is rejected with `EINVAL`, because close(2) would block the event
-    /// loop. Use `disconnectAfterWriting()` instead.
+    /// With `nil`, the default, the kernel continues to send the data. With `.zero`, it drops the data and
+    /// resets the connection. Any other value is rejected with `EINVAL`, because close(2) would block the
+    /// event loop. Use `disconnectAfterWriting()` instead.
     public static var linger: SocketOptionKey { .resetting("SO_LINGER", SOL_SOCKET, SO_LINGER) }
 }
 

@@ -14,7 +14,7 @@
 
 extension ProxyHeader {
     /// The result of parsing.
-    public enum ParsingAnswer: Sendable, Hashable {
+    package enum ParsingAnswer: Sendable, Hashable {
         /// The bytes are the start of a header with a total length of at least `minimumCount` bytes.
         case incomplete(minimumCount: Int)
         /// The first `consumedCount` bytes are a complete header.
@@ -24,7 +24,7 @@ extension ProxyHeader {
     }
 
     /// The default limit on the size of a header: 4 KiB.
-    public static let defaultMaximumCount = 4096
+    package static let defaultMaximumCount = 4096
 
     /// Parses the header at the start of a connection.
     ///
@@ -38,7 +38,7 @@ extension ProxyHeader {
     ///     1 header has at most 107 bytes.
     /// - Returns: The parsing result. A failure has the code `.malformed`, `.tooLong` or `.wrongChecksum`
     ///   and is the peer's fault.
-    public static func parse(
+    package static func parse(
         _ bytes: UnsafeRawBufferPointer, maximumCount: Int = ProxyHeader.defaultMaximumCount
     ) -> ParsingAnswer {
         do throws(ProxyHeaderError) {

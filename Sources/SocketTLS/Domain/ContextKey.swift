@@ -20,7 +20,7 @@ struct ContextKey: Hashable, Sendable {
         acknowledgesServerName = settings.acknowledgesServerName
         resumesSessions =
             settings.role != .server && settings.resumption != .none && settings.proof == .certificates
-            && !settings.presentsRawPublicKey
+            && settings.certificateType == .x509
         verifiesPeer = settings.verifiesPeer
         tickets = settings.tickets
         acceptedEarlyData = settings.acceptedEarlyData
@@ -48,7 +48,7 @@ struct ContextKey: Hashable, Sendable {
         }
         hasher.combine(domain.identities.count)
         hasher.combine(domain.proof)
-        hasher.combine(domain.presentsRawPublicKey)
+        hasher.combine(domain.certificateType)
         hasher.combine(domain.minimumVersion)
         hasher.combine(domain.maximumVersion)
         hasher.combine(domain.applicationProtocols)

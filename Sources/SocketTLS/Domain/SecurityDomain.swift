@@ -20,7 +20,7 @@ struct SecurityDomain: Hashable, Sendable {
     let applicationProtocols: [String]
     let clientCertificates: TLSCertificateRequest
     let proof: TLSProof
-    let presentsRawPublicKey: Bool
+    let certificateType: TLSCertificateType
     let maximumCertificateChainBytes: Int
     let maximumCertificateChainLength: Int
     let keyLogFile: String?
@@ -49,7 +49,7 @@ extension SecurityDomain {
             maximumVersion: transport == .datagrams ? .dtls12 : settings.maximumVersion,
             applicationProtocols: settings.applicationProtocols,
             clientCertificates: settings.clientCertificates, proof: settings.proof,
-            presentsRawPublicKey: settings.presentsRawPublicKey,
+            certificateType: settings.certificateType,
             maximumCertificateChainBytes: settings.maximumCertificateChainBytes,
             maximumCertificateChainLength: settings.maximumCertificateChainLength, keyLogFile: settings.keyLogFile)
     }
@@ -66,7 +66,7 @@ extension SecurityDomain: Digestible {
             // A server does not resume sessions of a version that it does not accept.
             maximumVersion: isServer ? fields.leaveOut(maximumVersion) : fields.add(maximumVersion),
             applicationProtocols: fields.add(applicationProtocols), clientCertificates: fields.add(clientCertificates),
-            proof: fields.add(proof), presentsRawPublicKey: fields.add(presentsRawPublicKey),
+            proof: fields.add(proof), certificateType: fields.add(certificateType),
             maximumCertificateChainBytes: fields.add(maximumCertificateChainBytes),
             maximumCertificateChainLength: fields.add(maximumCertificateChainLength),
             // With TLS 1.2, a key log would reveal the secrets of earlier connections of the same session. On

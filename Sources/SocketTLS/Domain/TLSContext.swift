@@ -82,11 +82,9 @@ package final class TLSContext: Sendable {
         if key.acknowledgesServerName { COpenSSL_CTX_acknowledgeServerName(context) }
         if key.resumesSessions { EngineCallbacks.reportSessions(of: context) }
         if key.signsSlowly { EngineCallbacks.stopBeforeSigning(on: context) }
-        if domain.presentsRawPublicKey { try TLSRawPublicKeys.present(on: context, isServer: key.isServer) }
-        switch domain.proof {
-        case .certificates: break
-        case .rawPublicKeys(let keys): try keys.expect(on: context, isServer: key.isServer)
-        case .preSharedKeys:
+        try domain.certificateType.present(on: context, isServer: key.isServer)
+        try domain.proof.expect(on: context, isServer: key.isServer)
+        if domain.proof.bringsCipherSuites {
             PreSharedKeyCallbacks.install(on: context, isServer: key.isServer, allowsTLS12: domain.minimumVersion < .tls13)
         }
         try EngineCallbacks.install(on: context, judgesClients: key.isServer && key.verifiesPeer)

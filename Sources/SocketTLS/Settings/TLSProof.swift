@@ -23,6 +23,11 @@ package enum TLSProof: Sendable, Hashable {
         if case .preSharedKeys(let keys) = self { try keys.restrict(&suites) }
     }
 
+    /// Sets the certificate types that this side accepts.
+    func expect(on context: OpaquePointer, isServer: Bool) throws(TLSError) {
+        if case .rawPublicKeys(let keys) = self { try keys.expect(on: context, isServer: isServer) }
+    }
+
     /// Whether the completed handshake of `ssl` used a pre-shared key.
     static func usesSharedKey(_ ssl: OpaquePointer) -> Bool { PreSharedKeyNegotiation.isUsed(on: ssl) }
 

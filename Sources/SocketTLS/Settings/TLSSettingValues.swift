@@ -2,7 +2,8 @@
 /// has.
 package struct TLSSettingValues: Sendable, Hashable {
     package var role: TLSRole
-    /// The name or address that a client expects. If `nil`, it expects the host that the program connected to.
+    /// The name or address that a client expects. If `nil`, it expects the host that the program connected
+    /// to.
     package var serverName: String?
     package var identity: TLSIdentity?
     package var additionalIdentities: [TLSIdentity]
@@ -15,7 +16,7 @@ package struct TLSSettingValues: Sendable, Hashable {
     package var maximumVersion: TLSProtocolVersion?
     package var applicationProtocols: [String]
     package var proof: TLSProof
-    package var presentsRawPublicKey: Bool
+    package var certificateType: TLSCertificateType
     package var clientCertificates: TLSCertificateRequest
     package var tickets: TLSSessionTickets
     package var acceptedEarlyData: TLSAcceptedEarlyData?
@@ -52,7 +53,7 @@ extension TLSSettingValues {
             maximumVersion: nil,
             applicationProtocols: [],
             proof: .certificates,
-            presentsRawPublicKey: false,
+            certificateType: .x509,
             clientCertificates: .none,
             tickets: .none,
             acceptedEarlyData: nil,
@@ -116,7 +117,7 @@ extension TLSSettingValues {
         try validateApplicationProtocols()
         try validateTickets()
         try proof.validate(in: self)
-        try validateRawPublicKeys()
+        try validateCertificateTypes()
         try validateEarlyData()
         try validateRules()
         try Self.validate(maximumCertificateChainBytes, in: 1024...1_048_576, "maximumCertificateChainBytes")

@@ -21,4 +21,18 @@ extension TLSSettings where Side == TLSRole.Server {
         get { values.clients }
         set { values.clients = newValue }
     }
+
+    /// The session tickets that the server issues, which let clients resume their sessions. Defaults to
+    /// `.none`.
+    ///
+    /// A client that resumes a session does not present its certificate again and does not prove that it
+    /// still has the key. The verdict is stored in the ticket. It is valid for one hour at most, but not
+    /// longer than the certificate, and a certificate that is revoked during this time is still accepted. If
+    /// `trustEvaluation` is `.delegate`, the trust callback is called again, with the client's own
+    /// certificate but without its chain. If it is `.manual` and `clients` is `.certificates`, tickets are an
+    /// error, as they are with raw public keys and with `clients` set to `.preSharedKeys`.
+    public var sessionTickets: TLSSessionTickets {
+        get { values.tickets }
+        set { values.tickets = newValue }
+    }
 }

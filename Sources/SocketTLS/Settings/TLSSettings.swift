@@ -18,6 +18,17 @@ public struct TLSSettings<Side: TLSRole.Side>: Sendable, Hashable {
         get { values.identity }
         set { values.identity = newValue }
     }
+    /// Whether this side presents the public key of its `identity` without the certificate (RFC 7250), which
+    /// the peer must know. Defaults to `false`. A peer that does not support raw public keys receives the
+    /// certificate instead.
+    ///
+    /// Requires OpenSSL 3.2 or newer and an `identity`. A server then issues no session tickets, and a client
+    /// resumes no sessions. Cannot be combined with pre-shared keys or with requests for client certificates
+    /// after the handshake.
+    public var presentsRawPublicKey: Bool {
+        get { values.certificateType == .rawPublicKey }
+        set { values.certificateType = newValue ? .rawPublicKey : .x509 }
+    }
     /// The roots that the peer's certificate chain must lead to. On a server, the roots for client
     /// certificates. Defaults to `.system`.
     public var trustRoots: TLSTrustRoots {

@@ -146,7 +146,7 @@ import Testing
             }
             let late = #expect(throws: AsyncSocketError.self) { try link.client.begin(client) }
             #expect(late?.code == .badConfiguration && late?.operation == transport.operation)
-            #expect(late?.message.contains("already called") == true)
+            #expect(late?.message.contains("already been called") == true)
             #expect(await outcome { try await link.client.upgrade(client) } == .failed(.badConfiguration))
             #expect(!link.client.isOver)
         }

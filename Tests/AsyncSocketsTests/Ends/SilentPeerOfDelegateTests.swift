@@ -68,7 +68,7 @@ import Testing
             state.withLock { $0.isConnected = true }
         }
         func socketDidSecure(_ socket: AsyncSocket) { state.withLock { $0.isSecure = true } }
-        func socket(_ socket: AsyncSocket, didRequestClientCertificate result: Result<TLSSession, AsyncSocketError>) {
+        func socket(_ socket: AsyncSocket, didReceiveClientCertificate result: Result<TLSSession, AsyncSocketError>) {
             if case .failure(let error) = result { state.withLock { $0.refusal = error } }
         }
         func socket(

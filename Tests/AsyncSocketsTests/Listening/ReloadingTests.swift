@@ -65,7 +65,7 @@ import Testing
         #expect(errors.all == ["Unusable", "Unusable"])
         watching.cancel()
         #expect(await watching.outcome == .cancelled)
-        listener.close()
+        listener.stopAccepting()
     }
 
     /// The settings may have been created from the old file.
@@ -89,7 +89,7 @@ import Testing
         #expect(source.count == 2)
         watching.cancel()
         #expect(await watching.outcome == .cancelled)
-        listener.close()
+        listener.stopAccepting()
     }
 
     private func passes(_ time: Duration) async throws {

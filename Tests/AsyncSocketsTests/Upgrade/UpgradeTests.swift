@@ -75,8 +75,8 @@ import Testing
                 switch event {
                 case .didSecure: words.append("secure")
                 case .didReceiveTrust: words.append("asked")
-                case .didRequestClientCertificate(.success): words.append("known")
-                case .didRequestClientCertificate(.failure(let error)): words.append("unknown: \(error.code)")
+                case .didReceiveClientCertificate(.success): words.append("known")
+                case .didReceiveClientCertificate(.failure(let error)): words.append("unknown: \(error.code)")
                 case .didRead(let data, _): words.append("read " + String(decoding: data, as: UTF8.self))
                 case .didWrite(let tag): words.append("wrote \(tag)")
                 default: words.append("\(event)")

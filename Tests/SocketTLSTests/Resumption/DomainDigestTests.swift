@@ -24,7 +24,7 @@ import Testing
         rules: TrustRules? = nil, stapling: TLSOCSPStapling? = nil, policy: TLSPolicy? = nil,
         minimumVersion: TLSProtocolVersion? = nil,
         maximumVersion: TLSProtocolVersion?? = nil, applicationProtocols: [String]? = nil,
-        clientCertificates: TLSCertificateRequest? = nil, proof: TLSProof? = nil, presentsRawPublicKey: Bool? = nil,
+        clientCertificates: TLSCertificateRequest? = nil, proof: TLSProof? = nil, certificateType: TLSCertificateType? = nil,
         maximumCertificateChainBytes: Int? = nil, maximumCertificateChainLength: Int? = nil, keyLogFile: String?? = nil
     ) -> SecurityDomain {
         SecurityDomain(
@@ -34,7 +34,7 @@ import Testing
             maximumVersion: maximumVersion ?? base.maximumVersion,
             applicationProtocols: applicationProtocols ?? base.applicationProtocols,
             clientCertificates: clientCertificates ?? base.clientCertificates, proof: proof ?? base.proof,
-            presentsRawPublicKey: presentsRawPublicKey ?? base.presentsRawPublicKey,
+            certificateType: certificateType ?? base.certificateType,
             maximumCertificateChainBytes: maximumCertificateChainBytes ?? base.maximumCertificateChainBytes,
             maximumCertificateChainLength: maximumCertificateChainLength ?? base.maximumCertificateChainLength,
             keyLogFile: keyLogFile ?? base.keyLogFile)
@@ -67,7 +67,7 @@ import Testing
                 domain(base, applicationProtocols: ["2", "h"]),
             ],
             "clientCertificates": [.optional, .required, .onRequest].map { domain(base, clientCertificates: $0) },
-            "presentsRawPublicKey": [domain(base, presentsRawPublicKey: true)],
+            "certificateType": [domain(base, certificateType: .rawPublicKey)],
             "proof": try proofs().map { domain(base, proof: $0) },
             "maximumCertificateChainBytes": [domain(base, maximumCertificateChainBytes: 2048)],
             "maximumCertificateChainLength": [domain(base, maximumCertificateChainLength: 2)],

@@ -223,8 +223,7 @@ import Testing
             change(&others)
             let session = try RawPeer.client(version, of: server(settings), showing: clientPEM()).session()
             let other = try server(others)
-            try RawPeer.client(version, of: other, resuming: session, showing: clientPEM()).expectResumption(
-                false, by: other)
+            try RawPeer.client(version, of: other, resuming: session, showing: clientPEM()).expectResumption(false, by: other)
         }
     }
 

@@ -36,7 +36,7 @@ extension TLSSettingValues {
             maximumVersion: put(.domain, maximumVersion),
             applicationProtocols: put(.domain, applicationProtocols),
             proof: put(.domain, proof),
-            presentsRawPublicKey: put(.domain, presentsRawPublicKey),
+            certificateType: put(.domain, certificateType),
             clientCertificates: put(.domain, clientCertificates),
             tickets: put(.context, tickets),
             acceptedEarlyData: put(.context, acceptedEarlyData),

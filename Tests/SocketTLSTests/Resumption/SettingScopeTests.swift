@@ -106,7 +106,7 @@ import Testing
         // Set by the library, for settings that are listed by name.
         "acknowledgesServerName",
         // No ticket is issued, and no session resumed.
-        "proof", "presentsRawPublicKey",
+        "proof", "certificateType",
     ]
 
     // MARK: - Servers with shared ticket keys

@@ -89,11 +89,11 @@ import Testing
             try expect("cannot be combined with pre-shared keys", side) { $0.proof = .preSharedKeys(shared.used(.preferred)) }
         }
         for presents in [true, false] {
-            try expect("set sessionTickets to .none", \.server.values) {
-                ($0.tickets, $0.presentsRawPublicKey) = (.issued(1), presents)
+            try expect("cannot be combined with sessionTickets", \.server.values) {
+                ($0.tickets, $0.certificateType) = (.issued(1), presents ? .rawPublicKey : .x509)
             }
             try expect("clients is .certificatesOnRequest", \.server.values) {
-                ($0.clientCertificates, $0.presentsRawPublicKey) = (.onRequest, presents)
+                ($0.clientCertificates, $0.certificateType) = (.onRequest, presents ? .rawPublicKey : .x509)
             }
         }
         try expect("no raw public key", \.server.values) {
@@ -112,7 +112,7 @@ import Testing
             var others = [base, base, base, base]
             others[0].rawPublicKeys = try TLSRawPublicKeys(expected: [RawPublicKeyFixture.otherKey])
             others[1].rawPublicKeys?.use = .preferred
-            others[2].presentsRawPublicKey = false
+            others[2].certificateType = .x509
             others[3].rawPublicKeys = nil
             for other in others { #expect(try TLSContext.context(for: other, in: cache) !== first) }
         }

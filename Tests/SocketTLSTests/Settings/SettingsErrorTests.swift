@@ -248,7 +248,7 @@ import Testing
                     "acceptedEarlyData requires TLS 1.3, but maximumVersion is TLSv1.2", { $0.maximumVersion = .tls12 },
                     mended: { $0.maximumVersion = .tls13 }),
                 Row(
-                    "sessionTickets is .none", { $0.tickets = .none }, mended: { $0.tickets = .issued(1) }),
+                    "acceptedEarlyData requires session tickets", { $0.tickets = .none }, mended: { $0.tickets = .issued(1) }),
                 Row(
                     "ticket keys of this process", { $0.tickets = .issued(1, keys: keys) },
                     mended: { $0.tickets = .issued(1) }),
@@ -262,7 +262,7 @@ import Testing
                     "requires clients to be .anyone", { $0.proof = .preSharedKeys(shared.used(.preferred)) },
                     mended: { $0.proof = .certificates }),
                 Row(
-                    "cannot be combined with session tickets", { $0.proof = .preSharedKeys(shared) },
+                    "cannot be combined with sessionTickets", { $0.proof = .preSharedKeys(shared) },
                     mended: { $0.proof = .certificates }),
             ], of: settings)
     }

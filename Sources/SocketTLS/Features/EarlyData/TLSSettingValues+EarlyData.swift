@@ -1,27 +1,3 @@
-extension TLSSettings where Side == TLSRole.Client {
-    /// Bytes that the client sends with its first message if a session allows it, or else immediately after
-    /// the handshake. Defaults to `nil`, which sends no early data. `TLSEarlyData` describes the risks.
-    ///
-    /// Early data is sent before a trust callback could reject the server, so `trustEvaluation` must be
-    /// `.builtIn`. `resumption` must not be `.none`, and `maximumVersion` must allow TLS 1.3. Otherwise
-    /// `startTLS` throws `invalidSettings`.
-    public var earlyData: TLSEarlyData? {
-        get { values.earlyData }
-        set { values.earlyData = newValue }
-    }
-}
-
-extension TLSSettings where Side == TLSRole.Server {
-    /// The early data that the server accepts. Defaults to `nil`: no early data is accepted.
-    ///
-    /// Requires `clients` set to `.anyone`, `sessionTickets` with keys of this process, and TLS 1.3.
-    /// Otherwise `startTLS` throws `invalidSettings`.
-    public var acceptedEarlyData: TLSAcceptedEarlyData? {
-        get { values.acceptedEarlyData }
-        set { values.acceptedEarlyData = newValue }
-    }
-}
-
 extension TLSSettingValues {
     func validateEarlyData() throws(TLSError) {
         switch role {
@@ -35,12 +11,12 @@ extension TLSSettingValues {
         try Self.validate(
             acceptedEarlyData.maximumBytes, in: 1...TLSEarlyData.byteLimit, "acceptedEarlyData.maximumBytes")
         // Early data arrives before a client could prove its identity.
-        guard proof == .certificates, clientCertificates == .none, !presentsRawPublicKey else {
+        guard proof == .certificates, clientCertificates == .none, certificateType == .x509 else {
             throw Self.invalid("acceptedEarlyData requires clients to be .anyone and presentsRawPublicKey to be false")
         }
         switch tickets {
         case .none:
-            throw Self.invalid("acceptedEarlyData requires session tickets, but sessionTickets is .none: set it to .issued(1)")
+            throw Self.invalid("acceptedEarlyData requires session tickets: set sessionTickets to .issued(1)")
         // Other processes could accept the same early data once each.
         case .issued(_, .some):
             throw Self.invalid("acceptedEarlyData requires ticket keys of this process: set sessionTickets without keys")

@@ -1,19 +1,5 @@
 internal import COpenSSL
 
-extension TLSSettings {
-    /// Whether this side presents the public key of its `identity` without the certificate (RFC 7250), which
-    /// the peer must know. Defaults to `false`. A peer that does not support raw public keys receives the
-    /// certificate instead.
-    ///
-    /// Requires OpenSSL 3.2 or newer and an `identity`. A server then issues no session tickets, and a client
-    /// resumes no sessions. Cannot be combined with pre-shared keys or with requests for client certificates
-    /// after the handshake.
-    public var presentsRawPublicKey: Bool {
-        get { values.presentsRawPublicKey }
-        set { values.presentsRawPublicKey = newValue }
-    }
-}
-
 extension TLSSettingValues {
     package var rawPublicKeys: TLSRawPublicKeys? {
         get { proof.rawPublicKeys }
@@ -29,20 +15,15 @@ extension TLSSettingValues {
     }
 
     /// Throws for settings that do not work together with a raw public key of either side.
-    func validateRawPublicKeys() throws(TLSError) {
-        guard presentsRawPublicKey || proof.rawPublicKeys != nil else { return }
+    func validateCertificateTypes() throws(TLSError) {
+        guard certificateType == .rawPublicKey || proof.rawPublicKeys != nil else { return }
         try TLSRawPublicKeys.requireSupport()
         try requireNoSessionOfOthers()
-        if presentsRawPublicKey {
-            guard identity != nil else {
-                throw Self.invalid("identity is nil, but presentsRawPublicKey is true: set identity")
-            }
-            guard preSharedKeys == nil else {
-                throw Self.invalid("presentsRawPublicKey cannot be combined with pre-shared keys: set it to false")
-            }
+        if certificateType == .rawPublicKey, identity == nil {
+            throw Self.invalid("identity is nil, but presentsRawPublicKey is true: set identity")
         }
         if tickets != .none {
-            throw Self.invalid("raw public keys cannot be combined with session tickets: set sessionTickets to .none")
+            throw Self.invalid("raw public keys cannot be combined with sessionTickets")
         }
         if earlyData != nil {
             throw Self.invalid("earlyData requires session resumption, which raw public keys do not support: set it to nil")

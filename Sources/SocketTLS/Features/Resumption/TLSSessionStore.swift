@@ -1,7 +1,7 @@
 internal import SocketBuffers
 
-/// A store in which clients keep sessions that they can resume. `TLSInMemorySessionStore` is an implementation;
-/// write another one to share sessions between processes or to keep them on disk.
+/// A store in which clients keep sessions that they can resume. `TLSInMemorySessionStore` is an
+/// implementation; write another one to share sessions between processes or to keep them on disk.
 ///
 /// Sessions are stored only after a positive verdict on the server's certificate. Both methods are called
 /// concurrently, on threads of the library or on a thread that calls `startTLS`. They must not block.
