@@ -43,8 +43,9 @@ extension AsyncSocket {
 
     /// The frames of a connection.
     ///
-    /// The sequence finishes when the connection is closed in an orderly way, and when `startTLS` is called.
-    /// Exiting the loop early loses no bytes. A cancelled task receives a `CancellationError`.
+    /// The sequence finishes when the connection is closed in an orderly way. The loop may call `startTLS`:
+    /// once that has returned, every later element is decrypted data. Exiting the loop early loses no bytes.
+    /// A cancelled task receives a `CancellationError`.
     public struct Frames<Format: Framing>: AsyncSequence, Sendable {
         /// An `AsyncSocketError` with the reason the connection closed or the problem with a frame, or a
         /// `CancellationError`.

@@ -13,9 +13,9 @@ extension AsyncSocket {
     /// - Parameters:
     ///   - timeout: See `read(maxLength:timeout:)`.
     ///   - body: Receives the bytes, at least one.
-    /// - Returns: The value that `body` returns. - Throws: The errors of `read(maxLength:timeout:)` and of
-    /// `body`. The bytes are consumed even if `body`
-    ///   throws.
+    /// - Returns: The value that `body` returns.
+    /// - Throws: The errors of `read(maxLength:timeout:)` and of `body`. The bytes are consumed even if
+    ///   `body` throws.
     @inlinable
     public nonisolated(nonsending) func withNextBytes<Result>(
         timeout: Duration? = nil, _ body: (RawSpan) throws -> Result

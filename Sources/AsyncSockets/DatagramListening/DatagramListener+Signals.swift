@@ -7,8 +7,7 @@ extension DatagramListener {
     /// - Parameters:
     ///   - signals: Signal numbers (signal(7)), such as `SIGTERM`.
     ///   - closeTimeout: The time limit for the peers, measured from the first signal. Defaults to 30
-    /// seconds;
-    ///     `nil` sets no limit.
+    ///     seconds; `nil` sets no limit.
     ///   - executor: See `run(executor:onError:_:)`.
     ///   - onError: Receives the error and the socket of each peer that fails.
     ///   - onShutdown: Called once, in a separate task, after the first signal has stopped accepting. This

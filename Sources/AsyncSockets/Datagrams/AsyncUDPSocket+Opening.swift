@@ -255,8 +255,8 @@ extension AsyncUDPSocket {
     /// `.closed` when the socket closes. If the task is cancelled, the socket closes immediately. On a socket
     /// that is not in use, this has no effect.
     ///
-    /// - Parameter timeout: How long sending may take. After that, the datagrams that remain are discarded,
-    ///   and the socket closes.
+    /// - Parameter timeout: How long sending may take. After that, the datagrams that remain fail with
+    ///   `.closed`, and the socket closes.
     /// - Throws: `.writeTimeout` after `timeout`, or `CancellationError` if the task is cancelled.
     public nonisolated(nonsending) func close(timeout: Duration) async throws {
         guard let connection else { return }

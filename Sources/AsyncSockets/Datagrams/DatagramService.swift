@@ -366,10 +366,12 @@ final class DatagramService {
         input.expire(at: now, denial)
         if let error = upgrade?.expire(at: now) { return close(denial ?? error) }
         while let (waiter, error) = upgrade?.lateWaiter(at: now) { cancel(waiter, error) }
-        // This waiter detects an idle socket, so the socket closes.
+        // The socket is idle, or `close(timeout:)` has waited long enough. Only the first is an error of the
+        // socket.
         while let (waiter, error) = waiters.late(at: now) {
-            waiters.remove(waiter)?(error)
-            close(error as? AsyncSocketError)
+            let refuse = waiters.remove(waiter)
+            close(waiter is IdleWaiter ? error as? AsyncSocketError : nil)
+            refuse?(error)
         }
     }
 }

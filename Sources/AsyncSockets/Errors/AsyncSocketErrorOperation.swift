@@ -2,6 +2,7 @@ extension AsyncSocketError {
     /// The operation that an error is about. Most cases have the name of the call that failed.
     ///
     /// Cases may be added in a minor release: keep a `default` in a `switch`.
+    @nonexhaustive
     public enum Operation: String, Sendable, Hashable, CaseIterable, CustomStringConvertible {
         /// Accepting connections, by `accept(onPort:)` and its variants or by a `SocketListener`.
         case accept
@@ -29,9 +30,9 @@ extension AsyncSocketError {
         case listen
         /// `option(_:)`.
         case option
-        /// All reads except `readToFile`, and the end of a connection that the peer closed.
+        /// All reads, and the end of a connection that the peer closed.
         case read
-        /// `readToFile(_:exactly:)` and `readToFile(_:maxLength:)`.
+        /// The file and the parameters of `readToFile`.
         case readToFile
         /// Receiving datagrams, by any call, sequence or delegate.
         case receive
@@ -43,7 +44,7 @@ extension AsyncSocketError {
         case run
         /// Sending datagrams, by any call.
         case send
-        /// `AsyncUDPSocket.setMulticastInterface(onInterface:)`.
+        /// `AsyncUDPSocket.setMulticastInterface(_:)`.
         case setMulticastInterface
         /// `setSendFilter` and `setReceiveFilter` of an `AsyncUDPSocket`, whose errors are logged.
         case setFilter
@@ -70,8 +71,11 @@ extension AsyncSocketError.Operation {
         case .connect: .connectTimeout
         case .read, .receive: .readTimeout
         case .startTLS, .startDTLS, .requestClientCertificate: .handshakeTimeout
-        // `write`, `send` and `close`. The other operations have no time limit.
-        default: .writeTimeout
+        case .write, .send, .close: .writeTimeout
+        // These operations have no time limit.
+        case .accept, .adopt, .bind, .channelBinding, .connections, .deliveryFailures, .exportKeyingMaterial, .join, .leave,
+            .listen, .option, .readToFile, .resolve, .run, .setFilter, .setMulticastInterface, .setOption, .watch:
+            .system
         }
     }
 

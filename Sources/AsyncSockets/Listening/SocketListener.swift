@@ -41,10 +41,9 @@ public final class SocketListener: Sendable {
     ///     connects.
     ///   - trust: Decides whether to trust a client's certificate. See `startTLS(settings:trust:)`.
     /// - Throws: An `AsyncSocketError`: `.badParameter` if the interface or port does not exist, if
-    ///   `maximumConnections` is below 1, or if the settings are client settings; `.tls` if the settings
-    ///   cannot be used; `.badConfiguration` if every family of the addresses is disabled, or if neither the
-    ///   settings nor `trust` verify certificates; `.system` with an `errno` if it cannot listen on an
-    ///   address. Rethrows the errors of `configure`.
+    ///   `maximumConnections` is below 1; `.tls` if the settings cannot be used; `.badConfiguration` if every
+    ///   family of the addresses is disabled, or if neither the settings nor `trust` verify certificates;
+    ///   `.system` with an `errno` if it cannot listen on an address. Rethrows the errors of `configure`.
     public convenience init(
         port: some BinaryInteger, interface: String? = nil, tls: TLSServerSettings? = nil, proxyProtocol: ProxyProtocol? = nil,
         maximumConnections: Int = 10_000,

@@ -48,9 +48,9 @@ extension AsyncSocket {
 
     /// The received bytes of a connection, in chunks.
     ///
-    /// The sequence finishes after an orderly close of the connection. The loop may call `startTLS`: every
-    /// later element is decrypted data. Leaving a loop early loses no data. If the task is cancelled, the
-    /// loop throws a `CancellationError`.
+    /// The sequence finishes after an orderly close of the connection. The loop may call `startTLS`: once
+    /// that has returned, every later element is decrypted data. Leaving a loop early loses no data. If the
+    /// task is cancelled, the loop throws a `CancellationError`.
     public struct Chunks: AsyncSequence, Sendable {
         /// An `AsyncSocketError` with the reason why the connection closed, or a `CancellationError`.
         public typealias Failure = any Error
@@ -87,9 +87,9 @@ extension AsyncSocket {
 
     /// The lines of text of a connection.
     ///
-    /// The sequence finishes after an orderly close of the connection. The loop may call `startTLS`: every
-    /// later element is decrypted data. Leaving a loop early loses no data. If the task is cancelled, the
-    /// loop throws a `CancellationError`.
+    /// The sequence finishes after an orderly close of the connection. The loop may call `startTLS`: once
+    /// that has returned, every later element is decrypted data. Leaving a loop early loses no data. If the
+    /// task is cancelled, the loop throws a `CancellationError`.
     public struct Lines: AsyncSequence, Sendable {
         /// An `AsyncSocketError` with the reason why the connection closed, or a `CancellationError`.
         public typealias Failure = any Error

@@ -121,6 +121,7 @@ extension GCDAsyncSocket {
                     adopting: descriptor, inlineDelegate: nil as SilentDelegate?, socketQueue: socketQueue)
             }
             core.maximumPendingWriteBytes = Self.pendingWriteLimit
+            core.maximumConnections = .max
         } catch {
             throw error.asStreamError
         }

@@ -118,7 +118,7 @@ open class GCDAsyncSocket: NSObject {
         super.init()
         facts.withLock { ($0.delegate, $0.delegateQueue) = (aDelegate, dq) }
         events.owner = self
-        core.maximumPendingWriteBytes = Self.pendingWriteLimit
+        (core.maximumPendingWriteBytes, core.maximumConnections) = (Self.pendingWriteLimit, .max)
     }
 
     /// Creates the socket for an accepted connection, with the listener's class. For internal use.

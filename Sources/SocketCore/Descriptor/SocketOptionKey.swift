@@ -86,8 +86,10 @@ extension SocketOptionKey where Value == Duration {
             let unit = 1_000_000_000_000_000_000 / unitsPerSecond
             let (units, isTooLong) = seconds.multipliedReportingOverflow(by: unitsPerSecond)
             guard !isTooLong else { return nil }
-            // The fraction is less than one second, so it has few units. It is rounded up.
-            let (sum, overflows) = units.addingReportingOverflow((attoseconds + (attoseconds > 0 ? unit - 1 : 0)) / unit)
+            // The fraction is less than one second, so it has few units. It is rounded up, except for what a
+            // conversion from `Double` may have added.
+            let nanosecond: Int64 = 1_000_000_000
+            let (sum, overflows) = units.addingReportingOverflow((attoseconds + (attoseconds > 0 ? unit - nanosecond : 0)) / unit)
             return overflows ? nil : CInt(exactly: sum)?.kernelBytes
         } decode: {
             CInt(kernelBytes: $0).map { .seconds(1) * Int64($0) / unitsPerSecond }

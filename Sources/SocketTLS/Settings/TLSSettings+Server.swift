@@ -29,8 +29,9 @@ extension TLSSettings where Side == TLSRole.Server {
     /// still has the key. The verdict is stored in the ticket. It is valid for one hour at most, but not
     /// longer than the certificate, and a certificate that is revoked during this time is still accepted. If
     /// `trustEvaluation` is `.delegate`, the trust callback is called again, with the client's own
-    /// certificate but without its chain. If it is `.manual` and `clients` is `.certificates`, tickets are an
-    /// error, as they are with raw public keys and with `clients` set to `.preSharedKeys`.
+    /// certificate but without its chain. If it is `.manual` and certificates are requested during the
+    /// handshake, tickets are an error, as they are with raw public keys and with `clients` set to
+    /// `.preSharedKeys`.
     public var sessionTickets: TLSSessionTickets {
         get { values.tickets }
         set { values.tickets = newValue }

@@ -69,6 +69,7 @@ import Testing
         Case(.sendBufferSize, 65_536, readsAs: 131_072, SOL_SOCKET, SO_SNDBUF, 131_072),
         Case(.linger, .zero, SOL_SOCKET, SO_LINGER, 1),
         Case(.userTimeout, .seconds(1.5), tcp, TCP_USER_TIMEOUT, 1500),
+        Case(.userTimeout, .seconds(1.1), readsAs: .milliseconds(1_100), tcp, TCP_USER_TIMEOUT, 1_100),
         Case(.userTimeout, .nanoseconds(1_000_001), readsAs: .milliseconds(2), tcp, TCP_USER_TIMEOUT, 2),
         Case(.ipTTL, 42, CInt(IPPROTO_IP), IP_TTL, 42),
         Case(.trafficClass, 0x48, CInt(IPPROTO_IP), IP_TOS, 0x48),

@@ -14,8 +14,8 @@ extension TLSSettings where Side == TLSRole.Client {
 extension TLSSettings where Side == TLSRole.Server {
     /// The early data that the server accepts. Defaults to `nil`: no early data is accepted.
     ///
-    /// Requires `clients` set to `.anyone`, `sessionTickets` with keys of this process, and TLS 1.3.
-    /// Otherwise `startTLS` throws `invalidSettings`.
+    /// Requires `clients` set to `.anyone`, `sessionTickets` with keys of this process, TLS 1.3, and no
+    /// `presentsRawPublicKey`. Otherwise `startTLS` throws `invalidSettings`.
     public var acceptedEarlyData: TLSAcceptedEarlyData? {
         get { values.acceptedEarlyData }
         set { values.acceptedEarlyData = newValue }

@@ -38,11 +38,12 @@ extension TLSRawPublicKeys {
 extension Judge {
     /// Passes the key that OpenSSL is verifying to the gate. Returns `nil` for certificates.
     func judgeKey(in store: OpaquePointer) -> TrustGate.Ruling? {
-        // A raw key is negotiated only with this setting.
-        guard let rawPublicKeys = proof.rawPublicKeys, let key = COpenSSL_rawKey(store) else { return nil }
+        guard let key = COpenSSL_rawKey(store) else { return nil }
         let bytes = PublicKeyInfo.bytes(of: key) ?? []
+        // A raw key is negotiated only with expected keys. Without them, it is refused.
+        let isExpected = proof.rawPublicKeys?.expects(bytes) ?? false
         return gate.judge(
-            KeyProof(kind: .rawPublicKey, value: bytes), rawPublicKeys.expects(bytes) ? nil : .unexpectedPublicKey(bytes),
+            KeyProof(kind: .rawPublicKey, value: bytes), isExpected ? nil : .unexpectedPublicKey(bytes),
             trust([], .trusted, publicKey: bytes))
     }
 }

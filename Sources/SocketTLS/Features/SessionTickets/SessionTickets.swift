@@ -20,7 +20,7 @@
 //     the handshake (`TLSEngine.write`), or at the end of that turn, because the client may be waiting
 //     for them. A peer that is not accepted receives no tickets.
 //  7. A context that requests certificates issues tickets only if its settings allow it
-//     (`TLSClients.certificates`). The verdict is stored with the session, and the trust gate receives it
+//     (`TLSSettings.sessionTickets`). The verdict is stored with the session, and the trust gate receives it
 //     again.
 //  8. A context uses the same identities whatever name the client requests, and selects among them by
 //     what the client supports. If identities are chosen by name, each name has a separate context, so a
