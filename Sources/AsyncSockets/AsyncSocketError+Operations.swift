@@ -166,7 +166,7 @@ extension AsyncSocketError {
 extension AsyncSocketError {
     /// Throws if the arguments of a client contradict each other.
     static func check(_ tls: TLSClientSettings?, hasTrust: Bool) throws(AsyncSocketError) {
-        if hasTrust, tls == nil { throw .badParameter(.connect, "trust requires a TLS connection: also pass tls") }
+        if hasTrust, tls == nil { throw .badParameter(.connect, "a trust closure requires a TLS connection: pass tls as well") }
     }
 
     static func check(_ settings: TLSSettingValues, over transport: TLSTransport = .stream) throws(AsyncSocketError) {
@@ -212,7 +212,8 @@ extension AsyncSocketError {
     static func unreachable(_ destination: String) -> AsyncSocketError {
         AsyncSocketError(
             .noUsableAddress, fault: .caller, operation: .send,
-            message: "\"\(destination)\" has no address of an IP version that the socket uses: enable that version or bind to it")
+            message:
+                "the socket does not use the IP version of \"\(destination)\": enable that version, or bind to an address of it")
     }
 
     static func notOpen(_ operation: Operation) -> AsyncSocketError {

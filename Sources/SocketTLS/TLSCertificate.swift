@@ -36,7 +36,7 @@ public struct TLSCertificate: Sendable, Hashable {
         self.init(owning: x509)
         guard consumed == der.count else {
             throw TLSError(
-                .invalidCertificate, "\(der.count - consumed) bytes follow the certificate in DER form", operation: "d2i_X509")
+                .invalidCertificate, "\(der.count - consumed) trailing bytes after the DER certificate", operation: "d2i_X509")
         }
     }
 

@@ -131,11 +131,11 @@ extension AsyncSocket {
 
     /// Receives a file that extends to an orderly close of the connection.
     ///
-    /// When the call returns, the file is complete and stored on disk. Until then, and after an error, the
-    /// path keeps its previous content, even if the machine crashes. The bytes are first written to a hidden
-    /// file in the same folder, `.….part`, which is deleted unless the process is killed. An existing file
-    /// or symbolic link at the path is replaced. At most 256 KiB are held in memory, and a slow disk slows
-    /// the peer down. Disk I/O runs on another thread and never blocks the event loop.
+    /// When the call returns, the file is complete and stored on disk. Until then, and after an error, an
+    /// existing file at the path is left untouched, even if the machine crashes. The bytes are first written
+    /// to a hidden file in the same folder, `.….part`, which is deleted unless the process is killed. An
+    /// existing file or symbolic link at the path is replaced. At most 256 KiB are held in memory, and a slow
+    /// disk slows the peer down. Disk I/O runs on another thread and never blocks the event loop.
     ///
     /// After an error or a cancellation the bytes received so far are lost, and the next unread bytes are
     /// from the middle of the file. Inform the peer if necessary, then close the connection.

@@ -88,7 +88,8 @@ final class ByteChannel {
     /// Whether any end or failure is known.
     var hasNews: Bool { input.isEnded || output.isFailed || hasHangup }
 
-    /// Reports every known end. Repeated calls have no further effect.
+    /// Reports any end of stream, write failure or hangup detected so far. Repeated calls have no further
+    /// effect.
     func report(to ending: inout StreamEnding) {
         switch (input, layer) {
         case (.endOfFile, .plain), (.closed, _): ending.note(.readEnded(.orderly))

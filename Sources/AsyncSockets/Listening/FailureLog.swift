@@ -16,7 +16,7 @@ final class FailureLog: Sendable {
         var level: Logger.Level { self == .handshake ? .notice : .warning }
 
         var message: Logger.Message {
-            self == .connecting ? "connecting failed and will be retried" : "the task of a connection failed"
+            self == .connecting ? "connecting failed and will be retried" : "a connection's task failed"
         }
     }
 

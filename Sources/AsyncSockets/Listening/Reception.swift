@@ -141,7 +141,7 @@ final class Reception<Arrival: Sendable>: Sendable {
         }
     }
 
-    /// Called when the task of a connection has finished.
+    /// Called when a connection's task has finished.
     func noteServed() {
         let closer = state.withLock { state in
             state.servedCount -= 1

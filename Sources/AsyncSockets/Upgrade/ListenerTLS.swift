@@ -38,7 +38,7 @@ final class ListenerTLS: Sendable {
         guard decides || settings.trustEvaluation == .builtIn else {
             throw .badConfiguration(
                 operation(over: transport),
-                "the settings leave decisions about client certificates to the program: pass trust")
+                "the settings leave client certificate decisions to the program: pass a trust closure")
         }
         try AsyncSocketError.check(settings.values, over: transport)
         var settings = settings

@@ -17,7 +17,7 @@ package enum HostText: Hashable, Sendable {
     ///   - port: The port for the result if `text` is an address.
     package init(_ text: String, port: UInt16) throws(HostError) {
         guard (1...Self.longest).contains(text.utf8.count) else {
-            throw HostError("a host must have 1 to \(Self.longest) bytes, but has \(text.utf8.count)")
+            throw HostError("a host must be 1 to \(Self.longest) bytes long, but is \(text.utf8.count)")
         }
         guard !text.utf8.contains(0) else { throw HostError("\(Self.quote(text)) contains a zero byte") }
         if text.utf8.contains(where: { Self.ofIPv6Only.contains($0) }) {

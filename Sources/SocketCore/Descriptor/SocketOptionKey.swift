@@ -86,8 +86,8 @@ extension SocketOptionKey where Value == Duration {
             let unit = 1_000_000_000_000_000_000 / unitsPerSecond
             let (units, isTooLong) = seconds.multipliedReportingOverflow(by: unitsPerSecond)
             guard !isTooLong else { return nil }
-            // The fraction is less than one second, so it has few units. It is rounded up, except for what a
-            // conversion from `Double` may have added.
+            // The fraction is less than one second, so it has few units. It is rounded up, but an excess of
+            // less than a nanosecond is ignored, because it may be a rounding error of a `Double`.
             let nanosecond: Int64 = 1_000_000_000
             let (sum, overflows) = units.addingReportingOverflow((attoseconds + (attoseconds > 0 ? unit - nanosecond : 0)) / unit)
             return overflows ? nil : CInt(exactly: sum)?.kernelBytes

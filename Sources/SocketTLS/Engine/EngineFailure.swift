@@ -192,7 +192,7 @@ extension PeerTrust {
 
 extension TLSError {
     package init(_ alert: TLSAlert, during place: String, operation: String) {
-        self.init(.peerAlert, "the peer closed \(place) with the alert \(alert)", operation: operation)
+        self.init(.peerAlert, "the peer aborted \(place) with the alert \(alert)", operation: operation)
         self.alert = alert
     }
 }

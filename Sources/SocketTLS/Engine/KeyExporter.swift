@@ -52,11 +52,11 @@ package struct KeyExporter: Sendable {
     package func keyingMaterial(label: String, context: [UInt8]?, length: Int) throws(Failure) -> [UInt8] {
         // The maximum length of a key label in addition to "tls13 " (RFC 8446, section 7.1).
         guard (1...249).contains(label.utf8.count) else {
-            throw .badParameter("the label must have 1 to 249 bytes, but has \(label.utf8.count)")
+            throw .badParameter("the label must be 1 to 249 bytes long, but is \(label.utf8.count)")
         }
         // The limit of TLS 1.2 (RFC 5705, section 4).
         guard (context?.count ?? 0) <= 0xFFFF else {
-            throw .badParameter("the context must have at most 65,535 bytes, but has \(context?.count ?? 0)")
+            throw .badParameter("the context must be at most 65,535 bytes long, but is \(context?.count ?? 0)")
         }
         return try asking { ssl throws(Failure) in
             try Self.requireExtendedMasterSecret(of: ssl, for: "keying material")

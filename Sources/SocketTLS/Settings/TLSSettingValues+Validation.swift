@@ -50,7 +50,7 @@ extension TLSSettingValues {
             length += 1 + name.utf8.count
         }
         guard length <= 0xFFFF - 2 else {
-            throw Self.invalid("applicationProtocols must have at most 65,533 bytes, but has \(length): list fewer protocols")
+            throw Self.invalid("applicationProtocols must be at most 65,533 bytes long, but is \(length): list fewer protocols")
         }
         guard Set(applicationProtocols).count == applicationProtocols.count else {
             throw Self.invalid("applicationProtocols lists a protocol twice")

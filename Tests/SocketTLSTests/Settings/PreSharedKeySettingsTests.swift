@@ -21,11 +21,11 @@ import Testing
     @Test func lengthsThatCannotBeUsedAreErrors() throws {
         let key = PreSharedKeyFixture.bytes
         for (identity, key, words) in [
-            (0, key, "the identity must have 1 to 8,192 bytes, but has 0"),
-            (8193, key, "the identity must have 1 to 8,192 bytes, but has 8193"),
-            (1, [], "the key must have 16 to 512 bytes, but has 0"),
-            (1, Array(key.prefix(15)), "the key must have 16 to 512 bytes, but has 15"),
-            (1, [UInt8](repeating: 1, count: 513), "the key must have 16 to 512 bytes, but has 513"),
+            (0, key, "the identity must be 1 to 8,192 bytes long, but is 0"),
+            (8193, key, "the identity must be 1 to 8,192 bytes long, but is 8193"),
+            (1, [], "the key must be 16 to 512 bytes long, but is 0"),
+            (1, Array(key.prefix(15)), "the key must be 16 to 512 bytes long, but is 15"),
+            (1, [UInt8](repeating: 1, count: 513), "the key must be 16 to 512 bytes long, but is 513"),
         ] {
             let message = refusal { _ = try TLSPreSharedKey(identity: [UInt8](repeating: 1, count: identity), key: key) }
             #expect(message?.contains(words) == true, "\(message ?? "")")

@@ -46,7 +46,7 @@ import Testing
         for (digests, count) in [([[]], 0), ([digest, Array(digest.dropLast())], 31), ([key], key.count)] as [(Set<[UInt8]>, Int)]
         {
             let message = refusal { _ = try TLSRawPublicKeys(expectedSHA256: digests) }
-            #expect(message?.contains("32 bytes (SHA-256), but has \(count)") == true, "\(message ?? "")")
+            #expect(message?.contains("32 bytes long (SHA-256), but is \(count)") == true, "\(message ?? "")")
         }
         #expect(try TLSRawPublicKeys(expected: [key]) == TLSRawPublicKeys(expectedSHA256: [digest]))
     }

@@ -68,7 +68,7 @@ import Testing
                 "in applicationProtocols has 256", { $0.applicationProtocols = [longest + "a"] },
                 mended: { $0.applicationProtocols = [longest] }),
             Row(
-                "applicationProtocols must have at most 65,533 bytes, but has 65536", { $0.applicationProtocols = many },
+                "applicationProtocols must be at most 65,533 bytes long, but is 65536", { $0.applicationProtocols = many },
                 mended: { $0.applicationProtocols = Array(many.dropLast()) }),
             Row(
                 "applicationProtocols lists a protocol twice", { $0.applicationProtocols = ["h2", "http/1.1", "h2"] },
@@ -102,7 +102,7 @@ import Testing
             Row(
                 "pins is empty, so no key would match", { $0.rules.pins = [] }, mended: { $0.rules.pins = nil }),
             Row(
-                "a pin must have 32 bytes (SHA-256), but has 31", { $0.rules.pins = [[UInt8](repeating: 1, count: 31)] },
+                "a pin must be 32 bytes long (SHA-256), but is 31", { $0.rules.pins = [[UInt8](repeating: 1, count: 31)] },
                 mended: { $0.rules.pins = [[UInt8](repeating: 1, count: 32)] }),
         ]
         expect(rows, of: try ofClient())

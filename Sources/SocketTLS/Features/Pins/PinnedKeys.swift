@@ -25,7 +25,7 @@ struct PinnedKeys: Hashable, Sendable {
             throw TLSSettingValues.invalid("pins is empty, so no key would match: pass at least one digest, or nil for no pins")
         }
         if let pin = digests.first(where: { $0.count != 32 }) {
-            throw TLSSettingValues.invalid("a pin must have 32 bytes (SHA-256), but has \(pin.count)")
+            throw TLSSettingValues.invalid("a pin must be 32 bytes long (SHA-256), but is \(pin.count)")
         }
     }
 
@@ -37,8 +37,9 @@ struct PinnedKeys: Hashable, Sendable {
     /// Returns `nil` if the chain contains a pinned key, or if a missing pin is only reported.
     func fault(in chain: VerifiedChain) -> PeerTrust.Verdict? {
         guard !onlyReports, match(chain) == false else { return nil }
-        let subject = chain.certificates.first.map { "the certificate of \"\(chain.name($0))\"" } ?? "the peer's certificate"
-        return .untrusted(reason: "the chain of \(subject) contains no pinned key", code: Self.mismatch, depth: 0)
+        let subject =
+            chain.certificates.first.map { "the certificate chain of \"\(chain.name($0))\"" } ?? "the peer's certificate chain"
+        return .untrusted(reason: "\(subject) contains no pinned key", code: Self.mismatch, depth: 0)
     }
 }
 

@@ -58,10 +58,10 @@ public final class TLSPreSharedKey: @unchecked Sendable, Hashable {
     /// - Throws: `invalidSettings` if the identity or the key has an invalid length.
     public init(identity: [UInt8], key: [UInt8], hash: HashAlgorithm = .sha256) throws(TLSError) {
         guard Self.identityLengths.contains(identity.count) else {
-            throw Self.invalid("the identity must have 1 to 8,192 bytes, but has \(identity.count)")
+            throw Self.invalid("the identity must be 1 to 8,192 bytes long, but is \(identity.count)")
         }
         guard Self.lengths.contains(key.count) else {
-            throw Self.invalid("the key must have 16 to 512 bytes, but has \(key.count)")
+            throw Self.invalid("the key must be 16 to 512 bytes long, but is \(key.count)")
         }
         self.identity = identity
         self.hash = hash

@@ -57,7 +57,7 @@ public struct TLSRawPublicKeys: Sendable, Hashable {
     public init(expectedSHA256 digests: Set<[UInt8]>) throws(TLSError) {
         guard !digests.isEmpty else { throw Self.invalid("the list of expected keys is empty: pass at least one key") }
         if let wrong = digests.first(where: { $0.count != 32 }) {
-            throw Self.invalid("a digest must have 32 bytes (SHA-256), but has \(wrong.count)")
+            throw Self.invalid("a digest must be 32 bytes long (SHA-256), but is \(wrong.count)")
         }
         self.init(digests, .required)
     }

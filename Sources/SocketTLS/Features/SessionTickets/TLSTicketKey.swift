@@ -19,7 +19,7 @@ public final class TLSTicketKey: @unchecked Sendable {
     public convenience init(bytes: [UInt8]) throws(TLSError) {
         guard bytes.count == Self.length else {
             throw TLSError(
-                .invalidSettings, "a session ticket key must have \(Self.length) bytes, but has \(bytes.count)",
+                .invalidSettings, "a session ticket key must be \(Self.length) bytes long, but is \(bytes.count)",
                 operation: "TLSTicketKey")
         }
         self.init(SecretBytes(copying: bytes))
