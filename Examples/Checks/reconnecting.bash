@@ -36,12 +36,12 @@ check_json_frames() {
     kill -KILL "${pid[server]}"
     stop server
     expect client 'the next attempt is in'
-    expect client 'no connection: connectFailed'
+    expect client 'connection failed: connectFailed'
     begin server "$programs/json-frames" server "$port" 0.5
     expect client '^sum\(6\)'
     # The server hangs, which only the heartbeat can detect.
     kill -STOP "${pid[server]}"
-    expect client 'no connection: readTimeout'
+    expect client 'connection failed: readTimeout'
     kill -CONT "${pid[server]}"
     expect client '^sum\(6\)'
     # Send a frame with netcat too.

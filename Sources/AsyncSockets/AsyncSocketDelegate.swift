@@ -115,7 +115,7 @@ public protocol AsyncSocketDelegate: AnyObject {
     /// request of `beginClientCertificateRequest(isRequired:)`), and only if `trustEvaluation` in the
     /// settings requires it.
     ///
-    /// Call `completionHandler` once with the decision, from any thread, within `trustTimeout` seconds. Late
+    /// Call `completionHandler` once with the decision, from any thread, within `trustTimeout`. Late
     /// or repeated calls are ignored. Until then, no application data is transferred in either direction.
     /// With `.delegate`, OpenSSL has already accepted the peer, and you can only reject it. With `.manual`,
     /// your decision is the only check. The default implementation rejects the peer.

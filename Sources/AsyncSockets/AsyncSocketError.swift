@@ -148,8 +148,8 @@ public struct AsyncSocketError: Error, Sendable, Hashable {
         public static let malformedFrame = Code(description: "malformedFrame")
         /// The queued bytes would exceed `maximumPendingWriteBytes`, or the range of an `Int`.
         public static let writeQueueFull = Code(description: "writeQueueFull")
-        /// This side closed the connection with `close()`, `disconnect()` or at the end of `withConnection`.
-        /// Incomplete operations and later operations fail with this error.
+        /// This side closed the connection with `close(timeout:)`, `disconnect()` or at the end of
+        /// `withConnection`. Incomplete operations and later operations fail with this error.
         public static let closed = Code(description: "closed")
         /// The peer closed the connection in an orderly way: with a FIN or, under TLS, a close_notify.
         public static let closedByPeer = Code(description: "closedByPeer")

@@ -4,7 +4,7 @@ import socket
 import ssl
 import sys
 
-for version in (ssl.TLSProtocolVersion.TLSv1_2, ssl.TLSProtocolVersion.TLSv1_3):
+for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

@@ -15,7 +15,8 @@ public enum TLSRole: Sendable, Hashable {
 
 /// Whether OpenSSL, the trust callback, or both decide about the peer's certificate.
 public enum TLSTrustEvaluation: Sendable, Hashable {
-    /// OpenSSL decides, without the trust callback.
+    /// OpenSSL decides, without the trust callback. If a task passes a `trust` closure, this is treated as
+    /// `.delegate`.
     case builtIn
     /// Both must accept the certificate. The trust callback is called only if OpenSSL accepts it, so the
     /// callback can only reject more certificates.

@@ -22,9 +22,9 @@ public struct TLSSettings<Side: TLSRole.Side>: Sendable, Hashable {
     /// the peer must know. Defaults to `false`. A peer that does not support raw public keys receives the
     /// certificate instead.
     ///
-    /// Requires OpenSSL 3.2 or newer and an `identity`. A server then issues no session tickets, and a client
-    /// resumes no sessions. Cannot be combined with pre-shared keys or with requests for client certificates
-    /// after the handshake.
+    /// Requires OpenSSL 3.2 or newer and an `identity`. Cannot be combined with `sessionTickets`, with
+    /// pre-shared keys, or with requests for client certificates after the handshake. A client resumes no
+    /// sessions.
     public var presentsRawPublicKey: Bool {
         get { values.certificateType == .rawPublicKey }
         set { values.certificateType = newValue ? .rawPublicKey : .x509 }

@@ -21,7 +21,7 @@ internal import COpenSSL
 /// - If `TLSSettings.trustEvaluation` is `.delegate` or `.manual`, the trust callback is also called for
 ///   an expected key. It receives the key in `PeerTrust.publicKey`, and can only reject it. It is not
 ///   called for unexpected keys.
-/// - With these settings, a server issues no session tickets and a client resumes no sessions.
+/// - They cannot be combined with `TLSSettings.sessionTickets`, and a client resumes no sessions.
 public struct TLSRawPublicKeys: Sendable, Hashable {
     /// Whether the peer may send a certificate instead.
     package enum Use: Sendable, Hashable {
