@@ -43,7 +43,7 @@ import Testing
         var settings = try TestCertificates.mutual().server
         settings.trustEvaluation = .delegate
         let undecided = #expect(throws: AsyncSocketError.self) { try secure.replaceTLS(settings) }
-        #expect(undecided?.code == .badConfiguration && undecided?.message.contains("pass trust") == true)
+        #expect(undecided?.code == .badConfiguration && undecided?.message.contains("pass a trust closure") == true)
     }
 
     @Test func settingsAreReadAfterAChangeOfTheFile() async throws {
