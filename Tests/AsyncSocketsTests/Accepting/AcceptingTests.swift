@@ -172,7 +172,7 @@ import Testing
     }
 
     /// The most common mistake: the new socket is not retained.
-    @Test(arguments: [Link.Delivery.inline, .delegateQueue])
+    @Test(.unmodifiedKernel, arguments: [Link.Delivery.inline, .delegateQueue])
     func anAcceptedSocketThatNoOneKeepsIsClosedAndOnceLogged(_ delivery: Link.Delivery) async throws {
         final class Careless: AsyncSocketDelegate, Sendable {
             func socket(_ socket: AsyncSocket, didAcceptNewSocket newSocket: AsyncSocket) {

@@ -34,7 +34,7 @@ import Testing
         }
     }
 
-    @Test func withoutAHandlerFailuresAreLogged() async throws {
+    @Test(.unmodifiedKernel) func withoutAHandlerFailuresAreLogged() async throws {
         try await failTwice("unhandled")
         let lines = loud("unhandled")
         #expect(lines.map(\.level) == [.notice, .warning])
