@@ -17,7 +17,8 @@ struct OwnAsyncServer: ParsableCommand {
     func run() throws {
         guard let port = UInt16(exactly: arguments.port) else { throw ValidationError("\(arguments.port) is not a port") }
         if arguments.mode.isDatagrams { return try runDatagrams(port) }
-        let listener = try SocketListener(port: port, interface: "127.0.0.1", tls: try makeSettings())
+        let listener = try SocketListener(
+            port: port, interface: "127.0.0.1", tls: try makeSettings(), maximumConnections: .max)
         arguments.announce(port: Int(listener.localPort))
         let (mode, borrowed) = (arguments.mode, borrowed)
         Task {

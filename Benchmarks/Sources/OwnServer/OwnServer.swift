@@ -29,6 +29,7 @@ struct OwnServer: ParsableCommand {
             case .queue: AsyncSocket(delegate: service, delegateQueue: DispatchQueue(label: "delegate"))
             }
         guard let port = UInt16(exactly: arguments.port) else { throw ValidationError("\(arguments.port) is not a port") }
+        listener.maximumConnections = .max
         try listener.accept(onInterface: "127.0.0.1", port: port)
         arguments.announce(port: Int(listener.localPort))
         // Not dispatchMain(), because it exits the main thread, which valgrind does not support.
