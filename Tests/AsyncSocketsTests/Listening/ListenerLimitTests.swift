@@ -68,7 +68,8 @@ import Testing
         for _ in 0..<3 { await Task(executorPreference: listener.reception.loop) {}.value }
         #expect(listener.reception.servedCount == count)
         for index in 0..<2 { silent[index] = nil }
-        try await eventually("the others are taken") { listener.reception.servedCount == 5 }
+        // 5, or 6 while the second connection, which is closed, waits for a permit that a silent one has.
+        try await eventually("the others are taken") { listener.reception.servedCount >= 5 }
         await listener.close(timeout: .zero)
         #expect(try await asking.value == nil)
     }
