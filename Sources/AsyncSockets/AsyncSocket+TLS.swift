@@ -108,7 +108,7 @@ extension AsyncSocket {
     ) throws(AsyncSocketError) -> Bool {
         guard let connection else { throw .badConfiguration(.startTLS, "the socket is not in use: connect it first") }
         // A waiter is completed in the connection's turn, which knows why the connection closed.
-        guard try claimUpgrade(of: connection) || waiter != nil else { return false }
+        guard try claimUpgrade(of: connection, isTask: waiter != nil) || waiter != nil else { return false }
         do throws(TLSError) {
             let claims = connection.record.withLock { $0.claims }
             let settings = settings.expecting(claims.host)
@@ -125,8 +125,9 @@ extension AsyncSocket {
         }
     }
 
-    /// Returns `false` if the connection has closed.
-    private func claimUpgrade(of connection: StreamConnection) throws(AsyncSocketError) -> Bool {
+    /// Returns `false` if the connection has closed. An upgrade that a task starts fails the connection if
+    /// this side has closed its write stream: a task that ignores the error must not read on in plaintext.
+    private func claimUpgrade(of connection: StreamConnection, isTask: Bool) throws(AsyncSocketError) -> Bool {
         switch connection.record.withLock({ $0.claimUpgrade() }) {
         case .granted: return true
         case .over: return false
@@ -135,6 +136,7 @@ extension AsyncSocket {
             // The closing thread may have recorded its close but not posted it yet. Post it here too, so that
             // no later write is sent first.
             connection.post(intent.map { .close($0) } ?? .closeWriteStream)
+            if isTask, intent == nil { connection.post(.fail(.closing(.startTLS))) }
             throw .closing(.startTLS)
         }
     }

@@ -24,7 +24,8 @@ extension AsyncSocket {
     ///   `.badConfiguration`. The reasons for `.badConfiguration` are: the socket is not in use, an upgrade
     ///   has already been started, the settings leave the decision to the program but there is neither
     ///   `trust` nor a delegate, or another task has a pending read. In the last two cases the connection is
-    ///   closed.
+    ///   closed. `.closed`, if this side has already closed its write stream. The connection is then closed
+    ///   too.
     @discardableResult
     public nonisolated(nonsending) func startTLS(
         settings: TLSSettings<some TLSRole.Side>, trust: (@Sendable (PeerTrust) async throws -> Bool)? = nil

@@ -62,4 +62,21 @@ import Testing
         #expect(try peer.receiveAll() == "")
         socket.disconnect()
     }
+
+    /// A task that ignores the error of its upgrade reads no plaintext that the peer sends later.
+    @Test func anUpgradeAfterOurFINEndsTheConnection() async throws {
+        let (peer, own) = try RawSocket.pair(waitLimit: .patient)
+        let socket = try AsyncSocket(adopting: own.duplicate())
+        socket.closeWriteStream()
+        #expect(try peer.receiveAll() == "")
+        let refused = await #expect(throws: AsyncSocketError.self) {
+            try await socket.startTLS(settings: .ofTests())
+        }
+        #expect(refused?.code == .closed)
+        #expect(refused?.operation == .startTLS)
+        try peer.send("MAIL FROM:<mallory@example.com>\r\n")
+        let ended = await #expect(throws: AsyncSocketError.self) { try await socket.readLine() }
+        #expect(ended?.code == .closed)
+        withExtendedLifetime(own) {}
+    }
 }
