@@ -35,6 +35,8 @@ final class Listener: Sendable {
         var hasLost = false
         var isEndDelivered = false
         var failure: AsyncSocketError?
+        /// When reaching `maximumConnections` may be logged again.
+        var nextNotice: ContinuousClock.Instant?
         /// A strong reference to itself from `close()` until the last acceptor has closed, because its socket
         /// may already be in use for something else.
         var ending: Listener?
@@ -55,6 +57,9 @@ final class Listener: Sendable {
     /// The IPv4 address if the listener has one, and otherwise the IPv6 or Unix-domain address. For inherited
     /// sockets, the address of the first socket.
     var localAddress: SocketEndpoint? { acceptors.first?.localAddress }
+
+    /// The local address for log lines.
+    private var name: String { localAddress.map { "\($0)" } ?? "" }
 
     var localAddresses: [SocketEndpoint] { acceptors.compactMap(\.localAddress) }
 
@@ -169,7 +174,7 @@ final class Listener: Sendable {
                 self?.deliverPause(.shortage(AsyncSocketError(reason, operation: .accept)), seconds)
             },
             refused: { [weak self] reason, seconds, isFirst in self?.noteRefusal(reason, seconds, isFirst) },
-            full: { [weak self] in self?.deliverPause(.connectionLimit) },
+            full: { [weak self] in self?.noteFull(setup.quota) },
             failed: { [weak self] in self?.fail(with: $0) },
             closed: { [weak self] in
                 guard let self, isLastEnd() else { return }
@@ -179,12 +184,30 @@ final class Listener: Sendable {
         )
     }
 
+    /// Called on the loop when the quota has no permit. Logs at most once a minute, because peers can open and
+    /// close connections at the limit as often as they like.
+    private func noteFull(_ quota: AcceptQuota) {
+        if let limit = quota.reachedLimit, isNoticeDue(at: .now) {
+            logger.warning(
+                "accepting paused",
+                metadata: ["reason": "maximumConnections reached", "limit": "\(limit)", "listener": "\(name)"])
+        }
+        deliverPause(.connectionLimit)
+    }
+
+    private func isNoticeDue(at now: ContinuousClock.Instant) -> Bool {
+        state.withLock { state in
+            if let next = state.nextNotice, now < next { return false }
+            state.nextNotice = now + .seconds(60)
+            return true
+        }
+    }
+
     /// Called on the loop when accept4(2) has failed and will be retried.
     private func noteRefusal(_ reason: SystemError, _ seconds: Double, _ isFirst: Bool) {
         if isFirst {
             logger.warning(
-                "accepting failed and will be retried",
-                metadata: ["reason": "\(reason)", "listener": "\(localAddress.map { "\($0)" } ?? "")"])
+                "accepting failed and will be retried", metadata: ["reason": "\(reason)", "listener": "\(name)"])
         }
         deliverPause(.refused(AsyncSocketError(reason, operation: .accept)), seconds)
     }
@@ -197,8 +220,7 @@ final class Listener: Sendable {
             return true
         }
         guard isFirst else { return }
-        logger.error(
-            "a listener failed", metadata: ["error": "\(reason)", "listener": "\(localAddress.map { "\($0)" } ?? "")"])
+        logger.error("a listener failed", metadata: ["error": "\(reason)", "listener": "\(name)"])
         close()
     }
 

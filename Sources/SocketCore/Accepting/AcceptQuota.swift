@@ -94,6 +94,11 @@ package final class AcceptQuota: Sendable {
         for waiter in woken { loop.resume(waiter) }
     }
 
+    /// The limit on open connections, if it is reached.
+    package var reachedLimit: Int? {
+        state.withLock { state in state.limit.flatMap { state.open >= $0 ? $0 : nil } }
+    }
+
     package var openCount: Int { state.withLock { $0.open } }
 
     /// How often a listener was refused a permit. This grows by at most one for each new connection and for

@@ -1,6 +1,7 @@
 import AsyncSocketsTesting
 import Dispatch
 import FoundationEssentials
+import Logging
 import SocketBuffers
 import SocketCore
 import SocketTestSupport
@@ -38,6 +39,35 @@ import Testing
                 return
             }
         }
+        withExtendedLifetime(clients) {}
+    }
+
+    /// Otherwise a program that reaches the default limit would stop accepting without a trace.
+    @Test(.unmodifiedKernel) func reachingTheLimitIsLoggedOnceAMinute() async throws {
+        let recorder = Recorder()
+        let listener = AsyncSocket(inlineDelegate: recorder)
+        listener.logger = LogRecorder.logger(of: "limit")
+        listener.maximumConnections = 1
+        let observer = ObservationRecorder()
+        listener.observer = observer
+        try listener.accept(onInterface: "127.0.0.1", port: 0)
+        let address = try #require(listener.localAddress)
+        let clients = try (0..<3).map { _ in try RawSocket.connected(to: address) }
+        for _ in clients {
+            let socket = try await recorder.accepted()
+            while case .began = await observer.next() {}
+            socket.removeDelegate()
+            socket.disconnect()
+            guard case .ended = await observer.next() else {
+                Issue.record("no end")
+                return
+            }
+        }
+        let lines = LogRecorder.lines("test", "limit").filter { $0.level > .info }
+        #expect(lines.map(\.level) == [.warning])
+        #expect(lines.first?.metadata["reason"] == "maximumConnections reached")
+        #expect(lines.first?.metadata["limit"] == "1")
+        #expect(lines.first?.metadata["listener"] == "\(address)")
         withExtendedLifetime(clients) {}
     }
 
