@@ -29,7 +29,7 @@ final class DatagramHandler: ChannelInboundHandler {
     typealias OutboundOut = AddressedEnvelope<ByteBuffer>
 
     private let mode: ServerArguments.Mode
-    private var counts: [SocketEndpoint: UInt64] = [:]
+    private var counts: [SocketAddress: UInt64] = [:]
     private let pattern = ByteBuffer(bytes: BulkPattern.bytes(65_507))
 
     init(_ mode: ServerArguments.Mode) {
