@@ -5,6 +5,7 @@
 //     the peer drop data that it has not read yet.
 //  3. It finishes when both sides are done, when the connection breaks, after the grace period (one second,
 //     or five seconds with data to send), or after `byteLimit` bytes were received.
+//  4. When the kernel is short of buffers, for which no event follows, it retries after `shortageSeconds`.
 
 internal import SocketBuffers
 
@@ -18,6 +19,10 @@ package final class LingeringClose: EventHandler, @unchecked Sendable {
     private var bytesLeft = LingeringClose.byteLimit
     private var hasSentAll = false
     private var peerIsDone = false
+    /// The end of the grace period.
+    private var end = Deadline.never
+    /// When to send again after a shortage.
+    private var retry = Deadline.never
 
     private static let byteLimit = 1024 * 1024
     private static let closeTimeout = (discarding: 1.0, sending: 5.0)
@@ -31,7 +36,8 @@ package final class LingeringClose: EventHandler, @unchecked Sendable {
         let registration = loop.register(closing)
         closing.registration = registration
         closing.sendRest()
-        loop.setDeadline(Deadline(after: closing.hasSentAll ? closeTimeout.discarding : closeTimeout.sending), of: registration)
+        closing.end = Deadline(after: closing.hasSentAll ? closeTimeout.discarding : closeTimeout.sending) ?? .never
+        closing.setDeadline(of: registration)
         do throws(SystemError) {
             try loop.watch(descriptor, for: registration)
         } catch {
@@ -48,20 +54,31 @@ package final class LingeringClose: EventHandler, @unchecked Sendable {
         guard let registration else { return }
         if !hasSentAll { sendRest() }
         if !peerIsDone { discardSome() }
-        guard events.contains(.deadline) || (hasSentAll && peerIsDone) else { return }
+        let isDeadline = events.contains(.deadline)
+        guard isDeadline && end.isAtMost(.now) || hasSentAll && peerIsDone else {
+            if isDeadline || !retry.isNever { setDeadline(of: registration) }
+            return
+        }
         self.registration = nil
         loop.unwatch(descriptor)
         loop.deregister(registration)
         descriptor.close()
     }
 
+    private func setDeadline(of registration: LoopRegistration) {
+        loop.setDeadline(end.earlier(retry), of: registration)
+    }
+
     private func sendRest() {
+        retry = .never
         while !output.isEmpty {
             switch descriptor.send(output.readableBytes) {
             case .bytes(let count): output.consume(count)
             case .wouldBlock: return
-            // No event follows, and a timer is not worthwhile for the remaining bytes.
-            case .exhausted, .failed: output.reset()
+            case .exhausted:
+                retry = Deadline(after: SocketDescriptor.shortageSeconds) ?? .never
+                return
+            case .failed: output.reset()
             }
         }
         hasSentAll = true
