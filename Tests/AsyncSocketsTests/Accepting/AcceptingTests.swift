@@ -223,7 +223,7 @@ import Testing
     // MARK: - Without a delegate
 
     /// The original leaked the descriptor, so the peer waited forever.
-    @Test(arguments: [Link.Delivery.inline, .delegateQueue, .socketQueue])
+    @Test(.unmodifiedKernel, arguments: [Link.Delivery.inline, .delegateQueue, .socketQueue])
     func d16WithoutADelegateAnAcceptedConnectionIsClosed(_ delivery: Link.Delivery) async throws {
         LogRecorder.install()
         var recorder = Recorder()
