@@ -4,24 +4,24 @@ internal import SocketBuffers
 public import SocketCore
 
 extension AsyncSocket {
-    /// Listens on a port of all interfaces, over IPv4 and IPv6, unless they are disabled.
+    /// Listens on a port on all interfaces, over IPv4 and IPv6 unless either is disabled.
     ///
     /// Returns once the socket is listening, so `localAddress` and `localPort` are known. A listener needs a
-    /// delegate: `socket(_:didAcceptNewSocket:)` delivers each connection as a new socket, which you must
-    /// keep. The new socket inherits the listener's delegate and delegate queue, configuration (such as
-    /// `isIPv4Enabled`), options and logger, but not its `userData`. `disconnect()` stops listening
+    /// delegate: `socket(_:didAcceptNewSocket:)` delivers each connection as a new socket, to which you must
+    /// keep a reference. The new socket inherits the listener's delegate and delegate queue, configuration
+    /// (such as `isIPv4Enabled`), options and logger, but not its `userData`. `disconnect()` stops listening
     /// immediately and does not affect the accepted sockets. `socketDidDisconnect(_:withError:)` follows. If
-    /// this socket has already had a connection, it accepts connections only after the end of that connection
-    /// has been delivered.
+    /// this socket previously had a connection, it starts accepting only after the
+    /// `socketDidDisconnect(_:withError:)` of that connection has been delivered.
     ///
     /// - Parameter port: The port. If 0, the kernel chooses a free port, the same one for both families.
-    /// - Throws: `.badConfiguration` if the socket is in use, has no delegate, or if every family of the
-    ///   addresses is disabled; `.system` with an `errno` if it cannot listen on an address.
+    /// - Throws: `.badConfiguration` if the socket is in use or has no delegate, or if the IP versions of all
+    ///   the addresses are disabled; `.system` with an `errno` if it cannot listen on an address.
     public func accept(onPort port: UInt16) throws(AsyncSocketError) {
         try accept(on: Self.everyAddress(port: port))
     }
 
-    /// Listens on a port of one interface, on all of its addresses.
+    /// Listens on a port on all addresses of one interface.
     ///
     /// - Parameters:
     ///   - interface: The name of an interface (`eth0`, for all its addresses), an address (`127.0.0.1`,
@@ -47,8 +47,8 @@ extension AsyncSocket {
     /// Listens on a Unix-domain socket.
     ///
     /// Replaces an existing socket at that path if no process is listening on it, such as a socket left
-    /// behind by a crash. To find out, the call connects to the existing socket and closes the connection
-    /// again. Any other file at that path is left unchanged, and the error describes it. When listening
+    /// behind by a crash. To check this, the call connects to the existing socket and immediately closes the
+    /// connection. Any other file at that path is left unchanged, and the error describes it. When listening
     /// stops, the socket file is removed if it is still the one created here. If many sockets start listening
     /// in the same directory at the same time, the call may block until the earlier calls are finished, for
     /// at most a quarter of a second. The permissions of the directory and the process's `umask` decide who
@@ -65,9 +65,9 @@ extension AsyncSocket {
     /// `.max` sets no limit.
     ///
     /// At the limit, the socket stops accepting, and further connections stay in the kernel's backlog until
-    /// an open one closes. Connections still open from an earlier `accept` of this socket count too. A change
-    /// takes effect immediately. Lowering the limit closes no connections. `accept` throws `.badParameter`
-    /// for a limit below 1; while the socket is listening, such a value is treated as 1.
+    /// an open one closes. Connections still open from an earlier `accept` call on this socket also count. A
+    /// change takes effect immediately. Lowering the limit does not close any connections. `accept` throws
+    /// `.badParameter` for a limit below 1; while the socket is listening, such a limit is treated as 1.
     public var maximumConnections: Int {
         get { configuration.maximumConnections }
         set {
@@ -123,7 +123,7 @@ extension AsyncSocket {
         }
         guard !enabled.isEmpty else {
             throw .badConfiguration(
-                .listen, "the IP versions of all addresses are disabled: set isIPv4Enabled or isIPv6Enabled to true")
+                .listen, "each address requires a disabled IP version: set isIPv4Enabled or isIPv6Enabled to true")
         }
         return enabled
     }

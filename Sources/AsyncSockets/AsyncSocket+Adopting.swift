@@ -17,8 +17,9 @@ extension AsyncSocket {
     ///   - delegateQueue: See `init(delegate:delegateQueue:socketQueue:)`.
     ///   - socketQueue: See `init(delegate:delegateQueue:socketQueue:)`.
     /// - Throws: `.badParameter` with an `errno`: `EBADF` or `ENOTSOCK`, `ESOCKTNOSUPPORT` if the descriptor
-    ///   is not a TCP or Unix-domain stream, `EAFNOSUPPORT` for another family, `ENOTCONN` if it is a
-    ///   listener or is not (or no longer) connected; `.system` if no event loop is available.
+    ///   is not a TCP or Unix-domain stream, `EAFNOSUPPORT` if its address family is not supported,
+    ///   `ENOTCONN` if it is a listener or is not (or no longer) connected; `.system` if no event loop is
+    ///   available.
     public convenience init<Delegate: AsyncSocketDelegate & SendableMetatype>(
         adopting descriptor: Int32, delegate: Delegate?, delegateQueue: DispatchQueue,
         socketQueue: DispatchQueue? = nil

@@ -40,8 +40,8 @@ extension AsyncSocket {
         disconnect([.afterReads, .afterWrites])
     }
 
-    /// Closes the connection immediately with an error that the caller supplies, for example because its
-    /// settings are unusable. For the drop-in module, which has its own settings.
+    /// Closes the connection immediately with an error supplied by the caller, for example because TLS
+    /// settings are unusable. Used by the `CocoaAsyncSocket` module, which has its own form of TLS settings.
     package func fail(_ error: AsyncSocketError) {
         connection?.post(.fail(error))
     }

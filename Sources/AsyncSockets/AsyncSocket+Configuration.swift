@@ -33,7 +33,7 @@ extension AsyncSocket {
         set { attemptDelay = newValue.inSeconds }
     }
 
-    /// The same in seconds, without a check: `GCDAsyncSocket` accepts any number.
+    /// `alternateAddressDelay` in seconds. Accepts any number, as `GCDAsyncSocket` does.
     package var attemptDelay: Double {
         get { configuration.alternateAddressDelay }
         set { configure { $0.alternateAddressDelay = newValue } }
@@ -45,22 +45,22 @@ extension AsyncSocket {
     /// With a proxy, `connect` connects to the proxy and requests a tunnel to the host. Once the tunnel is
     /// established, the delegate receives `socket(_:didConnectToHost:port:)` with the host as you wrote it.
     /// The proxy resolves the host; only the proxy's name is looked up locally. The timeout of `connect`
-    /// covers the whole process. `connectedAddress` is the address of the proxy. Reads, writes and `startTLS`
-    /// work as without a proxy: bytes that follow the proxy's last reply are the first bytes from the peer.
-    /// Unix-domain sockets and listeners ignore the proxy.
+    /// covers all of these steps. `connectedAddress` is the address of the proxy. Reads, writes and
+    /// `startTLS` work as they do without a proxy: bytes that follow the proxy's last reply are the first
+    /// bytes from the peer. Unix-domain sockets and listeners ignore the proxy.
     ///
-    /// If the proxy refuses, the attempt fails with `.proxyRefused` or `.proxyAuthenticationRequired`. If the
-    /// proxy misbehaves, the attempt fails with `.proxyFailed`. The connection to the proxy is not encrypted:
-    /// the proxy sees everything that you do not protect with `startTLS`, and your proxy credentials travel
-    /// in plaintext.
+    /// If the proxy refuses the request, the attempt fails with `.proxyRefused` or
+    /// `.proxyAuthenticationRequired`. If the proxy misbehaves, the attempt fails with `.proxyFailed`. The
+    /// connection to the proxy is not encrypted: the proxy sees everything that you do not protect with
+    /// `startTLS`, and your proxy credentials travel in plaintext.
     public var proxy: SocketProxy? {
         get { configuration.proxy }
         set { configure { $0.proxy = newValue } }
     }
 
     /// Whether the connection closes as soon as the peer has closed its side (with a FIN or, under TLS, a
-    /// close_notify) and you have read all bytes before that. Defaults to `true`. A socket that is used by
-    /// tasks and has never had a delegate defaults to `false`.
+    /// close_notify) and you have read all bytes received before that. Defaults to `true`, or to `false` on a
+    /// socket that is used by tasks and has never had a delegate.
     ///
     /// If `false`, the delegate receives `socketDidCloseReadStream(_:)`, and you may continue writing until
     /// `disconnect()` or `closeWriteStream()`.
@@ -106,23 +106,23 @@ extension AsyncSocket {
     /// The socket's logger. Connecting, handshakes and closed connections are logged at the level `debug`. A
     /// listener's pauses and its first lost connection are logged as warnings. Data is never logged.
     ///
-    /// Each message about a connection has its number, its role and the peer (if known) as metadata. Defaults
-    /// to the library's logger, with the label "AsyncSockets" and the level of its `LogHandler`. Accepted
-    /// sockets inherit the logger of their listener.
+    /// The metadata of a message about a connection contains the connection's number, its role and, if known,
+    /// its peer. Defaults to the library's logger, with the label "AsyncSockets" and the level of its
+    /// `LogHandler`. Accepted sockets inherit the logger of their listener.
     public var logger: Logger {
         get { configuration.logger ?? socketLog.withLock { $0 } }
         set { configure { $0.logger = newValue } }
     }
 
-    /// The observer of the socket, for metrics: it is notified when connections are established and closed,
-    /// about handshakes, and when a listener pauses. Defaults to `nil`, which costs nothing.
+    /// The observer of the socket, for metrics: it is notified of established and closed connections, of
+    /// handshakes, and of a listener's pauses. Defaults to `nil`, which costs nothing.
     ///
     /// Set it before `connect` or `accept`. Accepted sockets inherit the observer of their listener; you may
     /// replace it in `socket(_:didAcceptNewSocket:)`. A connection keeps the observer that it started with.
-    /// If an established connection has no observer, such as an adopted connection, it starts for the new
-    /// observer now, and its bytes and seconds are counted from now. A listener keeps the observer that was
-    /// set at `accept`. The socket holds its observer strongly. For the thread on which the observer is
-    /// called, see `SocketObserver`.
+    /// If you set an observer while an established connection has no observer (for example, an adopted
+    /// connection), the observer is notified of the connection immediately, and the connection's bytes and
+    /// duration are counted from then on. A listener keeps the observer that was set at `accept`. The socket
+    /// holds its observer strongly. For the thread on which the observer is called, see `SocketObserver`.
     public var observer: (any SocketObserver)? {
         get { configuration.observer }
         set { configure { $0.observer = newValue } }

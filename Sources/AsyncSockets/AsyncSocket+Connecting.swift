@@ -8,28 +8,29 @@ extension AsyncSocket {
     /// Returns immediately. The socket resolves the name and tries its addresses according to RFC 8305
     /// ("Happy Eyeballs"): the preferred family first, then alternating between the families. Each attempt
     /// starts `alternateAddressDelay` after the previous one, or as soon as an attempt fails. The first
-    /// attempt to connect wins, and the remaining attempts are cancelled. The delegate then receives
+    /// attempt to succeed wins, and the remaining attempts are cancelled. The delegate then receives
     /// `socket(_:didConnectToHost:port:)`, or `socketDidDisconnect(_:withError:)` with `.hostNotFound`,
     /// `.noUsableAddress`, `.connectFailed` (its message names up to 16 addresses), `.connectionReset` if the
     /// peer accepts the connection and resets it immediately, or `.connectTimeout`. You may queue reads,
     /// writes and `startTLS` before that. `disconnect()` cancels the attempt at any time. `isIPv4Enabled` and
     /// similar settings are read when you call this.
     ///
-    /// With a `proxy`, all this applies to the proxy, which resolves the host and connects to it.
+    /// With a `proxy`, all of this applies to the connection to the proxy. The proxy resolves the host and
+    /// connects to it.
     ///
     /// - Parameters:
     ///   - host: A name, an IPv4 address in dotted-decimal form, or an IPv6 address, optionally in brackets
-    ///     (`[::1]`). `localhost` always means this machine, regardless of name servers (RFC 6761). Other
-    ///     text with a numeric last part, such as the shorthands `127.1` and `0x7f.0.0.1`, is rejected,
-    ///     because programs disagree about its meaning.
+    ///     (`[::1]`). `localhost` always means this machine, regardless of name servers (RFC 6761). Any other
+    ///     text with a numeric last label, such as the shorthands `127.1` and `0x7f.0.0.1`, is rejected,
+    ///     because programs interpret it differently.
     ///   - port: A TCP port, 1 to 65535.
     ///   - interface: The local interface, as a name (`eth0`), an address (`192.0.2.7`, `2001:db8::7`) or
     ///     `localhost`, optionally followed by a colon and a local port (`eth0:4000`, `192.0.2.7:4000`,
-    ///     `[2001:db8::7]:4000`, `:4000`). The socket is bound to the interface's address of the host's
-    ///     family. The kernel's routing table still selects the route. A link-local host without a scope uses
-    ///     the scope of this interface. If `nil`, any interface is used.
-    ///   - timeout: The number of seconds from now for resolving and connecting together, 30 by default. A
-    ///     negative value means no limit.
+    ///     `[2001:db8::7]:4000`, `:4000`). The socket is bound to the interface's address in the host's
+    ///     address family. The kernel's routing table still selects the route. A link-local host without a
+    ///     scope uses the scope of this interface. If `nil`, any interface is used.
+    ///   - timeout: The time limit in seconds for resolving and connecting together, measured from the call;
+    ///     30 by default. A negative value means no limit.
     /// - Throws: `.badConfiguration` if the socket is in use or both families are disabled, `.badParameter`
     ///   for text that is not a host (empty, with a zero byte, longer than 255 bytes, a shorthand), port 0 or
     ///   an unknown interface, `.noUsableAddress` for an interface without an address of an enabled family,
@@ -52,10 +53,11 @@ extension AsyncSocket {
     ///
     /// - Parameters:
     ///   - address: The address to connect to. If the backlog of a Unix-domain listener is full, the socket
-    ///     retries until a place is free, just as a blocking connect(2) would wait.
+    ///     retries until there is room, just as a blocking connect(2) would wait.
     ///   - interface: See `connect(toHost:onPort:viaInterface:withTimeout:)`. Must be `nil` for an address
     ///     that is neither IPv4 nor IPv6.
-    ///   - timeout: The number of seconds from now, 30 by default. A negative value means no limit.
+    ///   - timeout: The time limit in seconds, measured from the call; 30 by default. A negative value means
+    ///     no limit.
     /// - Throws: The errors of `connect(toHost:onPort:viaInterface:withTimeout:)`, and `.noUsableAddress` if
     ///   the address's family is disabled or the interface has no address of that family.
     public func connect(
@@ -71,7 +73,7 @@ extension AsyncSocket {
     ///
     /// - Parameters:
     ///   - path: 1 to 107 bytes of UTF-8 without a zero byte (unix(7)). The path is never truncated.
-    ///   - timeout: The number of seconds from now. A negative value means no limit.
+    ///   - timeout: The time limit in seconds, measured from the call. A negative value means no limit.
     /// - Throws: `.badConfiguration` if the socket is in use, `.badParameter` for an invalid path.
     public func connect(toPath path: String, withTimeout timeout: TimeInterval) throws(AsyncSocketError) {
         try connect(toAddress: SocketEndpoint.ofSocket(at: path, .connect), withTimeout: timeout)
@@ -170,8 +172,8 @@ extension AsyncSocket {
         _ operation: AsyncSocketError.Operation, as role: ConnectionRole = .client
     ) throws(AsyncSocketError) -> StreamConnection {
         let connection = StreamConnection(for: self, as: role, loop: try chooseLoop(operation))
-        // Before other threads can reach the connection: if `disconnect()` is called on another thread, the
-        // connection must be able to deliver its end.
+        // Registered before other threads can access the connection: if another thread calls `disconnect()`,
+        // the connection must be able to deliver its last event.
         connection.register()
         do throws(AsyncSocketError) {
             try occupy(operation, with: .connection(connection))
@@ -196,9 +198,10 @@ extension AsyncSocket {
 extension SocketEndpoint {
     static func ofSocket(at path: String, _ operation: AsyncSocketError.Operation) throws(AsyncSocketError) -> SocketEndpoint {
         if let address = SocketEndpoint(unixPath: path) { return address }
-        let fault = path.utf8.contains(0) ? "contains a zero byte" : "has \(path.utf8.count)"
+        let fault = path.utf8.contains(0) ? "contains a zero byte" : "is \(path.utf8.count) bytes long"
         throw .badParameter(
-            operation, "a socket path must have 1 to \(maximumUnixPathBytes) bytes without a zero byte, but \"\(path)\" \(fault)")
+            operation,
+            "a socket path must be 1 to \(maximumUnixPathBytes) bytes long and contain no zero bytes, but \"\(path)\" \(fault)")
     }
 }
 
@@ -231,9 +234,10 @@ extension LocalInterface {
             throw AsyncSocketError(error, operation: operation)
         }
         guard interface.addresses.contains(where: { families.allows($0.family) }) else {
+            let disabled = AsyncSocketError.families(of: interface.addresses)
             throw AsyncSocketError(
                 .noUsableAddress, fault: .caller, operation: operation,
-                message: "the interface \"\(text)\" has no address of an enabled IP version: choose another interface")
+                message: "the interface \"\(text)\" has only \(disabled) addresses, but \(disabled) is disabled: enable it")
         }
         return interface
     }

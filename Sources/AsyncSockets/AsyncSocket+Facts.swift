@@ -24,8 +24,8 @@ extension AsyncSocket {
 
     /// Whether the TLS handshake is complete and the peer is trusted.
     ///
-    /// The value stays `true` after the connection closes, for the callbacks about its last bytes. A new
-    /// connection starts with `false`.
+    /// The value stays `true` after the connection closes, so that it is still correct in the callbacks for
+    /// the last bytes. A new connection starts with `false`.
     public var isSecure: Bool {
         record?.snapshot.isSecure ?? false
     }
@@ -104,8 +104,8 @@ extension AsyncSocket {
     }
 
     /// The PROXY header at the start of the connection: the client that connected to the proxy, and further
-    /// information from the proxy. Only connections that a `SocketListener` with `ProxyProtocol` accepts from
-    /// its sources have a header. The value is kept after the connection closes.
+    /// information from the proxy. Only connections that a `SocketListener` accepts from the sources of its
+    /// `ProxyProtocol` have a header. The value is kept after the connection closes.
     public internal(set) var proxyHeader: ProxyHeader? {
         get { state.withLock { $0.extras?.value.proxyHeader } }
         set { changeExtras { $0.proxyHeader = newValue } }

@@ -26,12 +26,12 @@ extension AsyncSocket {
     }
 
     /// Returns the value of an option: the kernel's value if there is a connection or a listener, or
-    /// otherwise the value set here.
+    /// otherwise the value passed to `setOption(_:to:)`.
     ///
     /// You may call this from any thread, and it does not block.
     ///
-    /// - Throws: `.badConfiguration` if there is neither a descriptor nor a value set here, and otherwise the
-    ///   errors of `setOption(_:to:)`.
+    /// - Throws: `.badConfiguration` if there is neither a descriptor nor a value set with
+    ///   `setOption(_:to:)`, and otherwise the errors of `setOption(_:to:)`.
     public func option<Value>(_ option: SocketOptionKey<Value>) throws(AsyncSocketError) -> Value {
         do throws(SystemError) {
             let value = try state.withLock { state throws(SystemError) in
@@ -66,10 +66,10 @@ extension AsyncSocket {
     /// this library does not offer.
     ///
     /// The call does not block. `body` normally runs immediately, on this thread. If another thread is
-    /// currently working on the socket, `body` runs on that thread after the work. With a socket queue,
-    /// `body` runs on that queue. Return quickly and do not block. The descriptor is valid inside `body`
-    /// only. Do not close it, read from it, write to it or make it blocking. On a listener, `body` receives a
-    /// duplicate of one of its descriptors.
+    /// currently working on the socket, `body` runs on that thread once the work is finished. With a socket
+    /// queue, `body` runs on that queue. Return quickly and do not block. The descriptor is valid inside
+    /// `body` only. Do not close it, read from it, write to it or make it blocking. On a listener, `body`
+    /// receives a duplicate of one of its descriptors.
     ///
     /// - Parameter body: Receives the descriptor, or `nil` if the socket is not in use or not yet connected.
     public func perform(_ body: @escaping @Sendable (_ descriptor: Int32?) -> Void) {
@@ -138,9 +138,10 @@ extension AsyncSocket {
     /// Whether Multipath TCP (RFC 8684) is requested, which may use several network paths for one connection.
     /// Defaults to `false`. A change takes effect at the next `connect` or `accept`.
     ///
-    /// If the kernel does not support Multipath TCP (`net.mptcp.enabled`) or the peer does not take part, the
-    /// connection silently falls back to plain TCP: check `isMultipathTCP`. The system's path manager selects
-    /// the paths (ip-mptcp(8)). A Multipath TCP socket lacks some TCP options, for which `setOption` throws.
+    /// If the kernel does not support Multipath TCP (`net.mptcp.enabled`) or the peer does not negotiate it,
+    /// the connection silently falls back to plain TCP: check `isMultipathTCP`. The system's path manager
+    /// selects the paths (ip-mptcp(8)). A Multipath TCP socket lacks some TCP options, for which `setOption`
+    /// throws.
     public var usesMultipathTCP: Bool {
         get { state.withLock { $0.options.usesMultipathTCP } }
         set { state.withLock { $0.options.usesMultipathTCP = newValue } }

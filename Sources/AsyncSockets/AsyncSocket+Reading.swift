@@ -37,10 +37,10 @@ extension AsyncSocket {
     /// Otherwise like `readData(withTimeout:buffer:bufferOffset:maxLength:tag:)`.
     ///
     /// - Parameters:
-    ///   - length: The number of bytes. A read of zero bytes completes in its turn, without data. A negative
-    ///     number closes the connection with `.badParameter`. The read allocates memory only for bytes that
-    ///     have arrived, not for the requested length. Even so, check a length received from the peer before
-    ///     you pass it here.
+    ///   - length: The number of bytes. A read of zero bytes completes without data after the earlier reads.
+    ///     A negative number closes the connection with `.badParameter`. The read allocates memory only for
+    ///     bytes that have arrived, not for the requested length. Even so, check a length received from the
+    ///     peer before you pass it here.
     ///   - timeout: See `readData(withTimeout:buffer:bufferOffset:maxLength:tag:)`.
     ///   - buffer: The buffer to store the bytes in, or `nil` to allocate new memory.
     ///   - offset: The position in `buffer` of the first byte, from 0 to its `count`. Any other value closes
@@ -119,7 +119,7 @@ extension AsyncSocket {
         _ goal: ReadPacket.Goal, _ maxLength: Int, _ timeout: TimeInterval, _ tag: Int, _ buffer: ReadBuffer?, _ offset: Int
     ) {
         if let buffer, !(0...buffer.count).contains(offset) {
-            return refuse("the offset \(offset) is outside the buffer of \(buffer.count) bytes")
+            return refuse("offset \(offset) is outside the \(buffer.count)-byte buffer")
         }
         let target = buffer.map { (buffer: $0, offset: offset) }
         withConnection {

@@ -17,8 +17,8 @@ extension AsyncSocket {
     /// TLS. By default, a client rejects them (`.earlyPlaintext`; the setting is
     /// `TLSSettings.earlyPlaintext`), and a server treats them as the start of the handshake.
     /// Therefore, read the reply to a STARTTLS command up to its delimiter, never with a read of arbitrary
-    /// length (`readData` without a length or a delimiter, `readBytes`), and discard what the peer announced
-    /// earlier (RFC 3207, section 4.2; RFC 9051, section 6.2.1).
+    /// length (`readData` without a length or a delimiter, `readBytes`), and discard any capabilities that
+    /// the peer announced before the upgrade (RFC 3207, section 4.2; RFC 9051, section 6.2.1).
     ///
     /// - Parameter settings: The role and its settings. The first use of the system's root certificates loads
     ///   them, which takes about 25 milliseconds.
@@ -36,7 +36,7 @@ extension AsyncSocket {
     /// 1.3 and `clients` set to `.certificatesOnRequest` in the settings.
     ///
     /// `socket(_:didReceiveClientCertificate:)` follows with the updated session, or with the reason why the
-    /// certificate could not be requested. If the settings require a decision,
+    /// certificate could not be requested. If the settings require a trust decision,
     /// `socket(_:didReceive:completionHandler:)` is called first. The connection closes if the certificate is
     /// bad, missing although required, or rejected, or if the client does not respond within
     /// `TLSSettings.handshakeTimeout`. For how data is handled during the request, see
@@ -85,7 +85,7 @@ extension AsyncSocket {
     ///   - length: The number of bytes to return: at least 1, and at most 255 times the hash size of the
     ///     cipher suite, which is 32 or 48 bytes.
     /// - Throws: The errors of `channelBinding(_:)`, and `.badParameter` if the label, the context or the
-    ///   length is outside these limits, or if TLS uses the label itself.
+    ///   length is outside these limits, or if the label is used by TLS itself.
     public func exportKeyingMaterial(
         label: String, context: [UInt8]?, length: Int
     ) throws(AsyncSocketError) -> [UInt8] {
@@ -100,14 +100,14 @@ extension AsyncSocket {
         try KeyExporter.ask(connection?.record.withLock { $0.snapshot.exporter }, operation, body)
     }
 
-    /// Returns `false` if the connection has already closed for another reason and there is no waiter to
-    /// notify.
+    /// Returns `false` if the connection has already closed without a request by the caller and there is no
+    /// waiter to notify.
     func startTLS(
         settings: TLSSettingValues, waiter: (any OperationWaiter<HandshakeNews>)?, decidesTrust: Bool,
         waitsForNoTask: Bool = false
     ) throws(AsyncSocketError) -> Bool {
         guard let connection else { throw .badConfiguration(.startTLS, "the socket is not in use: connect it first") }
-        // A waiter is completed in the connection's turn, which knows why the connection closed.
+        // A waiter is completed in the connection's turn, where the reason for the close is known.
         guard try claimUpgrade(of: connection, isTask: waiter != nil) || waiter != nil else { return false }
         do throws(TLSError) {
             let claims = connection.record.withLock { $0.claims }
@@ -125,8 +125,9 @@ extension AsyncSocket {
         }
     }
 
-    /// Returns `false` if the connection has closed. An upgrade that a task starts fails the connection if
-    /// this side has closed its write stream: a task that ignores the error must not read on in plaintext.
+    /// Returns `false` if the connection has closed. If a task starts an upgrade after this side has closed
+    /// its write stream, the connection fails: a task that ignores the error must not continue to read
+    /// plaintext.
     private func claimUpgrade(of connection: StreamConnection, isTask: Bool) throws(AsyncSocketError) -> Bool {
         switch connection.record.withLock({ $0.claimUpgrade() }) {
         case .granted: return true

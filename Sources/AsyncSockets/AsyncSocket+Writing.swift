@@ -29,11 +29,11 @@ extension AsyncSocket {
     /// Writes part of a file, after the writes that are already queued.
     ///
     /// Without TLS, the kernel sends the data directly from its page cache (sendfile(2)). Otherwise like
-    /// `write(_:withTimeout:tag:)`. The file is opened during the call. If the file turns out to be shorter
-    /// than announced, the connection closes immediately with `.system` and the errno `ENODATA`. So that the
-    /// peer can detect the missing bytes, a TCP connection is reset, and no close_notify is sent under TLS. A
-    /// Unix-domain socket without TLS cannot signal this: the peer sees an orderly close, unless your
-    /// protocol announces the number of bytes.
+    /// `write(_:withTimeout:tag:)`. The file is opened during the call. If the file shrinks before the
+    /// requested part has been sent, the connection closes immediately with `.system` and the errno
+    /// `ENODATA`. So that the peer can detect the missing bytes, a TCP connection is reset, and no
+    /// close_notify is sent under TLS. A Unix-domain socket without TLS cannot signal this: the peer sees an
+    /// orderly close, and can detect the missing bytes only if your protocol announces the length.
     ///
     /// - Parameters:
     ///   - path: The path of a regular file.
@@ -66,8 +66,8 @@ extension AsyncSocket {
     ///   inline delegate, or by a task on the socket's event loop, are then coalesced. They are sent when all
     ///   complete messages are processed or 64 KiB have accumulated.
     /// - Writes within one inline callback, or within a batch of callbacks on a delegate queue, are coalesced
-    ///   and sent when the callbacks have returned. A first write of borrowed bytes (`RawSpan`) is sent
-    ///   immediately.
+    ///   and sent when the callbacks have returned. If the first of these writes is of borrowed bytes
+    ///   (`RawSpan`), it is sent immediately.
     ///
     /// Call this before a long computation if the peer should receive its response first.
     public func flush() {

@@ -52,7 +52,7 @@ public final class AsyncSocket: Sendable {
     let delegateChanges = Atomic(0)
     let socketQueue: DispatchQueue?
 
-    /// Creates a socket that tasks use, or that is given a delegate later.
+    /// Creates a socket for use by tasks. You can also set a delegate later.
     ///
     /// Until a delegate is set, `autoDisconnectOnClosedReadStream` is `false`: you may continue writing after
     /// the peer has closed its side.
@@ -192,8 +192,8 @@ public final class AsyncSocket: Sendable {
 
     /// Whether a delegate is set and still exists.
     var hasDelegate: Bool {
-        // Copied out of the lock: this may become the last reference, and the delegate's `deinit` may call
-        // the socket.
+        // Copied, so that it is released outside the lock: this may become the last reference, and the
+        // delegate's `deinit` may call the socket.
         var (delegate, queue): ((any AsyncSocketDelegate)?, DispatchQueue?) = (nil, nil)
         copyDelegate(to: &delegate, &queue)
         return delegate != nil
@@ -276,7 +276,8 @@ extension AsyncSocket.Occupation {
         }
     }
 
-    /// Calls `body` once the end is delivered, or immediately if the socket was unused.
+    /// Calls `body` once the end of this occupation has been delivered, or immediately if the socket was
+    /// unused.
     private func whenEndIsTold(_ body: @escaping @Sendable () -> Void) {
         switch self {
         case .nothing: body()

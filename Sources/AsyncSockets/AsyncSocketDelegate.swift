@@ -9,8 +9,8 @@ public import FoundationEssentials
 /// delegate is called on the socket's event loop: return quickly there, and never block. A delegate method is
 /// never called from within your own call to the socket.
 ///
-/// The protocol is not `Sendable`, so a delegate with a queue may have state without locks. A delegate on the
-/// main actor declares an isolated conformance and is called on the main queue:
+/// The protocol is not `Sendable`, so a delegate that is called on a queue may have mutable state without
+/// locks. A delegate on the main actor declares an isolated conformance and is called on the main queue:
 ///
 /// ```swift
 /// @MainActor final class Session { … }
@@ -46,8 +46,8 @@ public protocol AsyncSocketDelegate: AnyObject {
     /// Called when a read is complete. `data` never contains more than the read requested.
     func socket(_ socket: AsyncSocket, didRead data: Data, withTag tag: Int)
 
-    /// Called when a read of `readBytes(withTimeout:tag:)` is complete. `bytes` is never empty and is valid
-    /// only until this method returns: copy the bytes that you keep.
+    /// Called when a read requested with `readBytes(withTimeout:tag:)` is complete. `bytes` is never empty
+    /// and is valid only until this method returns: copy any bytes that you need later.
     func socket(_ socket: AsyncSocket, didReadBytes bytes: RawSpan, withTag tag: Int)
 
     /// Called when a read has received `partialLength` more bytes but is not yet complete.
@@ -112,7 +112,7 @@ public protocol AsyncSocketDelegate: AnyObject {
     // MARK: TLS
 
     /// Called to decide whether to trust the peer. Called at most once for a connection (and once for each
-    /// request of `beginClientCertificateRequest(isRequired:)`), and only if `trustEvaluation` in the
+    /// request made with `beginClientCertificateRequest(isRequired:)`), and only if `trustEvaluation` in the
     /// settings requires it.
     ///
     /// Call `completionHandler` once with the decision, from any thread, within `trustTimeout`. Late
@@ -128,7 +128,7 @@ public protocol AsyncSocketDelegate: AnyObject {
     /// `tlsSession`.
     func socketDidSecure(_ socket: AsyncSocket)
 
-    /// Called when a request of `beginClientCertificateRequest(isRequired:)` is complete.
+    /// Called when a request made with `beginClientCertificateRequest(isRequired:)` is complete.
     ///
     /// - Parameters:
     ///   - socket: The socket.

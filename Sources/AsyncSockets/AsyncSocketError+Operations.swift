@@ -36,7 +36,7 @@ extension AsyncSocketError {
 
     init(file error: SystemError, path: String, operation: Operation) {
         switch error.errno {
-        case ERANGE: self = .badParameter(operation, "the requested part is outside the file \"\(path)\"")
+        case ERANGE: self = .badParameter(operation, "the requested range is not within the file \"\(path)\"")
         case EINVAL: self = .badParameter(operation, "\"\(path)\" is not a regular file")
         default:
             self.init(
@@ -65,7 +65,7 @@ extension AsyncSocketError {
         self.init(.noUsableAddress, fault: .caller, operation: .connect, message: message)
     }
 
-    private static func families(of addresses: [SocketEndpoint]) -> String {
+    static func families(of addresses: [SocketEndpoint]) -> String {
         let names: KeyValuePairs<SocketEndpoint.Family, String> = [
             .ipv4: "IPv4", .ipv6: "IPv6", .unix: "the Unix domain", .vsock: "virtual machines",
         ]
@@ -106,14 +106,14 @@ extension AsyncSocketError {
 }
 
 extension SystemError {
-    /// Whether the failure is local, before sending: this machine lacks a socket, an address or a route for
-    /// the attempt.
+    /// Whether the attempt failed on this machine, before anything was sent, for lack of a socket, an address
+    /// or a route.
     fileprivate var isLocal: Bool {
         call != "connect" || isFamilyMissing || errno == ENETUNREACH || errno == EINVAL
     }
 
-    /// Whether the peer accepted the connection and reset it immediately. A port without a listener gives
-    /// ECONNREFUSED instead.
+    /// Whether the peer accepted the connection and reset it immediately. A connection to a port without a
+    /// listener fails with ECONNREFUSED instead.
     fileprivate var isReset: Bool { call == "connect" && (errno == ECONNRESET || errno == EPIPE) }
 }
 
@@ -213,7 +213,7 @@ extension AsyncSocketError {
         AsyncSocketError(
             .noUsableAddress, fault: .caller, operation: .send,
             message:
-                "the socket does not use the IP version of \"\(destination)\": enable that version, or bind to an address of it")
+                "\"\(destination)\" requires an IP version that the socket does not use: enable it or bind to a matching address")
     }
 
     static func notOpen(_ operation: Operation) -> AsyncSocketError {

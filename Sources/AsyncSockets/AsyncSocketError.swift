@@ -45,8 +45,8 @@ public struct AsyncSocketError: Error, Sendable, Hashable {
     /// Whether the peer closed the connection in an orderly way: with a FIN or, under TLS, a close_notify. If
     /// you closed the connection yourself, there is no error.
     public var isOrderlyEnd: Bool { code == .closedByPeer }
-    /// Whether the error is from the TLS engine. Avoids copying the engine's error, which would cost
-    /// reference counting.
+    /// Whether the error is from the TLS engine. Unlike a test of `tls`, this does not copy the engine's
+    /// error and needs no reference counting.
     var isOfTLS: Bool { if case .some = box.contents.tls { true } else { false } }
 
     /// Creates an error, for tests of code that handles errors.
@@ -162,9 +162,9 @@ public struct AsyncSocketError: Error, Sendable, Hashable {
         /// data or to keep-alive probes for too long (tcp(7), `TCP_KEEPIDLE` and `TCP_USER_TIMEOUT`). `errno`
         /// is `ETIMEDOUT` or, if a router reported the failure, `EHOSTUNREACH` or `ENETUNREACH`.
         public static let connectionTimedOut = Code(description: "connectionTimedOut")
-        /// The handshake would be delayed by more than 30 seconds, because its private key is slow, like a
-        /// key in a token, and other handshakes use the same key. Or a `DatagramListener` reached a limit,
-        /// and a new client replaced this handshake (`DatagramListener.maximumHandshakes`).
+        /// The handshake would be delayed by more than 30 seconds, because its private key is slow (a key in
+        /// a hardware token, for example) and other handshakes use the same key. Or a `DatagramListener`
+        /// reached a limit, and a new client replaced this handshake (`DatagramListener.maximumHandshakes`).
         public static let tooManyHandshakes = Code(description: "tooManyHandshakes")
         /// Plaintext was already buffered when the handshake was about to start: a STARTTLS injection, or a
         /// greeting or reply that you did not read before `startTLS`.

@@ -11,8 +11,8 @@ extension SocketEndpoint {
     /// - Parameters:
     ///   - host: A name or an address: see `connect(toHost:onPort:)`.
     ///   - port: The port of the returned addresses, 0 to 65535.
-    /// - Throws: `AsyncSocketError` with `.hostNotFound`, or with `.badParameter` if the host is empty or not
-    ///   a name; `CancellationError` if the task is cancelled.
+    /// - Throws: `AsyncSocketError` with `.hostNotFound`, or with `.badParameter` if the host is not a valid
+    ///   name or address, or the port is out of range; `CancellationError` if the task is cancelled.
     public static func lookUp(host: String, port: some BinaryInteger) async throws -> [SocketEndpoint] {
         try await lookUp(host: host, port: AsyncSocketError.port(port, .resolve), asking: .system)
     }

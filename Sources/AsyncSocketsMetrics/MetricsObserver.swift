@@ -22,7 +22,7 @@ public final class MetricsObserver: SocketObserver {
     ///
     /// - Parameters:
     ///   - prefix: The prefix of all metric names. It is followed by an underscore.
-    ///   - factory: The metrics backend. The default is the backend that the process has bootstrapped so far.
+    ///   - factory: The metrics backend. Defaults to the backend that is bootstrapped when this is called.
     public init(prefix: String = "async_sockets", factory: any MetricsFactory = MetricsSystem.factory) {
         let names = MetricNames(prefix: prefix, factory: factory)
         connections = Dictionary(

@@ -31,8 +31,8 @@ public struct SocketListenerService: Service {
     /// - Parameters:
     ///   - listener: The listener. It must not be used by other code.
     ///   - closeTimeout: How long connections may take to finish after a graceful shutdown has started. The
-    ///     default is 10 seconds; `nil` sets no limit. `maximumGracefulShutdownDuration` of the group also
-    ///     limits them.
+    ///     default is 10 seconds; `nil` sets no limit. The group's `maximumGracefulShutdownDuration` also
+    ///     applies.
     ///   - executor: See `SocketListener.run(executor:idleTimeout:onError:_:)`.
     ///   - idleTimeout: See `SocketListener.run(executor:idleTimeout:onError:_:)`.
     ///   - onError: See `SocketListener.run(executor:idleTimeout:onError:_:)`.

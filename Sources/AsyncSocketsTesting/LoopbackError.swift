@@ -1,6 +1,6 @@
 internal import Glibc
 
-/// An error of a `ScriptedPeer`, a `TamperingRelay` or a `TestSignal`.
+/// An error from a `ScriptedPeer`, a `TamperingRelay` or a `TestSignal`.
 public struct LoopbackError: Error, Sendable, Hashable, CustomStringConvertible {
     /// The kind of failure.
     public var code: Code
@@ -8,7 +8,7 @@ public struct LoopbackError: Error, Sendable, Hashable, CustomStringConvertible 
     public var message: String
     /// The operation that failed: a step of the script, or a system call.
     public var operation: String
-    /// The number of the script's step, starting at 0.
+    /// The number of the script step that failed, starting at 0.
     public var step: Int?
     /// The system's error number, if a system call failed.
     public var errorNumber: Int32?

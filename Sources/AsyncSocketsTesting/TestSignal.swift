@@ -8,7 +8,7 @@ public final class TestSignal: Sendable {
     let readEnd: Int32
     private let writeEnd: Int32
 
-    /// Creates a signal in the unfired state.
+    /// Creates a signal that has not fired.
     ///
     /// - Throws: `LoopbackError` if the process has no free file descriptors.
     public init() throws(LoopbackError) {
@@ -25,7 +25,7 @@ public final class TestSignal: Sendable {
         close(writeEnd)
     }
 
-    /// Fires the signal. Callable from any thread. Further calls have no effect.
+    /// Fires the signal. Can be called on any thread. Further calls have no effect.
     public func fire() {
         _ = write(writeEnd, [1], 1)
     }
@@ -59,7 +59,7 @@ public final class TestSignal: Sendable {
     }
 }
 
-/// The time limit of one wait, and a signal that cancels the wait. Every wait of a peer, a relay or a
+/// The time limit for one wait, and a signal that cancels the wait. Every wait of a peer, a relay or a
 /// `RawSocket` uses this type.
 package struct WaitLimit: Sendable {
     let timeout: Duration

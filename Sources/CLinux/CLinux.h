@@ -41,7 +41,7 @@ extern int accept4(int, struct sockaddr *, socklen_t *, int);
 extern void *memmem(const void *, size_t, const void *, size_t);
 extern int sched_getaffinity(pid_t, size_t, cpu_set_t *);
 
-/// `struct mmsghdr`: one datagram of recvmmsg(2) or sendmmsg(2). glibc declares it only under _GNU_SOURCE.
+/// `struct mmsghdr`: one datagram for recvmmsg(2) or sendmmsg(2). glibc declares it only under _GNU_SOURCE.
 struct CLinux_message {
     struct msghdr header;
     unsigned int length;
@@ -72,7 +72,7 @@ static inline void CLinux_give_free_memory_back(void) {
 #endif
 }
 
-/// Calls `sendfile` and suppresses the SIGPIPE of a closed connection, because `sendfile` has no
+/// Calls `sendfile` and suppresses the SIGPIPE for a closed connection, because `sendfile` has no
 /// `MSG_NOSIGNAL`. Returns the result of `sendfile`, including failures with `EPIPE`.
 static inline ssize_t CLinux_sendfile_without_signal(int socket, int file, off_t *offset, size_t count) {
     sigset_t pipe_signal, before, pending;

@@ -26,9 +26,9 @@
 #include "COpenSSLEngines.h"
 #include "COpenSSLRawPublicKeys.h"
 
-// The loaded library may be newer than these headers and determines what a call does: 3.0 to 3.6 share the
-// name libssl.so.3. So no code here depends on the version of the headers. Functions that 3.0 lacks are
-// looked up at run time, and options that 3.0 lacks are set by number.
+// The loaded library may be newer than these headers and determines what a call does: OpenSSL 3.0 to 3.6
+// share the name libssl.so.3. So no code here depends on the version of the headers. Functions that 3.0 lacks
+// are looked up at run time, and options that 3.0 lacks are set by number.
 
 // Makes OpenSSL keep its memory during exit(3), unless OpenSSL was already initialized. By default, exit(3)
 // frees OpenSSL's tables and locks, although other threads may still be freeing their connections.
@@ -53,7 +53,7 @@ static inline void COpenSSL_CTX_setMode(SSL_CTX *context, long mode) {
     SSL_CTX_set_mode(context, mode);
 }
 
-// Returns the `SSL_OP_*` options of every context: no renegotiation, no compression, records that are
+// Returns the `SSL_OP_*` options for every context: no renegotiation, no compression, records that are
 // compatible with old middleboxes, and the server's cipher suite order, except that ChaCha20 is first for
 // clients that prefer it.
 static inline uint64_t COpenSSL_commonOptions(void) {

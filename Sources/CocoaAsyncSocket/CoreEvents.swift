@@ -2,8 +2,8 @@ internal import Dispatch
 
 /// The delegate of a core socket. The core references it weakly, and the owner references it strongly.
 ///
-/// A separate object, so that the core's delegate methods do not appear in the owner's interface. Once the
-/// owner is gone, every decision is a rejection, which closes the connection.
+/// This is a separate object, so that the core's delegate methods do not appear in the owner's interface.
+/// After the owner is released, every peer is rejected, which closes the connection.
 final class CoreEvents<Owner: AnyObject> {
     weak var owner: Owner?
     /// The socket queue for the next accepted connection.

@@ -1,7 +1,7 @@
 internal import Synchronization
 
-/// A pool of spare blocks of one size, so that a connection occupies a read buffer only while it contains
-/// bytes.
+/// A pool of spare blocks of one size, so that a connection occupies a read buffer only while the buffer
+/// contains bytes.
 ///
 /// An idle connection has no buffer. A busy connection takes and returns a block at the cost of two atomic
 /// exchanges.
@@ -13,7 +13,7 @@ package final class BufferPool: Sendable {
     ///
     /// A block holds four full TLS records including their overhead: 22 bytes per record in TLS 1.3, and at
     /// most about a hundred bytes with the old ciphers of TLS 1.2. With a block of 64 KiB, every fourth
-    /// record sent would overflow.
+    /// record sent would overflow the block.
     package static let blockSize = 64 * 1024 + 512
 
     private let spareLimit: Int

@@ -58,7 +58,8 @@ public struct Locked<Value>: @unchecked Sendable {
     }
 }
 
-/// A one-word lock (futex(7)): 0 means free, 1 held, and 2 held with threads that may be sleeping.
+/// A one-word lock (futex(7)): 0 means free, 1 means held, and 2 means held while other threads may be
+/// sleeping.
 ///
 /// It is used only through its address, by which the kernel identifies the futex.
 @usableFromInline

@@ -15,7 +15,7 @@ internal import Glibc
 /// The growable read buffer of a connection.
 ///
 /// It corresponds to both the `preBuffer` (bytes that no read has requested yet) and the `sslPreBuffer`
-/// (ciphertext that is not yet decrypted) of CocoaAsyncSocket. It is also used for ciphertext to be sent.
+/// (ciphertext that is not yet decrypted) in CocoaAsyncSocket. It is also used for ciphertext to be sent.
 /// Parts are public and inlinable for the reason given in `Locked`: a call would cost more than the work.
 public final class PreBuffer {
     private let pool: BufferPool
@@ -64,7 +64,7 @@ public final class PreBuffer {
         tail += bytes.count
     }
 
-    /// Inserts bytes at the front that a read had consumed.
+    /// Restores bytes that a read had consumed, at the front of the buffer.
     package func prepend(_ bytes: UnsafeRawBufferPointer) {
         guard let source = bytes.baseAddress, bytes.count > 0 else { return }
         let unread = count
@@ -83,8 +83,8 @@ public final class PreBuffer {
         if isEmpty { releaseStorage() }
     }
 
-    /// Removes and returns the block if its first `count` bytes are all the unread bytes and at least
-    /// `least`. Otherwise returns `nil`.
+    /// Removes and returns the block if it contains exactly `count` unread bytes and `count` is at least
+    /// `least`. Otherwise, or if the storage is not a block from the pool, returns `nil`.
     package func takeBlock(_ count: Int, atLeast least: Int = PreBuffer.leastGivenAway) -> TakenBlock? {
         guard let storage, capacity == BufferPool.blockSize, count == self.count, count >= least else { return nil }
         let taken = TakenBlock(start: storage + head, count: count, block: storage, pool: pool)

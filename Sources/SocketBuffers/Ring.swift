@@ -2,7 +2,7 @@ public import Glibc
 
 /// A queue in a ring buffer.
 ///
-/// Elements are read and modified in place. In this library they are about a hundred bytes large and
+/// Elements are read and modified in place. In this library, elements occupy about a hundred bytes and
 /// contain references, which every copy would retain. Public and inlinable for the reason given in `Locked`.
 public struct Ring<Element>: ~Copyable {
     @usableFromInline var memory: UnsafeMutablePointer<Element>?
@@ -78,7 +78,7 @@ public struct Ring<Element>: ~Copyable {
 
     @inlinable
     func place(_ offset: Int) -> UnsafeMutablePointer<Element> {
-        // Called only if the offset has an element or space for one.
+        // Called only for an offset that has an element or space for an element.
         memory.unsafelyUnwrapped + Int((head &+ UInt32(truncatingIfNeeded: offset)) & (capacity &- 1))
     }
 

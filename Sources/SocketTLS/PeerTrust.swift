@@ -4,16 +4,16 @@ internal import COpenSSL
 ///
 /// On a client, the trust callback runs before the server has proved that it holds the private key: do not
 /// store anything about the certificate until the handshake is complete. On a server, it runs after the
-/// client has proved possession.
+/// client has proved that it holds the private key.
 public struct PeerTrust: Sendable, Hashable {
     /// The side that is being evaluated: `.server` on a client, `.client` on a server.
     public let peer: TLSRole
-    /// The certificates as the peer sent them, own certificate first. Empty if the peer sent a raw public
+    /// The certificates as the peer sent them, starting with its own. Empty if the peer sent a raw public
     /// key.
     ///
     /// The certificates are known to form a chain only if the `verdict` is `.trusted`.
     public let chain: [TLSCertificate]
-    /// OpenSSL's verdict on the chain, the dates, the purpose and, if enabled, the host name.
+    /// OpenSSL's verdict on the chain, its validity dates, its purpose and, if enabled, the host name.
     public let verdict: Verdict
     /// All faults other than the one in `verdict`, if the trust callback may overrule the verdict
     /// (`TLSTrustEvaluation.manual`). Otherwise empty, because verification stops at the first fault.
@@ -47,9 +47,9 @@ public struct PeerTrust: Sendable, Hashable {
     public enum Verdict: Sendable, Hashable {
         /// The chain leads to a trusted root and passed all other checks.
         case trusted
-        /// The chain is not trusted, because of the first fault or a revocation. `reason` is a sentence,
-        /// `code` is OpenSSL's `X509_V_ERR_*` code, and `depth` is the certificate's position in the chain (0
-        /// is the leaf).
+        /// The chain is not trusted. The values describe the first fault that OpenSSL found or, if a
+        /// certificate was revoked, the revocation. `reason` is a sentence, `code` is OpenSSL's
+        /// `X509_V_ERR_*` code, and `depth` is the certificate's position in the chain (0 is the leaf).
         case untrusted(reason: String, code: Int32, depth: Int)
 
         var isRevocation: Bool {

@@ -32,7 +32,7 @@ public struct TLSAlert: Sendable, Hashable, CustomStringConvertible {
     public static let illegalParameter = TLSAlert(rawValue: 47)
     /// A certificate chain that does not lead to a trusted root.
     public static let unknownCA = TLSAlert(rawValue: 48)
-    /// A valid certificate that is not allowed to connect.
+    /// A peer that is not allowed to connect, although its certificate is valid.
     public static let accessDenied = TLSAlert(rawValue: 49)
     /// A message that cannot be decoded.
     public static let decodeError = TLSAlert(rawValue: 50)
@@ -60,7 +60,7 @@ public struct TLSAlert: Sendable, Hashable, CustomStringConvertible {
     public static let badCertificateStatusResponse = TLSAlert(rawValue: 113)
     /// An unknown pre-shared key.
     public static let unknownPSKIdentity = TLSAlert(rawValue: 115)
-    /// A missing client certificate, although the server requires one (TLS 1.3).
+    /// A missing client certificate that the server requires (TLS 1.3).
     public static let certificateRequired = TLSAlert(rawValue: 116)
     /// The two sides have no application protocol in common (RFC 7301).
     public static let noApplicationProtocol = TLSAlert(rawValue: 120)

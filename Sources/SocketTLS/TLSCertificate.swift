@@ -10,7 +10,7 @@ public struct TLSCertificate: Sendable, Hashable {
     /// The certificate's DER encoding.
     public let derBytes: [UInt8]
 
-    /// Creates a certificate from the first certificate block in a PEM text.
+    /// Creates a certificate from the first certificate block in PEM text.
     ///
     /// Throws `invalidCertificate` if the text contains no certificate.
     public init(pem: String) throws(TLSError) {
@@ -24,7 +24,7 @@ public struct TLSCertificate: Sendable, Hashable {
     public init(der: [UInt8]) throws(TLSError) {
         var consumed = 0
         let x509 = try OpenSSLCall.require(
-            "d2i_X509", or: .invalidCertificate, "the data is not a certificate in DER form"
+            "d2i_X509", or: .invalidCertificate, "the data is not a DER-encoded certificate"
         ) {
             der.withUnsafeBufferPointer { bytes in
                 var cursor = bytes.baseAddress
@@ -40,7 +40,7 @@ public struct TLSCertificate: Sendable, Hashable {
         }
     }
 
-    /// Returns every certificate in a PEM text, in order. Other kinds of blocks are skipped.
+    /// Returns every certificate in PEM text, in order. Other kinds of blocks are skipped.
     ///
     /// Throws `invalidCertificate` if the text contains no certificate.
     public static func certificates(pem: String) throws(TLSError) -> [TLSCertificate] {
@@ -61,8 +61,8 @@ public struct TLSCertificate: Sendable, Hashable {
             var error = error
             error.message =
                 contents.isPKCS12
-                ? "\(source) is in PKCS#12 form: use TLSIdentity(pkcs12File:passphrase:)"
-                : "\(source) is not a certificate in DER form"
+                ? "\(source) is in PKCS#12 format: use TLSIdentity(pkcs12File:passphrase:)"
+                : "\(source) is not a DER-encoded certificate"
             throw error
         }
     }
@@ -155,7 +155,7 @@ extension TLSCertificate {
     }
 
     private static func noCertificate(in source: String) -> TLSError {
-        TLSError(.invalidCertificate, "\(source) contains no certificate in PEM form", operation: "PEM_read_bio_X509")
+        TLSError(.invalidCertificate, "\(source) contains no PEM-encoded certificates", operation: "PEM_read_bio_X509")
     }
 
     private static func encode(_ x509: OpaquePointer) -> [UInt8] {

@@ -12,7 +12,7 @@ public struct TLSClientHello: Sendable, Hashable {
     /// `TLSSettings.server(preSharedKeys:)` with this key.
     public let preSharedKeyIdentities: [[UInt8]]
 
-    /// Creates an offer, for tests of code that chooses settings by it.
+    /// Creates a value for tests of code that selects settings for a client.
     public init(serverName: String?, applicationProtocols: [String] = [], preSharedKeyIdentities: [[UInt8]] = []) {
         self.preSharedKeyIdentities = preSharedKeyIdentities
         self.serverName = serverName
@@ -28,15 +28,15 @@ public struct TLSClientHello: Sendable, Hashable {
         return name.utf8.allSatisfy { $0 < 0x80 } ? name.lowercased() : name
     }
 
-    /// A digest that distinguishes names in tickets. Never 0.
+    /// A digest of the server name, which is stored in tickets. Never 0.
     var nameDigest: Int {
         DigestFields.digest { $0.append(Array((comparedName ?? "").utf8)) }.prefix(8).reduce(0) { $0 << 8 | Int($1) } | 1
     }
 
-    /// Whether this hello fits the settings chosen for `other`, the client's first hello.
+    /// Whether the settings selected for `other`, the client's first hello, also apply to this hello.
     ///
-    /// Pre-shared keys are ignored: a second hello may offer fewer of them (RFC 8446, section 4.1.2), and
-    /// they mean nothing until the client has proved possession.
+    /// Pre-shared keys are ignored: a second hello may offer fewer keys (RFC 8446, section 4.1.2), and an
+    /// identity proves nothing until the client has proved that it holds the key.
     package func asksForTheSame(as other: TLSClientHello) -> Bool {
         serverName == other.serverName && applicationProtocols == other.applicationProtocols
     }

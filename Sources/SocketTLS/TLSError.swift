@@ -77,8 +77,8 @@ extension TLSError {
         public static let invalidPrivateKey = Code("invalidPrivateKey", fault: .caller)
         /// A session to resume cannot be read.
         public static let invalidSession = Code("invalidSession", fault: .caller)
-        /// The connection has no such channel binding or keying material, because of its version, its
-        /// certificate or the peer.
+        /// The requested channel binding or keying material is not available with the connection's TLS
+        /// version, with the server's certificate or with this peer.
         public static let bindingUnavailable = Code("bindingUnavailable", fault: .caller)
         /// A private key does not match its certificate.
         public static let keyMismatch = Code("keyMismatch", fault: .caller)

@@ -22,7 +22,7 @@ public struct TLSIdentity: Sendable, Hashable {
         }
         try OpenSSLCall.requireSuccess(
             "X509_check_private_key", or: .keyMismatch,
-            "the private key does not match the first certificate of the chain, of \"\(leaf.displayName)\""
+            "the private key does not match the certificate of \"\(leaf.displayName)\", the first in the chain"
         ) { X509_check_private_key(leaf.handle.x509, privateKey.handle.key) }
         self.certificateChain = certificateChain
         self.privateKey = privateKey
@@ -32,14 +32,14 @@ public struct TLSIdentity: Sendable, Hashable {
 // MARK: - PEM and DER
 
 extension TLSIdentity {
-    /// Creates an identity from one PEM text that contains the private key and the chain, own certificate
-    /// first.
+    /// Creates an identity from PEM text that contains the private key and the chain, starting with this
+    /// side's own certificate.
     public init(pem: String, passphrase: String? = nil) throws(TLSError) {
         try self.init(
             certificateChain: TLSCertificate.certificates(pem: pem), privateKey: TLSPrivateKey(pem: pem, passphrase: passphrase))
     }
 
-    /// Creates an identity from one PEM text, with a closure for the passphrase. See `init(pem:passphrase:)`.
+    /// Creates an identity from PEM text, with a closure for the passphrase. See `init(pem:passphrase:)`.
     public init(pem: String, passphrase: () throws -> String) throws(TLSError) {
         try self.init(
             certificateChain: TLSCertificate.certificates(pem: pem), privateKey: TLSPrivateKey(pem: pem, passphrase: passphrase))

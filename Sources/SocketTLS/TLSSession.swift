@@ -11,7 +11,7 @@ public struct TLSSession: Sendable, Hashable {
     public let group: String?
     /// The protocol selected by ALPN, or `nil` if no protocol was selected.
     public let applicationProtocol: String?
-    /// The certificates as the peer sent them, own certificate first. Empty if the peer sent no certificates.
+    /// The certificates as the peer sent them, starting with its own. Empty if the peer sent no certificates.
     public let peerCertificates: [TLSCertificate]
     /// The server name (SNI) that the client sent, or `nil` if it sent no name.
     public let serverName: String?
@@ -28,24 +28,25 @@ public struct TLSSession: Sendable, Hashable {
     ///
     /// `nil` if the peer did not sign: in a resumed session, or if it has no certificate.
     public let peerSignatureAlgorithm: String?
-    /// The identity of the pre-shared key by which the peer was accepted (`TLSPreSharedKey`), or `nil`.
+    /// The identity of the pre-shared key that authenticated the peer (`TLSPreSharedKey`). `nil` if the peer
+    /// did not authenticate with a pre-shared key.
     ///
     /// If set, `peerCertificates` is empty and the session is not resumed. On a server, it identifies the
     /// client, which has proved possession of the key.
     public let preSharedKeyIdentity: [UInt8]?
-    /// The raw public key by which the peer was accepted (`TLSRawPublicKeys`), as a DER SubjectPublicKeyInfo.
+    /// The raw public key that authenticated the peer (`TLSRawPublicKeys`), as a DER SubjectPublicKeyInfo.
     ///
-    /// `nil` if the peer was accepted in another way or did not authenticate. If set, `peerCertificates` is
+    /// `nil` if the peer authenticated in another way or did not authenticate. If set, `peerCertificates` is
     /// empty.
     public let peerPublicKey: [UInt8]?
     /// The outcome of early data (RFC 8446, section 4.2.10). See `TLSEarlyData`.
     public let earlyData: TLSEarlyDataOutcome
-    /// On a server, how many of the first bytes read arrived as early data.
+    /// On a server, the number of bytes at the start of the received data that arrived as early data.
     ///
     /// The completed handshake has confirmed that these bytes are not a replay. They have no forward secrecy.
     /// 0 on a client, and for bytes already handled by a `TLSEarlyDataResponder`.
     public let earlyDataByteCount: Int
-    /// The latest session from the server that a later connection can resume with
+    /// The latest session that the server offered. A later connection can resume it with
     /// `TLSResumption.session(_:)`.
     ///
     /// `nil` on a server, or if the settings or the server do not allow resumption. In TLS 1.3 the session

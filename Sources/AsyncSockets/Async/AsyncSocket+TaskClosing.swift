@@ -37,8 +37,8 @@ extension AsyncSocket {
 
     /// Calls `body`, and closes the connection however `body` exits.
     ///
-    /// This is one function on purpose: the task keeps the frame of every function here for as long as
-    /// `body` runs.
+    /// This is deliberately a single function: the task keeps the frame of every function that has called
+    /// `body` for as long as `body` runs.
     func closing<Result>(
         isolation: isolated (any Actor)? = #isolation,
         after body: nonisolated(nonsending) (AsyncSocket) async throws -> Result

@@ -16,8 +16,9 @@ extension AsyncSocket {
     ///   - interface: The local interface to connect from. `nil` means any interface.
     ///   - proxy: The proxy to connect through, which becomes the socket's `proxy`. If `nil`, the socket's
     ///     current `proxy` is used, if set.
-    ///   - tls: How to use TLS from the first byte. Use `.client` for a server with a certificate for
-    ///     `host`. `nil` means no TLS, or TLS later with `startTLS(settings:trust:)`.
+    ///   - tls: The settings for TLS from the first byte. Use `.client` for a server with a certificate for
+    ///     `host`. If `nil`, the connection starts in plaintext, and you can call `startTLS(settings:trust:)`
+    ///     later.
     ///   - trust: Decides whether to trust the server's certificate, as in `startTLS(settings:trust:)`.
     ///   - timeout: The time limit for resolving and connecting, 30 seconds by default. `nil` means no
     ///     limit. The TLS handshake has a separate limit, `TLSSettings.handshakeTimeout`.
@@ -98,22 +99,22 @@ extension AsyncSocket {
     /// }
     /// ```
     ///
-    /// If `body` returns, the connection is closed in an orderly way, as by `close(timeout:)`. If `body`
+    /// If `body` returns, the connection is closed in an orderly way, as with `close(timeout:)`. If `body`
     /// throws, the connection is closed immediately.
     ///
     /// - Parameters:
     ///   - host: A host name, or an IPv4 or IPv6 address.
     ///   - port: A TCP port from 1 to 65535, of any integer type.
     ///   - interface: The local interface to connect from. `nil` means any interface.
-    ///   - proxy: The proxy to connect through. If `nil`, the socket's `proxy` is used, if `configure` sets
-    ///     one.
-    ///   - tls: How to use TLS from the first byte. `nil` means no TLS, or TLS later.
+    ///   - proxy: The proxy to connect through. If `nil`, the `proxy` that `configure` sets is used, if any.
+    ///   - tls: The settings for TLS from the first byte. If `nil`, the connection starts in plaintext.
     ///   - trust: Decides whether to trust the server's certificate.
     ///   - timeout: The time limit for resolving and connecting, 30 seconds by default. `nil` means no
     ///     limit.
     ///   - executor: Where `body` runs unless it is isolated to an actor. The default is the connection's
-    ///     event loop, which is fastest. `nil` means where the caller runs. For blocking or long-running
-    ///     work use `.custom(globalConcurrentExecutor)`, because the caller may run on an event loop too.
+    ///     event loop, which is fastest. `nil` means that `body` runs where the caller runs. For blocking or
+    ///     long-running work, use `.custom(globalConcurrentExecutor)` instead of `nil`, because the caller
+    ///     may also run on an event loop.
     ///   - configure: Prepares the socket before it connects, for example with options or a logger.
     ///   - body: Uses the connection.
     /// - Returns: The value that `body` returns.
@@ -184,16 +185,15 @@ extension AsyncSocket {
     /// `backOff.maximum` resets the delay to its minimum.
     ///
     /// The loop throws when retrying cannot help: on cancellation, at a deadline, when `configure`, `trust`
-    /// or `onFailure` throws, and after mistakes of the caller such as a bad port. After any other error it
-    /// reconnects, even if a certificate was rejected, because the server may replace it.
+    /// or `onFailure` throws, and after mistakes by the caller, such as an invalid port. After any other
+    /// error it reconnects, even if a certificate was rejected, because the server may replace it.
     ///
     /// - Parameters:
     ///   - host: A host name, or an IPv4 or IPv6 address. A name is resolved before each attempt.
     ///   - port: A TCP port from 1 to 65535, of any integer type.
     ///   - interface: The local interface to connect from. `nil` means any interface.
-    ///   - proxy: The proxy to connect through. If `nil`, the socket's `proxy` is used, if `configure` sets
-    ///     one.
-    ///   - tls: How to use TLS from the first byte. `nil` means no TLS, or TLS later.
+    ///   - proxy: The proxy to connect through. If `nil`, the `proxy` that `configure` sets is used, if any.
+    ///   - tls: The settings for TLS from the first byte. If `nil`, the connection starts in plaintext.
     ///   - trust: Decides whether to trust the server's certificate.
     ///   - timeout: The time limit for resolving and connecting in each attempt, 30 seconds by default.
     ///     `nil` means no limit.

@@ -58,7 +58,7 @@ extension AsyncSocket {
         guard !delimiter.isEmpty, delimiter.count <= maxLength else {
             throw AsyncSocketError.badParameter(
                 .read,
-                "the delimiter must have at least 1 byte and at most maxLength (\(maxLength)), but has \(delimiter.count) bytes"
+                "the delimiter must be 1 to \(maxLength) bytes long (maxLength), but is \(delimiter.count)"
             )
         }
         return try await read(.delimiter(delimiter), maxLength, timeout)
@@ -89,9 +89,8 @@ extension AsyncSocket {
     ///   - maxLength: The maximum number of bytes to return, 1 MiB by default. If more bytes arrive, the
     ///     connection fails with `.readMaxedOut`.
     ///   - timeout: See `read(maxLength:timeout:)`.
-    /// - Throws: The errors of `read(maxLength:timeout:)`. With TLS, a connection closed without a
-    /// close_notify
-    ///   is `.truncated`.
+    /// - Throws: The errors of `read(maxLength:timeout:)`, and `.truncated` if a TLS connection is closed
+    ///   without a close_notify.
     public nonisolated(nonsending) func readToEnd(
         maxLength: Int = AsyncSocket.defaultMaxLength, timeout: Duration? = nil
     ) async throws -> Data {
@@ -113,7 +112,7 @@ extension AsyncSocket {
     ///
     /// - Parameters:
     ///   - path: Where to write the file.
-    ///   - count: The length of the file in bytes. Later bytes stay unread.
+    ///   - count: The length of the file in bytes. Bytes that follow the file stay unread.
     ///   - timeout: The time limit for receiving the bytes, starting now. `nil` means no limit.
     ///   - progress: See `write(contentsOfFile:offset:length:timeout:progress:)`. The `total` of the
     ///     progress is `count`.
@@ -152,9 +151,9 @@ extension AsyncSocket {
     ///   - progress: See `write(contentsOfFile:offset:length:timeout:progress:)`.
     /// - Returns: The length of the file in bytes.
     /// - Throws: The errors of `read(maxLength:timeout:)`, with the number of bytes received in the message;
-    ///   `.badParameter` if the path refers to something other than a file, such as a folder or a device;
-    ///   `.system` if the file cannot be created or written. With TLS, a connection closed without a
-    ///   close_notify is `.truncated`.
+    ///   `.truncated` if a TLS connection is closed without a close_notify; `.badParameter` if the path
+    ///   refers to something other than a file, such as a folder or a device; `.system` if the file cannot be
+    ///   created or written.
     @discardableResult
     public nonisolated(nonsending) func readToFile(
         _ path: String, maxLength: Int, timeout: Duration? = nil, progress: ((TransferProgress) -> Void)? = nil

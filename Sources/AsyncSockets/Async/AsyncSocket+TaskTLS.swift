@@ -5,27 +5,27 @@ public import SocketTLS
 extension AsyncSocket {
     /// Upgrades the connection to TLS after all previously queued writes and delegate reads are complete.
     ///
-    /// Returns when the handshake is complete and the peer is trusted. See `beginTLS(settings:)` for the
-    /// treatment of bytes received early. A loop over a sequence such as `lines` may call this and continue:
-    /// its later elements are decrypted data. If the handshake fails or is cancelled, the connection is
-    /// closed. It never falls back to plaintext.
+    /// Returns when the handshake is complete and the peer is trusted. See `beginTLS(settings:)` for how
+    /// bytes that arrive before the handshake are treated. A loop over a sequence such as `lines` may call
+    /// this and continue: its later elements are decrypted data. If the handshake fails or is cancelled, the
+    /// connection is closed. It never falls back to plaintext.
     ///
     /// - Parameters:
     ///   - settings: The settings for the client or server role.
     ///   - trust: Decides whether to trust the peer's certificate, in a separate task with the executor
     ///     preference of the current task. If `TLSSettings.trustTimeout` or a deadline expires, that task is
-    ///     cancelled and this call throws. The closure can reject a certificate that OpenSSL accepts, but
-    ///     not the reverse, except with `TLSTrustEvaluation.manual`. If `nil`, the decision is made by
-    ///     OpenSSL or, if the settings say so, by the delegate.
+    ///     cancelled and this call throws. The closure can reject a certificate that OpenSSL accepts. It can
+    ///     accept a certificate that OpenSSL rejects only with `TLSTrustEvaluation.manual`. If `nil`, the
+    ///     decision is made by OpenSSL or, if the settings require it, by the delegate.
     /// - Returns: The negotiated session.
     /// - Throws: `CancellationError` if the task is cancelled, an error thrown by `trust`, the reason the
-    ///   connection failed, or one of these `AsyncSocketError`s: `.tls`; `.handshakeTimeout`, also if no
-    ///   byte of the preceding writes was sent for that long; `.trustTimeout`; `.earlyPlaintext`;
-    ///   `.badConfiguration`. The reasons for `.badConfiguration` are: the socket is not in use, an upgrade
-    ///   has already been started, the settings leave the decision to the program but there is neither
-    ///   `trust` nor a delegate, or another task has a pending read. In the last two cases the connection is
-    ///   closed. `.closed`, if this side has already closed its write stream. The connection is then closed
-    ///   too.
+    ///   connection failed, or one of these `AsyncSocketError`s: `.tls`; `.handshakeTimeout`, also if the
+    ///   preceding writes make no progress for the duration of that timeout; `.trustTimeout`;
+    ///   `.earlyPlaintext`; `.badConfiguration`. The reasons for `.badConfiguration` are: the socket is not
+    ///   in use, an upgrade has already been started, the settings leave the decision to the program but
+    ///   there is neither `trust` nor a delegate, or another task has a pending read. In the last two cases
+    ///   the connection is closed. `.closed` is thrown if this side has already closed its write stream. The
+    ///   connection is then closed too.
     @discardableResult
     public nonisolated(nonsending) func startTLS(
         settings: TLSSettings<some TLSRole.Side>, trust: (@Sendable (PeerTrust) async throws -> Bool)? = nil
@@ -33,7 +33,8 @@ extension AsyncSocket {
         try await askForTLS(settings, hasTrust: trust != nil).session(trust).value
     }
 
-    /// Starts `startTLS(settings:trust:)`. The waiting task does not hold on to the settings.
+    /// Starts `startTLS(settings:trust:)`. A separate function, so that the waiting task does not keep the
+    /// settings in memory.
     @inline(never)
     func askForTLS(_ settings: TLSSettings<some TLSRole.Side>, hasTrust: Bool) throws -> AwaitedHandshake {
         let limit = OperationLimit(nil)
@@ -49,7 +50,7 @@ extension AsyncSocket {
         if hasTrust, settings.trustEvaluation == .builtIn { settings.trustEvaluation = .delegate }
         guard hasTrust || settings.trustEvaluation == .builtIn || hasDelegate else {
             let error = AsyncSocketError.badConfiguration(
-                .startTLS, "the settings leave the certificate decision to the program: pass trust or set a delegate")
+                .startTLS, "the settings require a trust decision, but no callback is set: pass trust or set a delegate")
             connection.post(.fail(error))
             throw error
         }
@@ -66,9 +67,9 @@ extension AsyncSocket {
     /// The request is sent immediately, ahead of queued writes. Data continues to flow in both directions
     /// until the client responds. Data sent by the client before its response is delivered as usual, and
     /// must be read if it exceeds 64 KiB. Data that follows the response is delivered after this call
-    /// completes. No data moves while `trust` decides. Only one request can be outstanding at a time. Later
-    /// requests are allowed, and each new certificate replaces the previous certificate. Session tickets are
-    /// sent only before the first request.
+    /// completes. No data is transferred while `trust` is running. Only one request can be outstanding at a
+    /// time. Later requests are allowed, and each new certificate replaces the previous certificate. Session
+    /// tickets are sent only before the first request.
     ///
     /// The client must respond within `TLSSettings.handshakeTimeout`. The connection is closed if the
     /// certificate is invalid or rejected, if a required certificate is missing, or if the task is cancelled.
@@ -79,7 +80,7 @@ extension AsyncSocket {
     ///     `TLSSession.peerCertificates`.
     ///   - trust: Decides whether to trust the certificate, as in `startTLS(settings:trust:)`. It is not
     ///     called for a client without a certificate. If `nil`, the decision is made by OpenSSL or, if the
-    ///     settings say so, by the delegate.
+    ///     settings require it, by the delegate.
     /// - Returns: The updated session, which is also available as `tlsSession`.
     /// - Throws: `CancellationError`, an error thrown by `trust`, or an `AsyncSocketError`. The connection
     ///   stays usable after `.badConfiguration` (the connection is not secure, or there is no `trust`

@@ -14,8 +14,8 @@ extension AsyncSocket {
     /// On the socket's event loop, writes are coalesced while received bytes are still unread, so that the
     /// responses to messages that arrived together are sent together. Such a write returns before the kernel
     /// has the bytes. They are sent when the task suspends, when 64 KiB are collected, or when the task
-    /// calls `flush()`. If the kernel then does not accept them within their `timeout`, the connection fails
-    /// with `.writeTimeout`.
+    /// calls `flush()`. If the kernel then does not accept them within the `timeout` of the write, the
+    /// connection fails with `.writeTimeout`.
     ///
     /// - Parameters:
     ///   - data: The bytes. Empty data is not written.
@@ -92,8 +92,8 @@ extension AsyncSocket {
     /// Writes part of a file.
     ///
     /// Returns when the kernel has accepted the bytes. See
-    /// `write(contentsOfFile:offset:length:withTimeout:tag:)` for how the file is sent, and for a file that
-    /// becomes shorter while it is being sent.
+    /// `write(contentsOfFile:offset:length:withTimeout:tag:)` for how the file is sent, and for what happens
+    /// if it becomes shorter while it is being sent.
     ///
     /// - Parameters:
     ///   - path: The path of a regular file.
@@ -101,7 +101,7 @@ extension AsyncSocket {
     ///   - length: The number of bytes. `nil` means up to the current end of the file.
     ///   - timeout: See `write(_:timeout:)`.
     ///   - progress: Called ten times per second while the file is being sent, even if no bytes move, and
-    ///     once more on completion. It is called at least once for a file of any length. It runs in the
+    ///     once more on completion. It is called at least once, even for an empty file. It runs in the
     ///     calling task, on the caller's actor, so it can use that actor's state. The transfer does not wait
     ///     for it.
     /// - Throws: The errors of `write(_:timeout:)`, `.badParameter` if the file is not a regular file or

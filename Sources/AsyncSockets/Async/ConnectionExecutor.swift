@@ -7,7 +7,7 @@ public struct ConnectionExecutor: Sendable {
     /// The event loop that serves the connection, which avoids a thread switch for each read and write.
     ///
     /// Code on an event loop must not block or compute for long between two socket operations, because it
-    /// delays all other connections of that loop. If a task blocks its loop for a second, a warning with the
+    /// delays all other connections on that loop. If a task blocks its loop for a second, a warning with the
     /// connection's name is logged.
     public static let eventLoop = ConnectionExecutor(chosen: nil)
 
@@ -53,7 +53,7 @@ extension AsyncSocket {
 }
 
 extension SocketEventLoop {
-    /// Returns `next()`, and converts its error to the error of `operation`.
+    /// Returns `next()`, and converts its error to an `AsyncSocketError` for `operation`.
     static func next(for operation: AsyncSocketError.Operation) throws(AsyncSocketError) -> SocketEventLoop {
         do throws(SystemError) {
             return try next()

@@ -23,8 +23,8 @@ final class IdleWaiter: OperationWaiter {
     private let last = Locked(Look())
     private let isOff = Atomic(false)
 
-    /// - Parameter position: Changes with each byte. Returns `nil` while the idle timeout is suspended.
-    ///   Called inside the turn.
+    /// - Parameter position: Returns a value that changes with each byte, or `nil` while the idle timeout is
+    ///   suspended. Called inside the turn.
     init(_ timeout: Duration, error: AsyncSocketError, position: @escaping @Sendable () -> CarriedBytes?) {
         lateError = error
         seconds = max(timeout.inSeconds, 0)

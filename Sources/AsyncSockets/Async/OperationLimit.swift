@@ -7,7 +7,8 @@ internal import Synchronization
 struct OperationLimit: Sendable {
     /// `nil` means no deadline.
     private(set) var deadline: Deadline?
-    /// In seconds. `nil` if the deadline is the scope's.
+    /// The operation's timeout in seconds. `nil` if it has no timeout, or if the deadline of the enclosing
+    /// `withDeadline` is earlier.
     private var timeout: Double?
 
     @TaskLocal fileprivate static var scope: Deadline?
@@ -24,7 +25,7 @@ struct OperationLimit: Sendable {
         (deadline, self.timeout) = (end, max(timeout.inSeconds, 0))
     }
 
-    /// The remaining seconds. A negative value means no limit.
+    /// The time limit for the operation in seconds. A negative value means no limit.
     var secondsLeft: Double {
         guard let deadline else { return -1 }
         return timeout ?? max(deadline.seconds(since: .now), 0)

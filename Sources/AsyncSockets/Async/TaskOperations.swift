@@ -2,7 +2,7 @@ internal import FoundationEssentials
 internal import SocketBuffers
 internal import SocketCore
 
-/// Reads and writes of tasks on a connection.
+/// Reads and writes that tasks perform on a connection.
 ///
 /// An operation that can be served immediately neither suspends the task nor allocates memory for a waiter.
 struct TaskOperations {
@@ -16,8 +16,8 @@ struct TaskOperations {
         try await finish(beginRead(goal, maxLength: maxLength, limit))
     }
 
-    // Suspending and everything before it are separate functions, because a suspended task keeps memory for
-    // each function on its call stack.
+    // The code that suspends and the code before it are separate functions, because a suspended task keeps
+    // memory for each function on its call stack.
 
     /// Waits for a read to complete.
     ///
@@ -75,7 +75,8 @@ struct TaskOperations {
         return .waits(waiter)
     }
 
-    /// Calls `body` with the available bytes, consumes them and returns `nil`. Otherwise queues a read.
+    /// If bytes are available, calls `body` with them, consumes them and returns `nil`. Otherwise queues a
+    /// read.
     ///
     /// - Parameter earlier: The previous wait of the same operation. The limit has already been checked for
     ///   it.
@@ -95,7 +96,7 @@ struct TaskOperations {
         return isTaken ? nil : answer ?? post(.arrival, .max, limit, scoped)
     }
 
-    /// Inside the turn. Returns `nil` if the pump is needed.
+    /// Called inside the turn. Returns `nil` if the pump is needed.
     private func serveOrQueue(
         _ goal: ReadPacket.Goal, _ maxLength: Int, _ limit: OperationLimit, _ scoped: ReadWaiter?
     ) -> DirectRead? {
@@ -112,7 +113,7 @@ struct TaskOperations {
         switch connection.data.readAtOnce(&packet, isOpen: connection.isOpenForData) {
         case .complete(let data, _): return .served(data)
         case .failed(let error, _):
-            // The pump closes the connection after too many bytes.
+            // If too many bytes have arrived, the pump closes the connection.
             return (error as? AsyncSocketError)?.code == .readMaxedOut ? nil : .failed(error)
         case .incomplete, .maxedOut, nil: return nil
         }
@@ -135,9 +136,9 @@ struct TaskOperations {
         var mustSuspend: Bool { if case .done = self { false } else { true } }
     }
 
-    /// Writes as much as possible now, and queues the rest for a task.
+    /// Writes as much as possible now on behalf of a task, and queues the rest.
     ///
-    /// - Parameter makeData: Returns the bytes from an offset on, for the queue.
+    /// - Parameter makeData: Returns the bytes starting at an offset, for the queue.
     func beginWrite(
         _ bytes: UnsafeRawBufferPointer, _ limit: OperationLimit, makeData: (Int) -> Data
     ) -> DirectWrite {
@@ -158,8 +159,8 @@ struct TaskOperations {
         beginWrite(bytes, limit) { Data(bytes.dropFirst($0)) }
     }
 
-    /// Whether a write is held back for later writes, until the job has returned or no received bytes are
-    /// unread.
+    /// Whether a write of `count` bytes is held back so that it can be combined with later writes. It is sent
+    /// when the task's job returns or when no received bytes are unread.
     private func collects(_ count: Int) -> Bool {
         guard !connection.data.reads.preBuffer.isEmpty, connection.upgrade?.state.isSettled != false,
             connection.loop.isCurrent, connection.data.mayCollect(count)

@@ -1,8 +1,9 @@
 // Rules of a waiting task:
 //  1. The operation is requested before the task suspends, so it may already be complete by then.
-//  2. There is exactly one result. Whichever arrives second, the result or the task, resumes the task.
+//  2. There is exactly one result. If it arrives before the task has suspended, the task continues
+//     immediately.
 //  3. A cancellation is posted after the operation, so it either finds the operation or is too late. In both
-//     cases, the task receives the result of the operation, and thus knows what happened to its bytes.
+//     cases, the task receives the result of the operation, which shows what happened to its bytes.
 //  4. If a scope handles cancellation for its task (`TaskScope`), the scope's waiters install no handler.
 //     They check once whether the task is cancelled, after the operation was requested.
 
@@ -56,7 +57,8 @@ class TaskWaiter<Value: Sendable>: @unchecked Sendable {
         }
     }
 
-    /// Makes the result resume `continuation`, immediately if the result is already there.
+    /// Arranges for `continuation` to be resumed with the result, immediately if the result has already
+    /// arrived.
     final func wait(with continuation: UnsafeContinuation<Value, any Error>) {
         self.continuation = continuation
         let (waits, _) = state.compareExchange(

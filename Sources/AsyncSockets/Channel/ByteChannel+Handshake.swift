@@ -6,7 +6,8 @@ extension ByteChannel {
     enum HandshakeAnswer {
         case complete(TLSSession?, KeyExporter)
         case awaitingTrust(PeerTrust)
-        /// A server must choose the settings for a client, or may respond to its early data.
+        /// The server's program must choose settings for the client, or may respond to the client's early
+        /// data.
         case awaitingSettings(TLSServerQuestion)
         /// `takeBack(_:)` follows when the work is complete.
         case awaitingWork(HandshakeWork)
@@ -63,7 +64,8 @@ extension ByteChannel {
         if case .tls(let engine) = layer { send(engine.output) }
     }
 
-    /// Whether a server holds session tickets back until the next data.
+    /// Whether session tickets are being held back so that they can be sent together with the next data.
+    /// Always `false` for a client.
     var hasTickets: Bool { if case .tls(let engine) = layer { engine.hasTickets } else { false } }
 
     func sendTickets() {
@@ -81,7 +83,7 @@ extension ByteChannel {
         guard request.hasDecider || !engine.asksAboutClients else {
             throw .badConfiguration(
                 .requestClientCertificate,
-                "the settings leave the certificate decision to the program: pass trust or set a delegate")
+                "the settings require a trust decision, but no callback is set: pass trust or set a delegate")
         }
         defer { send(engine.output) }
         do throws(TLSError) {

@@ -34,9 +34,9 @@ final class ByteChannel {
     /// Whether a short recv means that the kernel's buffer is empty, so that later bytes trigger a new event
     /// (epoll(7)).
     ///
-    /// This does not hold after the FIN has been signaled, which happens only once: the zero-length read is
-    /// still outstanding. It also does not hold where Linux stops a recv early: before urgent data (tcp(7)),
-    /// and on a Unix-domain socket after bytes that carried descriptors (unix(7)).
+    /// This is no longer true once the FIN has been signaled, because it is signaled only once and the
+    /// zero-length read is still outstanding. It is also not true where Linux stops a recv early: before
+    /// urgent data (tcp(7)), and on a Unix-domain socket after bytes that carried descriptors (unix(7)).
     @exclusivity(unchecked) private var trustsShortReads: Bool
     /// Whether the kernel has reported that the connection is broken in both directions.
     @exclusivity(unchecked) private var hasHangup = false
@@ -85,7 +85,7 @@ final class ByteChannel {
 
     // MARK: - End of input and output
 
-    /// Whether any end or failure is known.
+    /// Whether the end of input, a failure or a hangup has been detected.
     var hasNews: Bool { input.isEnded || output.isFailed || hasHangup }
 
     /// Reports any end of stream, write failure or hangup detected so far. Repeated calls have no further
@@ -104,7 +104,7 @@ final class ByteChannel {
     /// The reason why a handshake or a proxy negotiation cannot continue.
     var failure: AsyncSocketError? { input.error ?? output.error }
 
-    /// Whether the connection has failed, as opposed to a close by the peer.
+    /// Whether the connection has failed, as opposed to having been closed by the peer.
     var hasFailed: Bool { input.isFailed || output.isFailed }
 
     // MARK: - Receiving
@@ -113,7 +113,7 @@ final class ByteChannel {
         case bytes
         /// No bytes until the next event, or ever.
         case nothing
-        /// Much was received, but no data for the reader. Continue in another turn.
+        /// Much ciphertext was received, but no data for the reader. Continue in another turn.
         case more
     }
 
@@ -212,12 +212,12 @@ final class ByteChannel {
         case blocked
     }
 
-    /// Whether submitted data is still buffered here in encrypted form, or was lost in a failed send.
+    /// Whether submitted data is still buffered in encrypted form, or was lost in a failed send.
     var hasUnsentBytes: Bool {
         if case .tls(let engine) = layer { engine.hasOutput || output.isFailed } else { false }
     }
 
-    /// Whether the kernel may have room and no data is buffered here.
+    /// Whether the kernel may have room and no data is buffered in the channel.
     var maySend: Bool {
         guard case .ready = output else { return false }
         return !hasUnsentBytes

@@ -19,7 +19,7 @@ class DatagramChannel {
     private let sender: DatagramSender
     @exclusivity(unchecked) private var input = Readiness.ready
     @exclusivity(unchecked) final var output = Readiness.ready
-    /// Whether an event has signaled errors of sent datagrams.
+    /// Whether an event has signaled errors for sent datagrams.
     @exclusivity(unchecked) private var mayHaveErrors = false
     /// Why the descriptor can no longer receive.
     @exclusivity(unchecked) private(set) var failure: SystemError?
@@ -27,7 +27,7 @@ class DatagramChannel {
     @exclusivity(unchecked) private(set) var denial: SystemError?
     @exclusivity(unchecked) private var hasNewDenial = false
 
-    /// The maximum number of errors of earlier datagrams to skip at a time.
+    /// The maximum number of errors from earlier datagrams to skip at a time.
     private static let refusalLimit = 32
 
     init(_ descriptor: DatagramDescriptor, maximumSize: Int, coalesces: Bool) {
@@ -66,7 +66,7 @@ class DatagramChannel {
     /// datagrams.
     var arrivalCount: Int { 0 }
 
-    /// Returns the ClientHello for which a listener created the socket of a peer.
+    /// Returns the ClientHello in response to which a listener created this peer's socket, or `nil`.
     func takeHello() -> [UInt8]? { nil }
 
     /// Called when the DTLS handshake is complete.
@@ -112,7 +112,7 @@ class DatagramChannel {
         if let retry = output.retry, retry <= now { output = .ready }
     }
 
-    /// Why receiving is paused, here or at the listener that owns this peer.
+    /// Why receiving is paused, on this descriptor or, for a listener's peer, on the listener's descriptor.
     var currentDenial: SystemError? { denial }
 
     /// Returns a new denial once, so that it is reported once.
@@ -121,7 +121,7 @@ class DatagramChannel {
         return hasNewDenial ? denial : nil
     }
 
-    /// Returns errors of sent datagrams, a limited number at a time.
+    /// Returns errors for sent datagrams, a limited number at a time.
     func takeErrors() -> [DatagramError] {
         guard mayHaveErrors else { return [] }
         let (errors, isDrained) = descriptor.takeErrors()

@@ -4,9 +4,10 @@
 //  2. A slow private key may occupy all workers except one. A slow hardware token therefore never blocks the
 //     other keys, however many handshakes use it. Two slow keys can occupy all workers. Verification uses
 //     only the CPU and may occupy every worker.
-//  3. A step that would be queued too long for a slow key is rejected together with its handshake. Otherwise
-//     clients without credentials could build up a queue of several minutes. The expected duration of a step
-//     is the average of the key's recent steps, or the elapsed time of the running step if that is longer.
+//  3. A step that would be queued too long because its key is slow is rejected together with its handshake.
+//     Otherwise clients without credentials could build up a queue of several minutes. The expected duration
+//     of a step is the average of the key's recent steps, or the elapsed time of the running step if that is
+//     longer.
 //  4. Steps of closed handshakes are neither counted nor run.
 
 internal import Dispatch
@@ -149,7 +150,8 @@ final class HandshakeWorkers: Sendable {
         forgetIfIdle(key, &state)
     }
 
-    /// Forgets an idle key if too many keys are kept. A kept key's next burst starts with its known timings.
+    /// Forgets an idle key if too many keys are kept. If a key is kept, its average duration is still known
+    /// when it is used again.
     private func forgetIfIdle(_ key: WorkKey, _ state: inout State) {
         if state.lanes.count > Self.keptLanes, state.lanes[key]?.isIdle == true { state.lanes[key] = nil }
     }

@@ -1,8 +1,8 @@
 internal import SocketBuffers
 internal import SocketTLS
 
-/// A value that its copies share until one of them changes: thousands of accepted sockets share the
-/// configuration of their listener.
+/// A value that all copies share until one of them is changed. For example, thousands of accepted sockets
+/// share the configuration of their listener.
 struct CopyOnWrite<Value: Sendable>: Sendable {
     private final class Box: @unchecked Sendable {
         // Unchecked: changed only through the sole reference.
@@ -20,8 +20,7 @@ struct CopyOnWrite<Value: Sendable>: Sendable {
     }
 
     var value: Value {
-        // Yielded, not returned: reading one setting would otherwise copy them all, which costs reference
-        // counting.
+        // Yielded, not returned: otherwise, reading one setting would copy and retain all of them.
         _read { yield box.value }
         set {
             if isKnownUniquelyReferenced(&box) { box.value = newValue } else { box = Box(newValue) }
@@ -29,8 +28,8 @@ struct CopyOnWrite<Value: Sendable>: Sendable {
     }
 }
 
-/// The session of the latest handshake without a peer certificate. Most connections of a server negotiate the
-/// same session and share it: a copy for each would take a fifth of a kilobyte.
+/// The session of the latest handshake without a peer certificate. Most of a server's connections negotiate
+/// equal sessions and share one, because a copy for each connection would take about 200 bytes.
 enum LatestSession {
     private static let latest = Locked<CopyOnWrite<TLSSession>?>(nil)
 

@@ -29,8 +29,8 @@ struct DatagramConfiguration: Sendable {
     var logger: Logger?
     var observer: (any SocketObserver)?
 
-    /// The kernel features to enable. Slots of the largest size hold datagrams of any size, and then also
-    /// several coalesced datagrams from one sender.
+    /// The kernel features to enable. With receive buffers of the largest size, the kernel may deliver
+    /// several datagrams from one sender in a single buffer.
     var reception: DatagramReception {
         var reception: DatagramReception = maximumReceiveSize == DatagramReceiver.largestSize ? .coalescing : []
         if receivesTimestamps { reception.insert(.timestamps) }

@@ -50,7 +50,7 @@ enum EstablishingNews: Sendable {
     case attempt(Int, LoopEvents)
 }
 
-/// The connection as its parts see it. Used inside the turn, except for `post(_:)`.
+/// The interface of a connection for its parts. Used inside the turn, except for `post(_:)`.
 protocol PartOwner: UpgradeOwner, AnyObject, Sendable {
     /// Sends a message to the connection. Callable from any thread.
     func post(_ message: ConnectionMessage)

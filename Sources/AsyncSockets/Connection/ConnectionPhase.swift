@@ -14,6 +14,6 @@ enum ConnectionPhase {
     var isClosed: Bool { if case .closed = self { true } else { false } }
     var establishing: Establishing? { if case .establishing(let establishing) = self { establishing } else { nil } }
 
-    /// The error of an operation that is requested after the close, or dropped by the close.
+    /// The error for an operation that is requested after the close, or dropped by the close.
     var endError: AsyncSocketError { if case .closed(let error?) = self { error } else { .closed } }
 }

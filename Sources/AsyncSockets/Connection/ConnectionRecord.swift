@@ -28,14 +28,14 @@ struct ConnectionSnapshot {
     var isEstablished = false
     var isClosed = false
     var isSecure = false
-    /// `nil` if the close lost no data.
+    /// `nil` if no data was lost in the close.
     var loss: CopyOnWrite<ConnectionLoss>?
     var session: CopyOnWrite<TLSSession>?
-    /// Usable as long as the channel keeps its engine. For callers, which do not enter the turn.
+    /// Usable as long as the channel keeps its engine. Callers use it without entering the turn.
     var exporter: KeyExporter?
 }
 
-/// Requests of callers, written on their own threads before the message reaches the connection.
+/// Requests by callers, recorded on their own threads before the message reaches the connection.
 struct CallerClaims {
     var isDisconnected = false
     /// The combined intents of the `disconnectAfter…` calls, empty after `disconnect()`, or `nil` before

@@ -1,18 +1,19 @@
 internal import SocketBuffers
 internal import SocketCore
 
-// Coalesced writes, by the rules of `WriteCollector`.
+// Coalesced writes: see the rules of `WriteCollector`.
 extension DataPath {
     private static var collectionLimit: Int { 64 * 1024 }
 
-    /// Whether `count` more bytes may be held back for further writes.
+    /// Whether `count` more bytes may be held back so that they can be combined with later writes.
     func mayCollect(_ count: Int) -> Bool {
         guard ending.intent == nil, !writes.isClosing, channel?.maySend == true else { return false }
         let limit = collectionLimit
         return count < limit && writes.waitingByteCount < limit - count
     }
 
-    /// The collection limit, but no more than the queue can hold without an event or an error.
+    /// The collection limit, reduced if necessary so that the high-water mark is not reached and
+    /// `maximumPendingWriteBytes` is not exceeded.
     private var collectionLimit: Int {
         let mark = configuration.value.writeHighWaterMark ?? Self.collectionLimit
         return min(Self.collectionLimit, mark, configuration.value.maximumPendingWriteBytes)
@@ -40,10 +41,10 @@ extension DataPath {
         (isWriting, isCollecting) = (true, true)
     }
 
-    /// Passes everything written so far to the kernel. A send error has no effect here.
+    /// Passes everything written so far to the kernel. If that fails, the pump handles the error later.
     func flush() {
         guard needsPump || isCollecting, let channel else { return }
-        // Reading was paused together with the writes.
+        // Receiving was paused while the writes were collected.
         needsPump = true
         pumpWrites(channel)
     }

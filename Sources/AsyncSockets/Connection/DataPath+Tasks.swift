@@ -39,8 +39,10 @@ extension DataPath {
         return true
     }
 
-    /// Writes as many bytes that are not queued as possible. Returns `nil` if all of them must be queued.
-    /// Otherwise call `queueRest` if bytes remain, here or in the channel.
+    /// Writes as many of the bytes as possible without queuing them. Returns `nil` if all of them must be
+    /// queued. Otherwise, `count` is the number of bytes that the channel accepted. If `isComplete` is
+    /// `false`, some bytes were not accepted or are still buffered in the channel, and the caller must queue
+    /// the rest of the write (`queueRest`).
     func writeAtOnce(_ bytes: UnsafeRawBufferPointer) -> (count: Int, isComplete: Bool)? {
         guard let openChannel, ending.intent == nil, writes.isEmpty, !writes.isClosing else { return nil }
         return openChannel._withUnsafeGuaranteedRef { channel in

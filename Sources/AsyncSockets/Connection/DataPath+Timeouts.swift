@@ -17,7 +17,7 @@ extension DataPath {
         while let waiter = writes.packets.lateWaiter(at: now) { _ = cancel(waiter, waiter.lateError) }
     }
 
-    /// Creates the event for the delegate, which replies with a message.
+    /// Creates the event for the delegate. The delegate's reply is posted to `owner` as a message.
     private func ask(
         _ late: LateOperation?, _ owner: any PartOwner, _ message: @escaping @Sendable (UInt32, Double) -> ConnectionMessage
     ) -> TimedOutOperation? {
@@ -40,7 +40,7 @@ extension DataPath {
         return .ends(.timeout(.writeTimeout, .write, seconds: timeout))
     }
 
-    /// Cancels the operation of `waiter` with `error`. Returns `false` if it is not queued here.
+    /// Cancels the operation of `waiter` with `error`. Returns `false` if that operation is not queued.
     func cancel(_ waiter: AnyObject, _ error: any Error) -> Bool {
         if let completion = reads.cancel(waiter).completion {
             completion.refuse(error)

@@ -1,16 +1,16 @@
 // Rules of the data path:
 //  1. Only the data path moves a connection's bytes: incoming bytes through `reads`, outgoing bytes through
 //     `writes`, both through the channel.
-//  2. A step that closes the connection reports this in its result (`Fate`). A step that needs another turn
-//     records this (`takeWish`).
+//  2. A step that requires the connection to close reports this in its result (`Fate`). A step that needs
+//     another turn records this (`takeWish`).
 //  3. Every accepted packet is completed once: served, refused, cancelled, or dropped when the connection
 //     closes.
 //  4. Each change that may allow bytes to move sets `needsPump`, so that operations queued together are
 //     served together.
 //  5. `isWriting` is set whenever there may be something to write, and cleared by a pump that finds an empty
 //     queue.
-//  6. While `isCollecting` is set, writes are held back for further writes, by the rules of
-//     `WriteCollector`, and receiving is paused. A pump always follows.
+//  6. While `isCollecting` is set, writes are held back so that they can be combined with later ones (see
+//     `WriteCollector`), and receiving is paused. After it is set, a pump always follows.
 
 internal import FoundationEssentials
 internal import SocketBuffers
@@ -40,7 +40,7 @@ final class DataPath {
     @exclusivity(unchecked) var needsPump = false
     @exclusivity(unchecked) private var wantsTurn = false
     @exclusivity(unchecked) var isCollecting = false
-    /// `false` for most reads: there is nothing to write, and our side is not being closed.
+    /// Whether there may be bytes to write, or our side is being closed. `false` during most reads.
     @exclusivity(unchecked) var isWriting = false
 
     init(_ events: EventOutbox<DelegateEvent>) { self.events = events }
@@ -102,7 +102,7 @@ final class DataPath {
         }
     }
 
-    /// The two parts of `pump()`, called separately during a TLS upgrade: first move bytes, later decide.
+    /// The two parts of `pump()`, called separately during a TLS upgrade: moving bytes, and then deciding.
     func exchange() -> Fate { channel.map { exchange($0) } ?? .goesOn }
     func settle() -> Fate { channel.map { settle($0) } ?? .goesOn }
 
@@ -255,7 +255,7 @@ final class DataPath {
             case .maxedOut(let maxLength): return .ends(.readMaxedOut(maxLength))
             case .failed(let error, let completion):
                 completion.refuse(error)
-                // Too many bytes close the connection, even if a `BufferReader` detected that.
+                // Exceeding the maximum length closes the connection, even if a `BufferReader` detected it.
                 if let error = error as? AsyncSocketError, error.code == .readMaxedOut { return .ends(error) }
             }
         }
@@ -303,7 +303,7 @@ final class DataPath {
             return nil
         }
         guard packet.count > 0 else {
-            // A write without bytes is complete. A delegate gets no callback, as in GCDAsyncSocket.
+            // An empty write is already complete. A delegate receives no callback, as in GCDAsyncSocket.
             if case .waiter(let waiter) = packet.completion { waiter.complete(.success(())) }
             return nil
         }
@@ -319,7 +319,7 @@ final class DataPath {
         return nil
     }
 
-    /// Completes the writes that were handed on. The channel buffers no bytes.
+    /// Completes the writes that were handed on. Called only while the channel buffers no bytes.
     private func completeWrites() {
         while let completion = writes.removeHandedOn() {
             switch completion {
@@ -336,7 +336,7 @@ final class DataPath {
         if let count = writes.takeLowWater(configuration.value.writeHighWaterMark) { events.append(.lowWater(count)) }
     }
 
-    /// Reports the high-water mark, and resumes the tasks below it.
+    /// Reports that the high-water mark was reached, and resumes tasks when the queue is below the mark.
     func watchMark() {
         guard let mark = configuration.value.writeHighWaterMark else { return }
         if writes.waitingByteCount > 0, let count = writes.takeHighWater(mark) { events.append(.highWater(count)) }
@@ -352,8 +352,8 @@ final class DataPath {
         (isWriting, needsPump) = (true, true)
     }
 
-    /// Called when TLS starts. The last `earlyByteCount` bytes belong to the handshake and not to the
-    /// reader.
+    /// Called when TLS starts. The last `earlyByteCount` bytes received belong to the handshake and not to
+    /// the reader.
     func secure(earlyByteCount: Int) {
         carried.received = max(carried.received - earlyByteCount, 0)
         ending.note(.secured)

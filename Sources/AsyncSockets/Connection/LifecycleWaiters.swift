@@ -1,7 +1,7 @@
 internal import SocketCore
 
-/// The waiters for a connection to be established or closed. The waiters for TLS are stored in its
-/// `Upgrade`.
+/// The waiters for a connection to be established or closed. The waiters for TLS are stored in the
+/// connection's `Upgrade`.
 struct LifecycleWaiters {
     private enum Waiter {
         case connected(any OperationWaiter<Void>)
@@ -68,8 +68,8 @@ struct LifecycleWaiters {
         for waiter in answered { waiter.answerEnd(error) }
     }
 
-    /// Removes a waiter and returns the function that completes it with an error, or `nil` if the waiter is
-    /// not stored here.
+    /// Removes a waiter and returns the function that completes it with an error, or `nil` if the waiter was
+    /// not found.
     mutating func remove(_ waiter: AnyObject) -> ((any Error) -> Void)? {
         guard let index = waiting.firstIndex(where: { $0.waiter === waiter }) else { return nil }
         return waiting.remove(at: index).refuse

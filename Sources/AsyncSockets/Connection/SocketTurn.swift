@@ -30,7 +30,7 @@ package protocol TurnOwner: AnyObject, Sendable {
     func finishTurn(on executor: TurnExecutor) -> Bool
     /// Whether user code that may post messages is being called. Used inside the turn.
     var isCallingUser: Bool { get }
-    /// Schedules a message from the loop, because messages are still pending. Called outside the turn.
+    /// Schedules a turn on the loop, because messages are still pending. Called outside the turn.
     func leaveRestToLoop()
     /// Requests another turn from the loop. Callable from any thread.
     func askForTurn()
@@ -70,7 +70,7 @@ private final class Letter<Message: Sendable> {
 /// With one queue per socket, `sync` deadlocks when two sockets relay to each other from two loops. It also
 /// traps when a queue is re-entered or shared as a target. A turn never blocks a thread.
 package struct SocketTurn<Message: Sendable>: ~Copyable, Sendable {
-    // No lock, because an idle connection has no memory to spare for it, and a busy connection no time.
+    // No lock, because it would cost memory in each idle connection and time in each busy connection.
     private let gate = Atomic(Gate.free)
     /// The thread inside, or zero. A thread finds its own number here only if it is inside.
     private let holder = Atomic<pthread_t>(0)

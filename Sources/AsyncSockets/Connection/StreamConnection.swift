@@ -1,6 +1,6 @@
 // Rules of a connection:
 //  1. All state below is accessed only inside the turn. Any thread may post a message, and no thread blocks.
-//  2. Each part owns its state: `Establishing` owns the path to a descriptor, `DataPath` owns the bytes, and
+//  2. Each part owns its state: `Establishing` owns the attempts to connect, `DataPath` owns the bytes, and
 //     `Upgrade` owns TLS. A part reports that the connection must close, and the connection closes itself.
 //  3. Messages only record the work to do. `pumpIfNeeded` does the work once, after all pending messages, so
 //     that operations queued together are served together.
@@ -27,7 +27,7 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
 
     // Ordered to save space: the next three properties share 24 bytes.
     let log: ConnectionLog
-    /// Whether the previous descriptor is still open. Set before other code knows this connection.
+    /// Whether the previous connection's descriptor is still open. Set before other code has a reference.
     @exclusivity(unchecked) var waitsForClosing = false
     private var registration: LoopRegistration?
     let loop: SocketEventLoop
@@ -39,11 +39,11 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
     /// Reached after the close, when this descriptor and the descriptors of earlier connections are closed.
     let closed = Milestone()
 
-    // Confined to the turn, which also makes accesses exclusive. The run-time check took 8% of an echo.
+    // Confined to the turn, which also makes accesses exclusive. Run-time checks slowed an echo by 8%.
     @exclusivity(unchecked) private(set) var phase = ConnectionPhase.idle
     @exclusivity(unchecked) private(set) var upgrade: Upgrade?
     @exclusivity(unchecked) private(set) var waiters = LifecycleWaiters()
-    /// The task that owns the socket.
+    /// The task that owns the connection.
     @exclusivity(unchecked) var scope = TaskScope()
     @exclusivity(unchecked) private(set) var observation: ConnectionObservation?
     @exclusivity(unchecked) private var armedDeadline = Deadline.never
@@ -59,7 +59,7 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
     /// Registers the connection with its loop, which keeps it alive until it is closed. Call this once,
     /// before the first message.
     func register() { registration = loop.register(self) }
-    /// Undoes `register()`. Allowed only while no other code knows the connection.
+    /// Undoes `register()`. Allowed only while no other code has a reference to the connection.
     func deregister() { if let registration { loop.deregister(registration) } }
 
     // MARK: - Callable from any thread
@@ -234,7 +234,7 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
         return data.takeWish()
     }
 
-    /// Exits the turn for a task's operation, which may have a limit. Usually it has nothing to do.
+    /// Exits the turn after a task's operation, which may have a limit. Usually no more work is left.
     func leaveTurn(_ limit: OperationLimit?) {
         let isQuiet = !data.needsPump && outlet.isEmpty
         if isQuiet, limit?.deadline != nil { armDeadline() }
@@ -301,7 +301,7 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
     }
 
     @inline(__always) private func pump() {
-        // First without a counted reference.
+        // The first test avoids reference counting.
         guard upgrade != nil, let upgrade, !upgrade.state.isSettled else { return follow(data.pump()) }
         repeat {
             if isOpenForData { follow(data.exchange()) }
@@ -311,7 +311,7 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
 
     private func follow(_ fate: DataPath.Fate) { if case .ends(let error) = fate { close(error, isAbandoned: error != nil) } }
 
-    /// Advances the TLS upgrade. Returns whether bytes may be able to move now.
+    /// Advances the TLS upgrade. Returns `true` if bytes may be able to move now.
     private func advanceUpgrade() -> Bool {
         guard let upgrade, !upgrade.state.isSettled else { return false }
         switch upgrade.advance(data, self) {
@@ -368,7 +368,7 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
         phase = .closed(error)
         // From now on no other code can use the descriptor, and callers see a closed connection.
         let withdrawn = record.withLock { $0.close() }
-        // Before the descriptor is closed, so that a connection admitted by its permit is observed later.
+        // Before the close releases its permit, so that a connection accepted with it is observed later.
         if let observation = observation.take() {
             observation.end(error, refusing: upgrade?.state.refusedRole, data.carried)
         } else if ended.establishing != nil {
@@ -381,7 +381,7 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
         waiters.answerEnd(phase.endError)
         upgrade.take()?.refuseAll(phase.endError)
         note("closed", error.map { ["error": "\($0)"] } ?? [:])
-        // Before any caller that is notified of the close can read it.
+        // Published before the delegate is notified, so that it reads the final values.
         publishProgress()
         outlet.append(.didDisconnect(error))
         if !waitsForClosing { closed.reach() }

@@ -1,13 +1,13 @@
 // Rules of closing:
 //  1. Bytes received before the end stay readable, whatever the reason for the end. The end takes effect
-//     once they are read. If a task's read can no longer complete because of an orderly close, the read is
-//     abandoned, and its bytes stay for the next read.
+//     once they are read. If a task's read can no longer complete because of an orderly close or a
+//     truncation, the read is abandoned, and its bytes stay for the next read.
 //  2. A read to the end completes with an orderly close (a FIN or, with TLS, a close_notify). Any other end
 //     abandons it with the reason.
 //  3. After an orderly close or a truncation, only the read side closes if half-close is allowed and our
 //     side is open. That is reported once, and pending reads are abandoned with the reason. The connection
-//     closes when our side is finished too. If there was a truncation that no read received, it closes with
-//     the truncation error.
+//     closes when our side is finished too. If the stream was truncated and no read received that error, the
+//     connection closes with it.
 //  4. A close requested by the caller takes precedence over any other end. Once its conditions are met, the
 //     connection closes in an orderly way.
 //  5. A file that can no longer be read closes the connection immediately, even if there are unread bytes.
@@ -15,8 +15,8 @@
 //     no bytes that a read needs, and no bytes are unread. Unread bytes delay the close, but only for the
 //     grace period if a write is pending.
 //  7. If the peer has closed and a write has failed, the peer's close is reported, because it preceded and
-//     caused the failure. If only the read side has closed (rule 3), the error of the write is reported,
-//     unless the read side was truncated and no read received that error.
+//     caused the failure. If only the read side has closed (rule 3), the write error is reported, unless the
+//     read side was truncated and no read received the truncation error.
 //  8. A hangup closes the connection if the kernel has an error for it, once no more bytes can be received
 //     for a read (after the end of input, or while `startTLS` is waiting) and no bytes are unread.
 //  9. A lingering close protects the last bytes sent from being overtaken by a reset. It is used for an
@@ -72,7 +72,7 @@ struct StreamEnding {
         case wanted(CloseIntent)
         /// A read was requested. The grace period restarts with the next unread byte.
         case readAsked
-        /// TLS starts. Only the plaintext stream is complete, and the engine decides how the connection
+        /// TLS starts. An end of input noted earlier no longer applies: the engine decides how the connection
         /// closes.
         case secured
     }
@@ -128,8 +128,8 @@ struct StreamEnding {
     private var hasFinishedWriting = false
     /// Whether the close of the read side was reported (`kReadStreamClosed`).
     private var hasReportedReadSide = false
-    /// Whether the end has already completed a pending read to the end. Later reads to the end, and those
-    /// pending when the read side closes, are treated like other reads.
+    /// Whether, since the last read was requested, the end of input has completed a read to the end or the
+    /// read side was reported as closed. If so, the remaining reads to the end are treated like other reads.
     private var hasCompletedReadToEnd = false
     /// Whether a read was abandoned because of the end, so the caller knows the reason.
     private var hasToldReader = false

@@ -7,9 +7,9 @@
 //     handshake instead: the oldest handshake of the source with the most handshakes. This way no source can
 //     shut out other sources. Sockets that close before a task has taken them are released (`Reception`).
 //  3. A ClientHello from a peer's address that differs from the ClientHello of the current connection is
-//     treated as a stranger's (RFC 6347, section 4.2.8). If it contains a valid cookie, it replaces the
-//     current peer. The replaced socket closes without sending anything to the new client. A repeated earlier
-//     ClientHello does not replace the peer.
+//     treated as if a stranger had sent it (RFC 6347, section 4.2.8). If it contains a valid cookie, it
+//     replaces the current peer. The replaced socket closes without sending anything to the new client. A
+//     repeated earlier ClientHello does not replace the peer.
 //  4. The hub deregisters from its loop when it no longer accepts peers and the last peer is gone. The
 //     descriptors close with the last socket that uses them.
 //  5. If receiving fails permanently, the listener closes, and each peer's socket closes with the error.
@@ -331,7 +331,7 @@ final class DatagramHub: EventHandler {
         port.addresses.removeAll(keepingCapacity: true)
     }
 
-    /// Reports errors of sent datagrams to the peers at the destination addresses.
+    /// Reports errors for sent datagrams to the peers at the destination addresses.
     private func reportErrors(of port: DatagramPort) {
         for _ in 0..<Self.errorRounds {
             let (errors, isDrained) = port.descriptor.takeErrors()

@@ -8,7 +8,7 @@ extension DatagramListener {
     ///   trust decision and the listener has no `trust` closure.
     public func replaceTLS(_ settings: TLSServerSettings) throws(AsyncSocketError) {
         guard let tls = preparation.tls else {
-            throw .badConfiguration(.bind, "the listener has no DTLS settings to replace: create it with the parameter dtls")
+            throw .badConfiguration(.bind, "the listener has no DTLS settings to replace: create it with the dtls parameter")
         }
         try tls.replace(settings)
     }

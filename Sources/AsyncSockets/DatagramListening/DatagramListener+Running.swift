@@ -21,12 +21,12 @@ extension DatagramListener {
     ///     `nil`, `body` runs where the caller runs. For long computations or blocking work, use
     ///     `.custom(globalConcurrentExecutor)`.
     ///   - onError: Receives the error and the socket of each peer that fails. It is called in the peer's
-    ///     task. By default, errors are logged as `SocketListener.run` does.
+    ///     task. By default, errors are logged in the same way as by `SocketListener.run`.
     ///   - body: Serves a peer.
     /// - Throws: `CancellationError`; `.badConfiguration` if the listener is in use or has already been used;
-    ///   `.system` if its descriptors cannot be watched, or if receiving fails. If retrying cannot help, the
-    ///   error is thrown immediately; otherwise, it is thrown after about seven seconds. Each peer's socket
-    ///   closes with the same error.
+    ///   `.system` if its descriptors cannot be watched, or if receiving fails. If retrying cannot help, that
+    ///   error is thrown immediately; otherwise, it is thrown after retrying for about seven seconds. Each
+    ///   peer's socket closes with the same error.
     @concurrent
     public func run(
         executor: ConnectionExecutor? = .eventLoop, onError: (@Sendable (any Error, AsyncUDPSocket) -> Void)? = nil,

@@ -15,7 +15,7 @@ internal import Synchronization
 ///
 /// A peer is identified by its address and port, together with the local address that it sends to. Its socket
 /// is connected: it receives only from that peer, and is used by a task or a delegate. Without DTLS, a peer
-/// appears with its first datagram. The sender may be forged, so reply to strangers with care: set
+/// appears with its first datagram. The sender's address may be forged, so reply to strangers with care: set
 /// `rateLimit` of `AsyncUDPSocket` in `configure`. With DTLS, a peer appears once it has returned a cookie,
 /// which proves that it receives at its address. Until then the listener allocates no memory for the peer and
 /// sends it no more bytes than it has received from it.
@@ -42,7 +42,7 @@ public final class DatagramListener: Sendable {
     ///   - port: The port, of any integer type. If 0, the kernel chooses a free port, the same for IPv4 and
     ///     IPv6.
     ///   - interface: The interface: see `AsyncUDPSocket.bind(toPort:interface:)`. If `nil`, the listener is
-    ///     bound on all interfaces.
+    ///     bound to all interfaces.
     ///   - dtls: The settings for DTLS 1.2. If `nil`, datagrams are plaintext.
     ///   - maximumPeers: See `maximumPeers`.
     ///   - idleTimeout: The idle timeout of each peer, one minute by default. If no datagram is received from
@@ -53,7 +53,8 @@ public final class DatagramListener: Sendable {
     ///     ahead of the task.
     ///   - configure: Configures the listener and all its sockets: options, `rateLimit`,
     ///     `maximumDatagramSize`, `logger`. The socket passed to the closure serves only as a model.
-    ///   - trust: Decides about a client's certificate: see `AsyncUDPSocket.startDTLS(settings:trust:)`.
+    ///   - trust: Decides whether to trust a client's certificate: see
+    ///     `AsyncUDPSocket.startDTLS(settings:trust:)`.
     /// - Throws: An `AsyncSocketError`: the errors of `AsyncUDPSocket.bind(toPort:interface:)`, `.tls` for
     ///   unusable settings, `.badConfiguration` if the settings require a trust decision and `trust` is
     ///   `nil`. Also rethrows errors of `configure`.
@@ -144,7 +145,7 @@ public final class DatagramListener: Sendable {
     /// The local port. If the listener was created with port 0, the port that the kernel chose.
     public var localPort: UInt16 { localAddress?.port ?? 0 }
 
-    /// Whether new peers are accepted. False after `close(timeout:)`, after the task of `run` was
+    /// Whether new peers are accepted. `false` after `close(timeout:)`, after the task of `run` was
     /// cancelled, or after receiving has failed permanently.
     public var isListening: Bool { reception.isOpen }
 
@@ -154,7 +155,7 @@ public final class DatagramListener: Sendable {
     /// The maximum number of peers at a time; 10,000 by default, at least 1.
     ///
     /// At the limit, datagrams from strangers are dropped and counted in `refusedCount` until a peer's socket
-    /// closes. With DTLS, a new client replaces an incomplete handshake instead, if there are any: see
+    /// closes. With DTLS, a new client replaces an incomplete handshake instead, if one exists: see
     /// `maximumHandshakes`. Lowering the limit does not close the sockets of existing peers.
     public var maximumPeers: Int {
         get { hub.maximumPeers }

@@ -9,7 +9,7 @@ internal import SocketCore
 /// A number that identifies a handshake and is not reused.
 typealias HandshakeNumber = UInt64
 
-/// The incomplete handshakes of a `DatagramListener`, grouped by the sources of their clients.
+/// The incomplete handshakes of a `DatagramListener`, grouped by the clients' sources.
 struct HandshakeTable<Client> {
     private struct Handshake {
         let number: HandshakeNumber

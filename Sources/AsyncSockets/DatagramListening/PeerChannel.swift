@@ -74,7 +74,7 @@ final class PeerChannel: DatagramChannel {
 
     override var currentDenial: SystemError? { listenersDenial.withLock { $0 } }
 
-    // The listener takes the errors of the descriptor, and reports them to the affected peers.
+    // The listener reads the descriptor's errors, and reports them to the affected peers.
 
     override func takeErrors() -> [DatagramError] { [] }
 
@@ -103,8 +103,8 @@ final class PeerChannel: DatagramChannel {
 
     // MARK: - The path
 
-    /// The shared descriptor has many peers, so it does not know the path to this peer. A second descriptor,
-    /// connected to the peer, does.
+    /// The kernel cannot report a path MTU for the shared descriptor, because it is not connected to a peer.
+    /// A temporary descriptor, connected to this peer, is used instead.
     override var pathSize: Int? {
         do throws(SystemError) {
             let probe = try DatagramDescriptor(opening: descriptor.families)

@@ -76,7 +76,7 @@ final class PeerMailbox: Sendable {
     private let state = Locked(State())
     private let space: MailboxSpace
     private let arrivals = Atomic(0)
-    /// The maximum number of bytes in a mailbox, including 256 per datagram.
+    /// The maximum number of bytes in a mailbox, including an overhead of 256 bytes per datagram.
     private static let limit = 128 * 1024
     private static let costOfDatagram = 256
 

@@ -5,11 +5,11 @@ final class ListenerPeer: Sendable {
     let key: PeerKey
     let mailbox: PeerMailbox
     let connection: DatagramConnection
-    /// The digest of its ClientHello; `nil` if the listener does not use DTLS.
+    /// The digest of the peer's ClientHello; `nil` if the listener does not use DTLS.
     let helloDigest: Int?
-    /// Digests of earlier ClientHellos from its address, which the network may deliver again.
+    /// Digests of earlier ClientHellos from the peer's address, which the network may deliver again.
     let earlierDigests: [Int]
-    /// Its handshake; `nil` if the listener does not use DTLS.
+    /// The number of the peer's handshake; `nil` if the listener does not use DTLS.
     let handshake: HandshakeNumber?
 
     init(

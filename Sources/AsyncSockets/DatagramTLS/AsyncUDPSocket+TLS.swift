@@ -9,19 +9,20 @@ extension AsyncUDPSocket {
     /// Upgrades a connected socket to DTLS 1.2, after all datagrams that have already been queued.
     ///
     /// Datagrams sent before the call are plaintext, and later datagrams are encrypted. A datagram that
-    /// another thread or task sends before the handshake has started may be sent either way: send it earlier,
-    /// or delay it. A `receiveOnce()` that a delegate made before the call receives its datagram first. After
-    /// that, no plaintext is delivered. Plaintext that was received but not delivered is dropped, even if it
-    /// is already queued for a delegate or a filter. Arriving datagrams that are not DTLS are dropped and
-    /// counted (`droppedRecordCount`). To use DTLS from the first datagram, call this right after `connect`.
+    /// another thread or task sends between the call and the start of the handshake may be sent in plaintext
+    /// or encrypted, so send it earlier or later. A `receiveOnce()` that a delegate requested before the call
+    /// receives its datagram first. After that, no plaintext is delivered. Plaintext that was received but
+    /// not delivered is dropped, even if it is already queued for a delegate or a filter. Arriving datagrams
+    /// that are not DTLS are dropped and counted (`droppedRecordCount`). To use DTLS from the first datagram,
+    /// call this right after `connect`.
     ///
     /// Returns when the handshake is complete and the peer is trusted. If the peer does not reply, handshake
     /// messages are retransmitted after one second, two, four and so on, until
-    /// `TLSSettings.handshakeTimeout`. Work before the handshake may take the same time again: datagrams that
-    /// the kernel has no room for, an earlier `receiveOnce()`, and filters that have not returned a verdict.
-    /// If the handshake fails or is cancelled, the socket closes; it never returns to plaintext. The socket
-    /// receives only from the peer's address and port. If the peer changes its port, its datagrams are
-    /// dropped.
+    /// `TLSSettings.handshakeTimeout`. The same limit applies separately to work before the handshake:
+    /// datagrams that the kernel has no room for, an earlier `receiveOnce()`, and filters that have not
+    /// returned a verdict. If the handshake fails or is cancelled, the socket closes; it never returns to
+    /// plaintext. The socket receives only from the peer's address and port. If the peer changes its port,
+    /// its datagrams are dropped.
     ///
     /// DTLS protects each datagram, but is as unreliable as UDP: datagrams may be lost or reordered. No
     /// datagram is delivered twice. When the peer closes the connection (close_notify), the socket closes,
@@ -29,8 +30,8 @@ extension AsyncUDPSocket {
     ///
     /// - Parameters:
     ///   - settings: The role and its settings. DTLS 1.2 does not support early data, authentication after
-    ///     the handshake, or `serverNames`. The `minimumVersion` and the policy must allow it (`.tls12` or
-    ///     `.dtls12`).
+    ///     the handshake, or `serverNames`. The `minimumVersion` and the policy must allow DTLS 1.2 (`.tls12`
+    ///     or `.dtls12`).
     ///   - trust: See `AsyncSocket.startTLS(settings:trust:)`.
     /// - Returns: The session that the handshake negotiated.
     /// - Throws: `CancellationError` if the task is cancelled, the errors of `trust`, or an
@@ -63,7 +64,7 @@ extension AsyncUDPSocket {
         if hasTrust, settings.trustEvaluation == .builtIn { settings.trustEvaluation = .delegate }
         guard hasTrust || settings.trustEvaluation == .builtIn || hasDelegate else {
             let error = AsyncSocketError.badConfiguration(
-                .startDTLS, "the settings leave the certificate decision to the program: pass trust or set a delegate")
+                .startDTLS, "the settings require a trust decision, but no callback is set: pass trust or set a delegate")
             connection.post(.close(error))
             throw error
         }
@@ -174,7 +175,7 @@ extension AsyncUDPSocket {
 }
 
 extension DatagramConnection {
-    /// Claims the one upgrade of the socket. Returns the host that the socket connects to.
+    /// Claims the socket's only upgrade. Returns the host that the socket connects to.
     fileprivate func claimUpgrade() throws(AsyncSocketError) -> HostQuery? {
         let (endpoint, refusal) = record.withLock { record -> (HostQuery?, AsyncSocketError?) in
             if record.isClosed { return (nil, .closed) }

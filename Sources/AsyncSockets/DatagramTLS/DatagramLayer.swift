@@ -6,8 +6,8 @@ internal import Synchronization
 
 /// DTLS between a UDP socket and its peer: the engine, and the state of its connection. Confined to the turn.
 ///
-/// The input passes received datagrams to the layer and takes messages from it. The output uses the layer to
-/// encrypt. Neither calls the engine directly.
+/// `DatagramInput` passes received datagrams to the layer and takes messages from it. `DatagramOutput` uses
+/// the layer to encrypt. Neither calls the engine directly.
 final class DatagramLayer {
     let engine: DTLSEngine
     private let plaintext = PreBuffer()

@@ -35,7 +35,7 @@ extension DatagramService {
         output.appendStartTLS()
     }
 
-    /// Continues the upgrade. The socket closes with the returned error.
+    /// Continues the upgrade. If this returns an error, the socket closes with it.
     func goOnWithTLS() -> AsyncSocketError? {
         guard let upgrade else { return nil }
         if upgrade.isQuiet {
@@ -46,7 +46,7 @@ extension DatagramService {
         return upgrade.advance(channel, address, configuration.value, input, output)
     }
 
-    /// The amount of data sent and received, or `nil` during a handshake.
+    /// The amount of data sent and received, or `nil` during an upgrade to DTLS.
     var progress: CarriedBytes? {
         if let upgrade, !upgrade.isSecure { return nil }
         // A peer with datagrams that the program has not taken yet is not idle. With DTLS, only authentic

@@ -4,8 +4,8 @@
 //     is received. Undelivered plaintext is dropped when the handshake starts.
 //  2. From the start of the handshake, all arriving datagrams go to the engine. The socket never returns to
 //     plaintext: a failure closes it, and so do `disconnect()` and a failed attempt to connect.
-//  3. The engine retransmits its messages using a timer of the loop, even while the program decides about the
-//     peer.
+//  3. The engine retransmits its messages using a timer of the loop, even while the program decides whether
+//     to trust the peer.
 //  4. For a task, work before the handshake may take as long as the handshake itself. For a delegate it has
 //     no limit, as with `beginTLS`.
 
@@ -55,7 +55,7 @@ final class DatagramUpgrade {
         isSecure && layer?.isQuiet == true
     }
 
-    /// Continues the upgrade. The socket closes with the returned error.
+    /// Continues the upgrade. If this returns an error, the socket closes with it.
     func advance(
         _ channel: DatagramChannel, _ peer: InternetAddress, _ configuration: DatagramConfiguration, _ input: DatagramInput,
         _ output: DatagramOutput
@@ -154,7 +154,7 @@ final class DatagramUpgrade {
     /// Called when the socket closes. Notifies the peer, and fails all waiters.
     ///
     /// - Parameter isReplaced: Whether a new connection uses the peer's address. The new client must not
-    ///   receive datagrams of this connection.
+    ///   receive datagrams from this connection.
     func end(_ error: AsyncSocketError, isReplaced: Bool) {
         lentWork?.cancel()
         if let layer, !isReplaced {
@@ -164,7 +164,7 @@ final class DatagramUpgrade {
         upgrade.refuseAll(error)
     }
 
-    /// Removes a waiter, and returns a closure that fails it. Returns `nil` if the waiter is not here.
+    /// Removes a waiter, and returns a closure that fails it. Returns `nil` if the waiter was not found.
     func remove(_ waiter: AnyObject) -> ((any Error) -> Void)? { upgrade.remove(waiter) }
 
     // MARK: - Deadlines
@@ -178,7 +178,7 @@ final class DatagramUpgrade {
 
     func lateWaiter(at now: Deadline) -> (waiter: AnyObject, error: any Error)? { upgrade.lateWaiter(at: now) }
 
-    /// Handles timeouts. The socket closes with the returned error.
+    /// Handles timeouts. If this returns an error, the socket closes with it.
     func expire(at now: Deadline) -> AsyncSocketError? {
         if let error = layer?.engine.handleTimeout() { return AsyncSocketError(error, operation: .startDTLS) }
         layer?.flush()

@@ -3,7 +3,7 @@ internal import SocketCore
 internal import Synchronization
 
 /// Limits the number of idle sockets that keep OpenSSL's buffers. Freeing and reallocating the buffers takes
-/// a third of the time of a message, and the buffers of one socket take 34 KiB.
+/// a third of the time needed for a message, and the buffers of one socket take 34 KiB.
 package final class KeptBuffers: Sendable {
     package static let shared = KeptBuffers(limit: 256)
 

@@ -16,8 +16,8 @@ extension AsyncUDPSocket {
         set { configure { $0.isIPv6Enabled = newValue } }
     }
 
-    /// The preferred IP version for hosts that have addresses of both: `.ipv4`, `.ipv6`, or `nil` (the
-    /// default) to use the order of the system's resolver (`setPreferIPv4`, `setPreferIPv6`,
+    /// The preferred IP version for hosts that have both IPv4 and IPv6 addresses: `.ipv4`, `.ipv6`, or `nil`
+    /// (the default) to use the order of the system's resolver (`setPreferIPv4`, `setPreferIPv6`,
     /// `setIPVersionNeutral`).
     public var preferredFamily: SocketEndpoint.Family? {
         get { configuration.preferredFamily }
@@ -28,7 +28,7 @@ extension AsyncUDPSocket {
     /// (`DatagramArrival.isTruncated`). The default of 65,527 never truncates. Set it before `bind` or
     /// `connect`.
     ///
-    /// With a smaller value, such as 2,048, the kernel can return many datagrams at a time.
+    /// With a smaller value, such as 2,048, the kernel can return many datagrams in one system call.
     public var maximumReceiveSize: Int {
         get { configuration.maximumReceiveSize }
         set { configure { $0.maximumReceiveSize = max(1, min(newValue, DatagramReceiver.largestSize)) } }
@@ -64,9 +64,9 @@ extension AsyncUDPSocket {
         set { configure { $0.sendHighWaterMark = newValue } }
     }
 
-    /// The maximum rate of received datagrams, per source and in total. If `nil` (the default), all are
-    /// accepted. Datagrams above the limit are dropped and counted in `rateLimitedCount`. Changing the limit
-    /// discards the rates measured so far.
+    /// The maximum rate of received datagrams, per source and in total. If `nil` (the default), all datagrams
+    /// are accepted. Datagrams above the limit are dropped and counted in `rateLimitedCount`. Changing the
+    /// limit discards the rates measured so far.
     ///
     /// Set a limit on servers that reply to strangers: senders can forge their address to direct your replies
     /// at a victim.
@@ -76,11 +76,12 @@ extension AsyncUDPSocket {
     }
 
     /// The maximum size of the datagrams that DTLS sends, in bytes without UDP and IP headers; at least 256.
-    /// If `nil` (the default), the kernel's knowledge of the path to the peer is used. Set it before
-    /// `startDTLS`, for a path that carries less but does not report it.
+    /// If `nil` (the default), the path MTU known to the kernel is used. Set a size if the kernel cannot
+    /// detect that the path MTU is smaller, and set it before `startDTLS`.
     ///
-    /// Handshake messages are fragmented to this size. If it is `nil`, they are fragmented further when the
-    /// peer does not reply. The program's own messages are never fragmented: see `maximumSendSize`.
+    /// Handshake messages are fragmented to this size. If the size is `nil`, they are retransmitted in
+    /// smaller fragments when the peer does not reply. The program's own messages are never fragmented: see
+    /// `maximumSendSize`.
     public var maximumDatagramSize: Int? {
         get { configuration.maximumDatagramSize }
         set { configure { $0.maximumDatagramSize = newValue.map { max(DatagramLayer.leastDatagramSize, min($0, 65_507)) } } }
@@ -95,7 +96,7 @@ extension AsyncUDPSocket {
     }
 
     /// The socket's observer: see `AsyncSocket.observer`. Observation of a UDP socket starts when the socket
-    /// is bound or connected, and stops when it closes. Set the observer before that.
+    /// is bound or connected, and stops when it closes. Set the observer before observation starts.
     public var observer: (any SocketObserver)? {
         get { configuration.observer }
         set { configure { $0.observer = newValue } }

@@ -17,9 +17,9 @@ extension AsyncUDPSocket: EventSocket {
         state.withLock { $0.audience.copy(to: &delegate, &queue) }
     }
 
-    // These two hooks are empty. Requests made by a delegate find their connection under the socket's lock,
-    // which is fast enough: each datagram is a complete operation, so there are fewer requests than for a
-    // stream.
+    // These two hooks are empty. A request made by a delegate looks up the connection under the socket's
+    // lock, which is fast enough: each datagram is a complete operation, so there are fewer requests than for
+    // a stream.
 
     func beginCallbacks(of source: DatagramConnection) {}
 

@@ -10,11 +10,11 @@ extension AsyncUDPSocket {
 
     /// Sends a datagram to the peer of a connected socket, after all datagrams queued before it.
     ///
-    /// When the kernel has accepted the datagram, `udpSocket(_:didSendDataWithTag:)` is called. If it fails,
-    /// `udpSocket(_:didNotSendDataWithTag:dueToError:)` is called with `.badParameter` and the errno EMSGSIZE
-    /// if the datagram is too large, `.writeTimeout`, `.writeQueueFull`, `.badConfiguration` if the socket is
-    /// not connected, `.closed`, or the kernel's error. You can call this while the socket is connecting. It
-    /// has no effect on a closed socket.
+    /// When the kernel has accepted the datagram, `udpSocket(_:didSendDataWithTag:)` is called. If sending
+    /// fails, `udpSocket(_:didNotSendDataWithTag:dueToError:)` is called with `.badParameter` and the errno
+    /// EMSGSIZE if the datagram is too large, `.writeTimeout`, `.writeQueueFull`, `.badConfiguration` if the
+    /// socket is not connected, `.closed`, or the kernel's error. You can call this while the socket is
+    /// connecting. It has no effect on a closed socket.
     ///
     /// - Parameters:
     ///   - data: The payload, at most 65,507 bytes. It may be empty. It is not copied.
@@ -30,7 +30,7 @@ extension AsyncUDPSocket {
     /// The host name is resolved outside the event loop. The result is kept only while operations on this
     /// socket need it. The datagram is sent to the first usable address of the `preferredFamily`, or else to
     /// the first usable address. A socket that is not in use is first bound to a port chosen by the kernel.
-    /// On a connected socket, the datagram fails.
+    /// On a connected socket, sending fails.
     public func send(_ data: Data, toHost host: String, port: UInt16, withTimeout timeout: TimeInterval, tag: Int) {
         queue(data, timeout, tag) { () throws(AsyncSocketError) in try target(host, port, .send) }
     }
@@ -45,7 +45,7 @@ extension AsyncUDPSocket {
         queue(data, timeout, tag) { () throws(AsyncSocketError) in try target(address, .send) }
     }
 
-    /// Returns the connection of a socket in use if `address` is valid. If this returns `nil`, call
+    /// Returns the connection if the socket is in use and `address` is valid. If this returns `nil`, call
     /// `target(_:from:_:)` and `openIfNeeded(_:)`, which make the same checks with more locking and throw
     /// errors.
     func connection(reaching address: SocketEndpoint) -> DatagramConnection? {
@@ -87,7 +87,7 @@ extension AsyncUDPSocket {
         }
     }
 
-    /// Also works on a socket that is not in use, because its delegate still expects a callback.
+    /// Reports the error to the delegate, even if the socket is not in use.
     private func refuse(_ tag: Int, _ error: AsyncSocketError) {
         do throws(AsyncSocketError) {
             try use(.send).post(.refuse(tag: tag, error))

@@ -3,8 +3,8 @@ internal import SocketBuffers
 public import SocketCore
 
 extension AsyncUDPSocket {
-    /// Whether the socket is bound or connected, or has sent, and is not closed. A snapshot, like all of
-    /// these properties.
+    /// Whether the socket is bound or connected, or has sent a datagram, and is not closed. A snapshot, like
+    /// the other properties of the socket's state.
     public var isOpen: Bool {
         connection?.record.withLock { $0.isOpen && !$0.isClosed } ?? false
     }
@@ -130,11 +130,12 @@ extension AsyncUDPSocket {
     /// - Parameters:
     ///   - group: The group's address, such as `224.0.0.251` or `ff02::fb`.
     ///   - interface: The interface, by name or address. If `nil`, the kernel chooses it from its routes.
-    ///   - source: The address of one sender, if only its datagrams are wanted (RFC 4607). To receive from
-    ///     several senders, join once for each. If `nil`, datagrams from all senders are received.
-    /// - Throws: `.badConfiguration` if the socket is not bound for the group's IP version; `.badParameter`
-    ///   for invalid address text, an address that is not a multicast group, or an unknown interface;
-    ///   otherwise `.system` with the errno: EADDRINUSE if the socket has already joined, ENODEV, ENOBUFS.
+    ///   - source: The address of a sender, to receive only its datagrams (RFC 4607). To receive from several
+    ///     senders, join once for each. If `nil`, datagrams from all senders are received.
+    /// - Throws: `.badConfiguration` if the socket does not use the group's IP version; `.badParameter` for
+    ///   text that is not an IP address, an address that is not a multicast group, or an unknown interface;
+    ///   otherwise `.system` with the errno: EADDRINUSE if the socket has already joined the group, ENODEV,
+    ///   ENOBUFS.
     public func joinMulticastGroup(
         _ group: String, onInterface interface: String? = nil, fromSource source: String? = nil
     ) throws(AsyncSocketError) {
@@ -147,7 +148,7 @@ extension AsyncUDPSocket {
     /// `joinMulticastGroup(_:onInterface:fromSource:)`.
     ///
     /// - Throws: The errors of `joinMulticastGroup(_:onInterface:fromSource:)`, and `.system` with
-    ///   EADDRNOTAVAIL if the socket has not joined.
+    ///   EADDRNOTAVAIL if the socket has not joined the group.
     public func leaveMulticastGroup(
         _ group: String, onInterface interface: String? = nil, fromSource source: String? = nil
     ) throws(AsyncSocketError) {
@@ -164,10 +165,11 @@ extension AsyncUDPSocket {
         try setMulticastInterface(interface, over: nil)
     }
 
-    /// Sets the interface for outgoing multicast datagrams of one IP version. If `family` is `nil`, sets it
-    /// for both.
+    /// Sets the interface for outgoing multicast datagrams of one IP version or, if `family` is `nil`, of
+    /// each IP version that the socket uses.
     ///
-    /// - Throws: `.badConfiguration` also if the socket does not use that version.
+    /// - Throws: The errors of `setMulticastInterface(_:)`, and `.badConfiguration` if the socket does not
+    ///   use the IP version.
     package func setMulticastInterface(_ interface: String, over family: SocketEndpoint.Family?) throws(AsyncSocketError) {
         let connection = try openConnection(.setMulticastInterface)
         let index = try Self.index(of: interface, .setMulticastInterface)
@@ -181,7 +183,11 @@ extension AsyncUDPSocket {
         } catch {
             throw AsyncSocketError(datagram: error, .setMulticastInterface)
         }
-        guard isDone else { throw .badConfiguration(.setMulticastInterface, "the socket is not bound for that IP version") }
+        guard isDone else {
+            let version = family == .ipv6 ? "IPv6" : "IPv4"
+            throw .badConfiguration(
+                .setMulticastInterface, "the socket does not use \(version): bind it to an \(version) address")
+        }
     }
 
     /// Returns the descriptor for an IP version, or the first descriptor if `family` is `nil`. The descriptor
@@ -214,7 +220,9 @@ extension AsyncUDPSocket {
         } catch {
             throw AsyncSocketError(datagram: error, operation)
         }
-        throw .badConfiguration(operation, "the socket is not bound for the IP version of \"\(group)\": bind it first")
+        let version = AsyncSocketError.families(of: [groupAddress])
+        throw .badConfiguration(
+            operation, "the group \"\(group)\" requires \(version), which the socket does not use: bind to an \(version) address")
     }
 
     private static func address(

@@ -25,7 +25,7 @@ extension AsyncUDPSocket {
     ///   - port: The port: see `bind(toPort:)`.
     ///   - interface: The name (`eth0`) or address (`192.0.2.7`, `2001:db8::7`) of an interface, or
     ///     `localhost`. For a name, the first address of each IP version is used. If `nil`, the socket is
-    ///     bound on all interfaces.
+    ///     bound to all interfaces.
     /// - Throws: The errors of `bind(toPort:)`; `.badParameter` for an unknown interface; `.noUsableAddress`
     ///   for an interface without an address of an enabled IP version.
     public func bind(toPort port: UInt16, interface: String?) throws(AsyncSocketError) {
@@ -44,7 +44,7 @@ extension AsyncUDPSocket {
             isLenient: interface == nil)
     }
 
-    /// Binds the socket to an address, for the IP version of that address only.
+    /// Binds the socket to an address. The socket then uses only the IP version of that address.
     ///
     /// - Throws: The errors of `bind(toPort:)`; `.badParameter` for an address that is not an IP address;
     ///   `.noUsableAddress` for an address of a disabled IP version.
@@ -65,7 +65,7 @@ extension AsyncUDPSocket {
         guard isEnabled else {
             throw AsyncSocketError(
                 .noUsableAddress, fault: .caller, operation: operation,
-                message: "the IP version of \"\(address)\" is disabled: enable it")
+                message: "\"\(address)\" requires \(AsyncSocketError.families(of: [address])), which is disabled: enable it")
         }
     }
 
@@ -123,8 +123,8 @@ extension AsyncUDPSocket {
     /// still belongs to you.
     ///
     /// - Throws: `.badConfiguration` if the socket is in use or closed; `.badParameter` with an errno: EBADF
-    ///   or ENOTSOCK, ESOCKTNOSUPPORT for a descriptor that is not a UDP socket, EAFNOSUPPORT for another
-    ///   address family, or the kernel's error for an option that it rejects.
+    ///   or ENOTSOCK, ESOCKTNOSUPPORT for a descriptor that is not a UDP socket, EAFNOSUPPORT for an address
+    ///   family other than IPv4 and IPv6, or the kernel's error for an option that it rejects.
     public func adopt(_ descriptor: Int32) throws(AsyncSocketError) {
         do throws(SystemError) {
             try DatagramDescriptor.check(descriptor)
@@ -142,8 +142,8 @@ extension AsyncUDPSocket {
 
     /// Takes ownership of a UDP socket opened by a service manager such as systemd (`ListenDatagram=`).
     ///
-    /// - Throws: The errors of `adopt(_:)` for a descriptor number; EBADF also if the descriptor was already
-    ///   taken.
+    /// - Throws: The same errors as `adopt(_:)` with a descriptor number. EBADF also means that the
+    ///   descriptor has already been taken.
     public func adopt(_ descriptor: InheritedDescriptor) throws(AsyncSocketError) {
         let reception = configuration.reception
         do throws(AsyncSocketError) {
@@ -167,8 +167,8 @@ extension AsyncUDPSocket {
     /// Returns immediately. No datagrams are exchanged: the socket resolves the name and uses the first
     /// address to which the kernel has a route. Then `udpSocket(_:didConnectToAddress:)` is called, or
     /// `udpSocket(_:didNotConnect:)` with `.hostNotFound`, `.connectFailed` (the message lists every address)
-    /// or `.connectTimeout`. Until then, datagrams for the peer are queued. A socket that was bound for both
-    /// IP versions keeps only the descriptor of the peer's version.
+    /// or `.connectTimeout`. Until then, datagrams for the peer are queued. If the socket was bound with both
+    /// IP versions, it keeps only the descriptor for the peer's IP version.
     ///
     /// - Parameters:
     ///   - host: A name or an address: see `AsyncSocket.connect(toHost:onPort:viaInterface:withTimeout:)`.
@@ -255,7 +255,7 @@ extension AsyncUDPSocket {
     /// `.closed` when the socket closes. If the task is cancelled, the socket closes immediately. On a socket
     /// that is not in use, this has no effect.
     ///
-    /// - Parameter timeout: How long sending may take. After that, the datagrams that remain fail with
+    /// - Parameter timeout: How long sending may take. After that, the remaining datagrams fail with
     ///   `.closed`, and the socket closes.
     /// - Throws: `.writeTimeout` after `timeout`, or `CancellationError` if the task is cancelled.
     public nonisolated(nonsending) func close(timeout: Duration) async throws {

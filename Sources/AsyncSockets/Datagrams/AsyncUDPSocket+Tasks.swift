@@ -2,7 +2,7 @@ public import FoundationEssentials
 internal import SocketBuffers
 public import SocketCore
 
-// UDP for tasks.
+// The methods for tasks.
 extension AsyncUDPSocket {
     // MARK: - Connecting
 
@@ -203,7 +203,7 @@ extension AsyncUDPSocket {
     ///
     /// - Parameters:
     ///   - port: The port. If 0, the kernel chooses a free port.
-    ///   - interface: The interface: see `bind(toPort:interface:)`. If `nil`, the socket is bound on all
+    ///   - interface: The interface: see `bind(toPort:interface:)`. If `nil`, the socket is bound to all
     ///     interfaces.
     ///   - executor: See `withConnection(to:port:timeout:executor:configure:_:)`.
     ///   - configure: Configures the socket before it is bound, for example its options, rate limit and

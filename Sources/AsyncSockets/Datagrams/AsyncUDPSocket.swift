@@ -163,8 +163,8 @@ public final class AsyncUDPSocket: Sendable {
         let connection = state.withLock { state in
             if let connection = state.connection { return connection }
             new.outlet.callBack(on: state.audience.queue, unlessItIs: socketQueue)
-            // Done under the lock: options set later find the connection, and options set earlier are not
-            // lost.
+            // Done under the lock, so that no option is lost: options set earlier are copied now, and options
+            // set later are also set on the connection.
             new.begin(state.configuration, state.options)
             state.connection = new
             return new
@@ -174,7 +174,7 @@ public final class AsyncUDPSocket: Sendable {
         return connection
     }
 
-    /// Turns this socket into the socket of a listener's peer. Call it before the socket is shared.
+    /// Makes this a listener's socket for one peer. Call this before the socket is shared.
     func serve(
         _ channel: PeerChannel, to key: PeerKey, like model: AsyncUDPSocket, on loop: SocketEventLoop
     ) -> DatagramConnection {
@@ -272,8 +272,8 @@ public protocol AsyncUDPSocketDelegate: AnyObject {
     /// Called when the socket has closed. This is the last callback, made once for each socket that was in
     /// use.
     ///
-    /// `error` is `nil` if the program closed the socket. An error of a single datagram never closes a
-    /// socket. A DTLS failure does, and so does the peer's close_notify (`.closedByPeer`).
+    /// `error` is `nil` if the program closed the socket. A failure to send a single datagram never closes a
+    /// socket. A DTLS failure closes it, and so does the peer's close_notify (`.closedByPeer`).
     func udpSocketDidClose(_ socket: AsyncUDPSocket, withError error: AsyncSocketError?)
 }
 

@@ -26,7 +26,7 @@ public struct Datagram: Sendable {
         Datagram(data, from: origin, arrival, filterContext: context)
     }
 
-    /// The amount charged to a memory limit. An empty datagram also uses memory.
+    /// The number of bytes charged against a memory limit. Even an empty datagram uses memory.
     var cost: Int { data.count + 256 }
 }
 

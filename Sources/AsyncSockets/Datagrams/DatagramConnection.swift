@@ -4,7 +4,8 @@ internal import Logging
 internal import SocketBuffers
 internal import SocketCore
 
-/// A UDP socket from its first use to its last event, with access to the turn of its `DatagramService`.
+/// A UDP socket from its first use to its last event. Owns the turn to which its `DatagramService` is
+/// confined.
 final class DatagramConnection: EventHandler, EventSource, OperationOwner, TurnOwner {
     typealias Message = DatagramMessage
 
@@ -40,26 +41,26 @@ final class DatagramConnection: EventHandler, EventSource, OperationOwner, TurnO
         service.registration = loop.register(self)
     }
 
-    /// Undoes `register()`, while no other thread knows the connection.
+    /// Undoes `register()`. Call it only while no other thread has access to the connection.
     func deregister() {
         if let registration = service.registration { loop.deregister(registration) }
     }
 
-    /// Sets the initial configuration. Call it before the first message, while no other thread knows the
-    /// connection.
+    /// Sets the initial configuration. Call it before the first message, while no other thread has access to
+    /// the connection.
     func begin(_ configuration: DatagramConfiguration.Shared, _ options: SocketOptionSet) {
         service.configuration = configuration
         record.withLock { $0.options = options }
     }
 
-    /// Prepares the connection for the socket of a listener's peer, under the same conditions as `begin`.
+    /// Prepares the connection to serve a listener's peer. Call it under the same conditions as `begin`.
     func serve(_ channel: PeerChannel, to key: PeerKey) {
         service.serve(channel, to: key)
     }
 
     // MARK: - On any thread
 
-    /// Closes the socket when no data has moved for `timeout`, except during a handshake.
+    /// Closes the socket when no data has been sent or received for `timeout`, except during a handshake.
     func endWhenIdle(_ timeout: Duration) {
         post(.awaitEnd(IdleWaiter(timeout, error: .idleDatagrams(for: timeout)) { [unowned self] in service.progress }))
     }
@@ -68,7 +69,8 @@ final class DatagramConnection: EventHandler, EventSource, OperationOwner, TurnO
         turn.post(message, to: self)
     }
 
-    /// Queues a datagram of the delegate. Posts no message if the caller is already inside the turn.
+    /// Queues a datagram and reports its result to the delegate. Posts no message if the caller is already
+    /// inside the turn.
     func send(_ packet: consuming DatagramPacket) {
         guard turn.isOpen(within: self) else { return post(.send(packet)) }
         let wasDelivering = outlet.leaveCallback()
@@ -165,7 +167,7 @@ final class DatagramConnection: EventHandler, EventSource, OperationOwner, TurnO
     nonisolated(nonsending) func send(_ data: Data, to target: DatagramTarget, _ limit: OperationLimit) async throws {
         try limit.check(.send)
         if let result = sendAtOnce(data, to: target) {
-            // Also after a failure, because a task may retry in a loop.
+            // Checked even after a failure, because a task may retry in a loop.
             if JobBudget.isUsedUp(by: self) { await JobBudget.renew() }
             return try result.get()
         }

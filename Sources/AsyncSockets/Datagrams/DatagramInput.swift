@@ -10,9 +10,10 @@
 //     received before it connected.
 //  5. A turn receives a limited number of datagrams and records, so that other sockets on the loop are
 //     served.
-//  6. After the marker of `startDTLS`, no plaintext is received, except for a `receiveOnce()` made before the
-//     marker. From the handshake on, all datagrams go to the layer, and its messages take the same path as
-//     datagrams. Up to 64 KiB of messages are received ahead, to detect the end of the connection.
+//  6. After the marker of `startDTLS`, no plaintext is received, except for a `receiveOnce()` called before
+//     the marker was set. From the handshake on, all datagrams are passed to the DTLS layer, and the messages
+//     that it decrypts are handled like datagrams. Up to 64 KiB of messages are received before they are
+//     needed, to detect the end of the connection.
 
 internal import FoundationEssentials
 internal import SocketBuffers
@@ -35,11 +36,11 @@ final class DatagramInput {
     @exclusivity(unchecked) private var limiter: DatagramRateLimiter?
     /// Whether the marker of `startDTLS` is set. It is removed when the socket is secure.
     @exclusivity(unchecked) private var isStartingTLS = false
-    /// The mode that was set after the marker.
+    /// The mode that was set after the marker. It takes effect when the socket is secure.
     @exclusivity(unchecked) private var modeBehindTLS: ReceiveMode?
     /// DTLS, or `nil` on a plaintext socket.
     @exclusivity(unchecked) private var layer: DatagramLayer?
-    /// The memory cost of `inbox`, which limits how much a secure socket receives ahead.
+    /// The memory cost of `inbox`. On a secure socket, it is limited by `aheadLimit`.
     @exclusivity(unchecked) private var inboxCost = 0
     @exclusivity(unchecked) private(set) var byteCount = 0
     @exclusivity(unchecked) private(set) var datagramCount = 0
@@ -53,8 +54,8 @@ final class DatagramInput {
 
     private static let datagramsPerTurn = 128
     private static let bytesPerTurn = 1 << 20
-    /// The limit for DTLS records. A datagram may contain thousands, and each record costs time, even if it
-    /// is not authentic.
+    /// The maximum number of DTLS records per turn. A datagram may contain thousands of records, and each
+    /// record costs time, even if it is not authentic.
     static let recordsPerTurn = 256
     private static let aheadLimit = 64 * 1024
 
@@ -115,14 +116,14 @@ final class DatagramInput {
 
     // MARK: - DTLS
 
-    /// Whether tasks are waiting. Their datagrams could arrive before or after an upgrade.
+    /// Whether tasks are waiting for datagrams, which could arrive either before or after an upgrade.
     var hasReceivers: Bool { !receivers.isEmpty }
 
     func appendStartTLS() {
         isStartingTLS = true
     }
 
-    /// Whether all plaintext requested before the marker was received.
+    /// Whether all plaintext requested before the marker has been received.
     var isAtStartTLS: Bool { isStartingTLS && layer == nil && unjudgedCount == 0 && mode != .once }
 
     /// Routes all further datagrams to DTLS. Undelivered plaintext datagrams are dropped.
@@ -138,12 +139,13 @@ final class DatagramInput {
         if let modeBehindTLS { mode = modeBehindTLS }
     }
 
-    /// Whether all received datagrams were delivered.
+    /// Whether all received datagrams have been delivered.
     var isDrained: Bool { inbox.isEmpty && unjudgedCount == 0 }
 
     // MARK: - The pump
 
-    /// Receives the datagrams that are wanted. Returns whether there may be more than a turn should take.
+    /// Receives the datagrams that the program needs. Returns whether another turn is required because more
+    /// may be available.
     func pump(_ channels: [DatagramChannel], _ peer: InternetAddress?) -> Bool {
         serveInbox()
         let limit = byteCount + Self.bytesPerTurn
@@ -251,7 +253,7 @@ final class DatagramInput {
     }
 
     /// Reports that the network did not deliver a datagram. Other hosts control the number of these reports,
-    /// so they are dropped while the delegate is behind.
+    /// so reports to the delegate are dropped while too many of its events are undelivered.
     func report(_ error: AsyncSocketError, about address: SocketEndpoint?) {
         for reader in failureReaders { reader.report(DeliveryFailure(address: address, error: error)) }
         guard credit.hasRoom else { return }
@@ -299,7 +301,8 @@ final class DatagramInput {
         receivers.isEmpty ? nil : receivers.reduce(nil) { .earlier($0, $1.deadline) }
     }
 
-    /// - Parameter denial: The error that paused receiving, if it is paused. Reported instead of the timeout.
+    /// - Parameter denial: The error that paused receiving, or `nil` if receiving is not paused. It is
+    ///   reported instead of the timeout.
     func expire(at now: Deadline, _ denial: AsyncSocketError?) {
         while let late = receivers.first(where: { $0.deadline.map { $0 <= now } ?? false }) {
             _ = cancel(late, denial ?? late.lateError)

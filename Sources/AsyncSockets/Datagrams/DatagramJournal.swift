@@ -34,13 +34,13 @@ final class DatagramJournal {
         note("a datagram was not delivered", details, peer: peer)
     }
 
-    /// Logs the number of lines omitted since the last one. Called when the socket closes.
+    /// Logs the number of lines omitted since the last line. Called when the socket closes.
     func noteOmittedFailures(peer: SocketEndpoint?) {
         guard lossLog.omitted > 0 else { return }
         note("datagrams were not delivered", ["count": "\(lossLog.omitted)"], peer: peer)
     }
 
-    /// Logs the kernel's drops, at most once per second, and when the socket closes.
+    /// Logs how many datagrams the kernel has dropped, at most once per second, and when the socket closes.
     func noteDrops(atEnd: Bool, peer: @autoclosure () -> SocketEndpoint?, _ count: () -> Int) {
         guard let count = dropLog.take(atEnd: atEnd, count) else { return }
         logger.warning(
@@ -74,7 +74,7 @@ final class DatagramJournal {
 
     var handshake: ConnectionObservation? { observation }
 
-    /// - Parameter role: The role in a handshake that was rejected before it started.
+    /// - Parameter role: The TLS role if a handshake was rejected before it started, and otherwise `nil`.
     func end(_ error: AsyncSocketError?, refusing role: TLSRole?, _ carried: CarriedBytes) {
         observation.take()?.end(error, refusing: role, carried)
     }
@@ -98,8 +98,8 @@ private struct LossLog {
     }
 }
 
-/// Limits queries and log lines about the kernel's drops to one per second, plus one when the socket closes.
-/// A flood of datagrams can neither fill the log nor keep a CPU busy.
+/// Queries and logs the kernel's drop count at most once per second, and once when the socket closes, so that
+/// a flood of datagrams can neither fill the log nor keep a CPU busy.
 private struct DropLog {
     private var written = 0
     private var next = Deadline.distantPast

@@ -126,16 +126,16 @@ struct DatagramAttempt {
 
 /// A request or an event for a UDP socket, handled inside its turn.
 enum DatagramMessage: Sendable {
-    /// There are descriptors that the loop does not watch yet.
+    /// Descriptors have been opened that the loop does not watch yet.
     case opened
     case events(LoopEvents)
-    /// The number is the claim of this call in the record.
+    /// The number is the call's claim in the record.
     indirect case connect(DatagramTarget, Int, timeout: Double, waiter: (any OperationWaiter<Void>)? = nil)
     /// Undoes the `connect` call with this claim.
     case disconnect(Int)
     indirect case resolved(HostQuery, Resolver.Answer)
     indirect case send(DatagramPacket)
-    /// A datagram of the delegate that could not be queued.
+    /// A datagram could not be queued. The delegate receives the error.
     indirect case refuse(tag: Int, AsyncSocketError)
     case judgedSend(number: UInt64, Bool)
     indirect case judgedReceive(Datagram, DatagramVerdict)
@@ -152,7 +152,7 @@ enum DatagramMessage: Sendable {
     case reportFailures(to: DeliveryFailureReader, Bool)
     indirect case startTLS(TLSRequest)
     indirect case upgrading(UpgradeNews)
-    /// The peer of a listener has started a new connection from the same port.
+    /// The listener's peer has started a new connection from the same port.
     case replaced
     indirect case awaitEnd(any OperationWaiter<Void>)
     indirect case cancel(any AnyObject & Sendable)

@@ -55,7 +55,7 @@ final class DatagramOutput {
     @exclusivity(unchecked) private var isStartingTLS = false
 
     private static let batchLimit = 64
-    /// Smaller, because datagrams that the kernel has no room for are encrypted again.
+    /// Smaller than `batchLimit`, because datagrams that the kernel has no room for are encrypted again.
     private static let secureBatchLimit = 16
     private static let batchesPerTurn = 8
 
@@ -78,7 +78,7 @@ final class DatagramOutput {
         queue.appendStartTLS()
     }
 
-    /// Whether all datagrams before the marker were sent.
+    /// Whether all datagrams before the marker have been sent.
     var isAtStartTLS: Bool { queue.isAtStartTLS }
 
     func secure(_ layer: DatagramLayer) {
@@ -122,7 +122,7 @@ final class DatagramOutput {
         return OutgoingDatagram.sizeError(of: size, to: destination).map { AsyncSocketError(datagram: $0, .send) }
     }
 
-    /// Sends a datagram of a task immediately, if no other work must be done first.
+    /// Sends a task's datagram immediately, if no other work must be done first.
     ///
     /// - Returns: `nil` if the datagram must be queued.
     func sendAtOnce(
@@ -154,15 +154,15 @@ final class DatagramOutput {
         return .success(())
     }
 
-    /// Makes the peer's address the explicit destination of datagrams queued for the peer. Called before the
-    /// socket forgets its peer.
+    /// Makes the peer's address the explicit destination of datagrams queued for the peer. Called when the
+    /// socket is disconnected from the peer.
     func aim(at peer: InternetAddress) {
         queue.retarget(to: peer)
     }
 
     // MARK: - The pump
 
-    /// Sends the datagrams that can be sent. Returns whether there is more to do than fits in a turn.
+    /// Sends the datagrams that can be sent. Returns whether another turn is required to send the rest.
     func pump(_ channels: [DatagramChannel], _ peer: DatagramPeer) -> Bool {
         defer { clearBatch() }
         for _ in 0..<Self.batchesPerTurn {
@@ -253,7 +253,7 @@ final class DatagramOutput {
         }
         if let error = layer?.refusal(of: packet.pointee.data.count) { return .fails(error) }
         switch judge(packet, address) {
-        // The kernel knows the peer and the source address for it.
+        // A datagram to the connected peer needs neither a destination nor a source address.
         case .accepted where address == peer.address: return .leaves(channel, to: nil, from: nil)
         case .accepted: return .leaves(channel, to: address, from: source)
         case .dropped: return .skips
@@ -261,8 +261,8 @@ final class DatagramOutput {
         }
     }
 
-    /// If no channel is open, the attempt to connect, which would have opened the socket, has failed in the
-    /// meantime.
+    /// Returns the error for an unreachable destination. If no channel is open, the `connect` call that would
+    /// have opened the socket has failed in the meantime.
     private func unreachable(_ destination: String, _ channels: [DatagramChannel]) -> AsyncSocketError {
         channels.isEmpty ? .notOpen(.send) : .unreachable(destination)
     }

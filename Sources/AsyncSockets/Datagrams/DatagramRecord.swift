@@ -18,13 +18,13 @@ struct DatagramRecord {
         }
     }
 
-    /// Empty, one descriptor, or one per family.
+    /// Empty, or one descriptor for each family in use.
     private var entries: [Entry] = []
     var options = SocketOptionSet()
     var peer: SocketEndpoint?
-    /// The local address of a listener's peer, which shares the listener's descriptor.
+    /// The local address of a socket that shares its listener's descriptor.
     private(set) var sharedAddress: InternetAddress?
-    /// Whether this is the socket of a listener's peer.
+    /// Whether the socket shares its listener's descriptor.
     private var isShared = false
     /// Whether `close()` was called or the socket has closed.
     var isClosed = false
@@ -41,7 +41,8 @@ struct DatagramRecord {
     /// The number of the `connect` call that owns the socket.
     private var claim: Int?
     private var claimCount = 0
-    /// The claim of a descriptor that other code has connected, or of the socket of a listener's peer.
+    /// The claim of a socket that has a peer without a call to `connect`: its descriptor was connected by
+    /// other code, or it serves a listener's peer.
     private(set) var adoptedClaim = 0
     /// Whether `disconnect()` was called and has not taken effect yet.
     private var isLettingGo = false
@@ -56,7 +57,7 @@ struct DatagramRecord {
         entries += opened.map { Entry(descriptor: $0) }
     }
 
-    /// Removes all descriptors, or the descriptors of other families than `family`. The caller closes them.
+    /// Removes all descriptors, or all except the descriptors of `family`. The caller closes them.
     mutating func withdraw(keeping family: DatagramDescriptor.Families? = nil) -> [DatagramDescriptor] {
         if family == nil { lastAddresses = localAddresses }
         var withdrawn: [DatagramDescriptor] = []
@@ -102,7 +103,7 @@ struct DatagramRecord {
         if peer != nil { adoptedClaim = claimConnect() ?? 0 }
     }
 
-    /// Marks the record as the state of a listener's peer.
+    /// Marks the socket as serving a listener's peer.
     mutating func share(_ address: SocketEndpoint?, with peer: SocketEndpoint) {
         (self.peer, sharedAddress, isShared) = (peer, address.map { InternetAddress($0) }, address != nil)
         adoptedClaim = claimConnect() ?? 0
@@ -151,7 +152,7 @@ struct DatagramBinding {
     /// At most one address per family, IPv4 first.
     let addresses: [SocketEndpoint]
     let reception: DatagramReception
-    /// Whether the kernel may lack one of the families.
+    /// Whether an address family that the kernel does not support is skipped.
     let isLenient: Bool
 
     /// The maximum number of ports to try when a port must be free in both families.

@@ -1,9 +1,9 @@
 // Rules of a UDP socket inside its turn:
-//  1. All of this is confined to the turn, except `record` and `counts`, which any thread may use.
-//  2. Descriptors are opened by callers, under the lock of the record, or here by `connect`. The loop watches
-//     them from `attach()` to `close(_:)`.
-//  3. An error of a datagram completes an operation or is reported as an event. The socket closes only if the
-//     loop cannot watch a descriptor, or a descriptor can no longer receive.
+//  1. All state is confined to the turn, except `record` and `counts`, which any thread may use.
+//  2. Descriptors are opened by callers, under the record's lock, or by `connect` inside the turn. The loop
+//     watches them from `attach()` to `close(_:)`.
+//  3. An error for a datagram completes an operation or is reported as an event. The socket closes only if
+//     the loop cannot watch a descriptor, or a descriptor can no longer receive.
 //  4. `close` finishes everything, once: each operation is completed, and `didClose` is the last event.
 //  5. Messages only record the work to do. `pump` does the work, once, after all messages have been handled.
 //  6. With DTLS (`DatagramUpgrade`), a failure, the peer's close_notify and `disconnect` close the socket.
@@ -48,8 +48,8 @@ final class DatagramService {
         }
     }
     @exclusivity(unchecked) private var armedDeadline: Deadline?
-    /// Whether anything has happened since `armDeadline()`. A task that finds no datagram and has no deadline
-    /// does not set this.
+    /// Whether the earliest deadline may have changed since `armDeadline()`. A receive without a deadline
+    /// that finds no datagram does not set this.
     @exclusivity(unchecked) private var mayHaveDeadline = true
     @exclusivity(unchecked) private var needsPump = false
     @exclusivity(unchecked) private var wantsTurn = false
@@ -80,7 +80,7 @@ final class DatagramService {
         if case .closing = phase { true } else { false }
     }
 
-    /// The error for operations that arrive after the socket has closed, or that closing discarded.
+    /// The error for operations that are requested after the socket has closed, or discarded when it closes.
     var endError: AsyncSocketError {
         if case .closed(let error?) = phase { return error }
         return .closed
@@ -117,14 +117,14 @@ final class DatagramService {
         case .cancel(let waiter): cancel(waiter)
         case .closeAfterSending: phase = .closing
         case .close(let error):
-            // First hands the kernel the datagrams that were queued just before this message.
+            // First sends the datagrams that were queued just before this message.
             _ = output.pump(channels, peer)
             close(error)
         case .roomIsBack, .changeDelegateQueue, .perform, .retire: break
         }
     }
 
-    /// Fails the waiter of a message. The delegate has already received its last callback.
+    /// Completes a message's waiter, if any. The delegate has already received its last callback.
     func serveAfterEnd(_ message: DatagramMessage) {
         switch message {
         case .connect(_, _, _, let waiter): waiter?.complete(.failure(endError))
@@ -196,7 +196,7 @@ final class DatagramService {
         if !channels.isEmpty, attempt == nil { journal.begin(peer: peer.socketAddress) }
     }
 
-    /// Closes the descriptors of the record, except the descriptors of the same families as `channel`.
+    /// Closes the record's descriptors, except descriptors of the same address family as `channel`.
     func closeDescriptors(except channel: DatagramChannel? = nil) {
         let withdrawn = record.withLock { $0.withdraw(keeping: channel?.descriptor.families) }
         for other in channels where other !== channel { other.leave(loop) }
@@ -366,8 +366,7 @@ final class DatagramService {
         input.expire(at: now, denial)
         if let error = upgrade?.expire(at: now) { return close(denial ?? error) }
         while let (waiter, error) = upgrade?.lateWaiter(at: now) { cancel(waiter, error) }
-        // The socket is idle, or `close(timeout:)` has waited long enough. Only the first is an error of the
-        // socket.
+        // The socket is idle, or `close(timeout:)` has timed out. Only an idle socket closes with an error.
         while let (waiter, error) = waiters.late(at: now) {
             let refuse = waiters.remove(waiter)
             close(waiter is IdleWaiter ? error as? AsyncSocketError : nil)

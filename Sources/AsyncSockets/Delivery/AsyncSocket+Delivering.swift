@@ -81,9 +81,9 @@ extension AsyncSocket: EventSocket {
         }
     }
 
-    /// Sends the end of a listener that this call has closed to the delegate queue, so that it is already
-    /// enqueued when `disconnect()` returns. The loop sends it too, in case the delegate is inline or has
-    /// moved; only the first is delivered.
+    /// Enqueues the end event of a listener on the delegate queue. Called by the `disconnect()` that closed
+    /// the listener, so that the event is already enqueued when `disconnect()` returns. The loop enqueues the
+    /// event too, in case the delegate is inline or has moved to another queue; it is delivered only once.
     func sendEnd(of listener: Listener, _ outlet: EventOutlet<AsyncSocket>) {
         guard listener.hasBegun, let queue = delegateQueue, queue !== socketQueue else { return }
         queue.async { [weak self] in
@@ -112,8 +112,8 @@ extension AsyncSocket: EventSocket {
                 socket.removeDelegate()
                 return withExtendedLifetime(socket) { connection.begin(with: accepted.descriptor) }
             }
-            // `begin` may call the delegate, which may release the last reference. Do not hold another one
-            // here.
+            // `begin` may call the delegate, which may release the last reference to the socket. Do not hold
+            // a reference during the call.
             _ = consume socket
             connection.begin(with: accepted.descriptor)
         } catch {

@@ -26,7 +26,7 @@ struct DelegateSlot<Reference: WeakDelegate>: @unchecked Sendable {
         self.queue = queue
     }
 
-    // Methods, so that they are called in place: copying a weak reference is expensive.
+    // A method, so that it is called in place: copying a weak reference is expensive.
 
     func copy(to delegate: inout Reference.Delegate?, _ queue: inout DispatchQueue?) {
         delegate = reference.delegate

@@ -1,15 +1,15 @@
 // Rules for the backlog:
 //  1. Events are delivered in the order of arrival, whichever block on the queue takes them.
-//  2. A block takes no event that arrived after the block was enqueued. A block that the user enqueued in
-//     between therefore runs before that event is delivered.
+//  2. A block takes no event that arrived after the block was enqueued. Therefore, a block that the user
+//     enqueues before an event arrives also runs before that event is delivered.
 //  3. A block is enqueued immediately or, from the loop, after the loop has handled its batch: one block for
 //     all sources. Waking a queue for every event would take the processor away from the loop each time.
-//  4. Progress of an operation is added to progress of the same operation that is still queued, so that a
-//     peer cannot fill the memory with events if the delegate is slow.
+//  4. A progress event is merged with a progress event of the same operation that is still queued, so that a
+//     peer cannot fill memory with events if the delegate is slow.
 //  5. When the delegate moves to another queue, the queued events move to that queue.
-//  6. Only one block holds events at a time. It delivers or passes on any events that become due for other
-//     blocks on another queue.
-//  7. While events are queued here, no events are delivered inline.
+//  6. Only one block holds events at a time. If another block runs on another queue during that time, the
+//     first block also delivers the other block's events or passes them to the delegate's current queue.
+//  7. While events are queued in the backlog, no events are delivered inline.
 
 internal import SocketBuffers
 
@@ -17,12 +17,12 @@ internal import SocketBuffers
 struct EventBacklog<Event: SocketEvent>: Sendable {
     private struct State {
         var events: [Event] = []
-        /// The total numbers of events that were added and taken.
+        /// The total numbers of events added and taken so far.
         var arrived = 0
         var left = 0
         /// Whether the loop will enqueue a block after it has handled its batch.
         var waitsForLoop = false
-        /// How many events, counted from the first, are covered by a block on a queue.
+        /// The number of events, counted from the first, that the blocks started so far must deliver.
         var promised = 0
         /// Whether a block still holds events that it has not delivered.
         var isOut = false
@@ -32,7 +32,7 @@ struct EventBacklog<Event: SocketEvent>: Sendable {
         mutating func append(_ event: Event) {
             if let last = events.indices.last {
                 if events[last].absorb(event) { return }
-                // An event with progress of the other direction may be in between.
+                // A progress event for the other direction may be in between.
                 if events[last].isProgress, last > 0, events[last - 1].absorb(event) { return }
             }
             events.append(event)
@@ -70,7 +70,7 @@ struct EventBacklog<Event: SocketEvent>: Sendable {
     }
 
     /// Called on the loop when the batch has been handled. Returns a ticket for all events that have arrived
-    /// by then.
+    /// so far.
     func takeTicket() -> Int {
         state.withLock { state in
             state.waitsForLoop = false
@@ -93,7 +93,7 @@ struct EventBacklog<Event: SocketEvent>: Sendable {
         state.withLock { $0.next() }
     }
 
-    /// Returns events to the front of the backlog that could not be delivered on the block's queue.
+    /// Reinserts events at the front of the backlog if they could not be delivered on the block's queue.
     func putBack(_ taken: ArraySlice<Event>) {
         state.withLock { state in
             state.events.insert(contentsOf: taken, at: 0)

@@ -5,10 +5,11 @@
 //  3. Inline events (there is no delegate queue, or it is the socket queue) are delivered inside the turn, on
 //     the loop or on the socket queue, but never inside a call made by the user.
 //  4. Once the socket is used for something else, this source delivers only its end event, and the next
-//     source delivers no events before that (`end`).
+//     source delivers no events before that event (`end`).
 //  5. A delegate is called only on the queue that was set together with the delegate (`DelegateSlot`).
-//  6. While the outlet is held back, no events are delivered. It is held back until the end of the socket's
-//     previous use, or until the callback that delivers an accepted socket.
+//  6. While the outlet is held back, no events are delivered. It is held back until the end event of the
+//     socket's previous use has been delivered or, for an accepted socket, until the callback that passes the
+//     socket to the delegate has returned.
 
 internal import Dispatch
 internal import SocketBuffers
@@ -22,7 +23,7 @@ internal import Synchronization
 class EventOutbox<Event: SocketEvent> {
     // Ordered to minimize the size, here and in the subclass: every connection has an instance.
 
-    /// The thread with running code that may coalesce its writes. Does not cover inline deliveries.
+    /// The thread that is running code with writes that may be coalesced, except for inline deliveries.
     final let collector = WriteCollector()
     /// The queue on which events must be delivered, or `nil` for inline delivery.
     @exclusivity(unchecked) fileprivate(set) final var queue: DispatchQueue?
@@ -109,8 +110,8 @@ final class EventOutlet<Socket: EventSocket>: EventOutbox<Socket.Event>, @unchec
     /// Delivers the pending events, immediately if possible.
     func deliver(on executor: TurnExecutor, for source: Socket.Source) {
         guard !waiting.isEmpty, !isHeldBack else { return }
-        // Changes of the queue no longer reach a superseded source by message: the socket notifies only the
-        // next source.
+        // A superseded source is no longer notified when the queue changes, because the socket notifies only
+        // the next source.
         if isSuperseded { changeQueue() }
         if queue != nil {
             source.publishProgress()
@@ -242,7 +243,7 @@ final class EventOutlet<Socket: EventSocket>: EventOutbox<Socket.Event>, @unchec
                 if events.isEmpty { collector.close() } else { collector.open(for: .block) }
                 deliver(event, to: delegate, of: &recipient)
             }
-            // Before another block may take events from the backlog.
+            // Done before another block can take events from the backlog.
             endBlock()
             guard let more = backlog.next() else { break }
             events = more[...]
@@ -327,7 +328,7 @@ struct EventRecipient<Socket: EventSocket>: ~Copyable {
         // If this is the last reference to the socket, its events are no longer wanted.
         if isKnownUniquelyReferenced(&socket) { socket = nil }
         guard let socket = unretained else { return }
-        // Moved, not copied, because copying the data would count references.
+        // Moved, because a copy would retain and release the event's data.
         var event: Socket.Event? = consume event
         socket._withUnsafeGuaranteedRef { socket in
             if let event = event.take() { socket.deliver(consume event, to: delegate) }

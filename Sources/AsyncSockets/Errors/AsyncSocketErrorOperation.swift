@@ -32,7 +32,7 @@ extension AsyncSocketError {
         case option
         /// All reads, and the end of a connection that the peer closed.
         case read
-        /// The file and the parameters of `readToFile`.
+        /// The parameters of `readToFile`, and operations on its file.
         case readToFile
         /// Receiving datagrams, by any call, sequence or delegate.
         case receive
@@ -46,7 +46,7 @@ extension AsyncSocketError {
         case send
         /// `AsyncUDPSocket.setMulticastInterface(_:)`.
         case setMulticastInterface
-        /// `setSendFilter` and `setReceiveFilter` of an `AsyncUDPSocket`, whose errors are logged.
+        /// `setSendFilter` and `setReceiveFilter` of an `AsyncUDPSocket`. Their errors are logged.
         case setFilter
         /// `setOption(_:to:)`.
         case setOption
@@ -65,7 +65,7 @@ extension AsyncSocketError {
 }
 
 extension AsyncSocketError.Operation {
-    /// The error code for an operation of a task that was not complete in time.
+    /// The error code for a task's operation that did not complete in time.
     var timeoutCode: AsyncSocketError.Code {
         switch self {
         case .connect: .connectTimeout

@@ -64,7 +64,8 @@ extension DatagramService {
         }
         guard let channel else {
             throw SystemError(
-                "connect", errno: EAFNOSUPPORT, detail: "\(address): the socket is not bound to an address of this IP version")
+                "connect", errno: EAFNOSUPPORT,
+                detail: "\(address): the socket does not use \(AsyncSocketError.families(of: [address]))")
         }
         try channel.descriptor.connect(to: address)
         closeDescriptors(except: channel)

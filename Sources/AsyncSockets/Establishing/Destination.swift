@@ -31,7 +31,7 @@ struct Destination: Sendable {
         }
     }
 
-    /// The final host, even if a proxy is used. `nil` for a path.
+    /// The final host, even if a proxy is used. `nil` for a Unix-domain address.
     var host: String? { tunnel?.host ?? target.hostAndPort?.host }
 
     /// The name of `target` in error messages.

@@ -1,10 +1,10 @@
 // Rules of establishing:
-//  1. It finishes once: with a descriptor connected to the target, with an error, or because `cancel` was
-//     called.
+//  1. Establishing finishes once: with a descriptor connected to the target, with an error, or because
+//     `cancel` was called.
 //  2. A new descriptor is first registered with the loop. If this fails, the descriptor is closed and no
 //     event is delivered for it.
-//  3. With a proxy, the transport is connected before the connection is established. Until then, bytes move
-//     only for the negotiation (`Tunnel`).
+//  3. With a proxy, the transport is connected before the connection is established. Until the connection is
+//     established, only the negotiation (`Tunnel`) sends and receives bytes.
 //  4. The time limit starts with the call to `connect` and covers all steps.
 
 internal import SocketBuffers
@@ -31,8 +31,8 @@ final class Establishing {
     @exclusivity(unchecked) private var opening: Opening
     /// Set during the negotiation with a proxy.
     @exclusivity(unchecked) private var tunnel: Tunnel?
-    /// The address to which the transport is connected. It is kept here because the kernel forgets it when
-    /// the peer resets the connection.
+    /// The address to which the transport is connected. It is stored because the kernel no longer reports it
+    /// after the peer has reset the connection.
     @exclusivity(unchecked) private var peer: SocketEndpoint?
     private let seconds: Double
     private let end: Deadline?
@@ -43,7 +43,8 @@ final class Establishing {
         opening = Opening(to: destination, on: loop)
     }
 
-    /// Starts establishing, after the descriptor of the previous connection has been closed.
+    /// Starts to establish the connection. Called after the descriptor of the socket's previous connection
+    /// has been closed.
     func begin(_ data: DataPath, _ owner: any PartOwner) -> Outcome {
         owner.note("connecting", ["to": "\(opening.destination.name)"])
         let address = opening.resolve { [weak owner] in owner?.post(.establishing(.resolved($0))) }
@@ -151,7 +152,7 @@ final class Establishing {
         } catch {
             throw AsyncSocketError(error, operation: operation)
         }
-        // Unless the caller has explicitly set or cleared the option.
+        // Sets TCP_NODELAY, unless the caller has explicitly set or cleared it.
         let options = options(owner)
         if options.isEmpty || options.value(of: .noDelay) == nil { descriptor.setNoDelay() }
         data.open(ByteChannel(descriptor, of: peer?.family))

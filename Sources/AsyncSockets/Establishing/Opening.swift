@@ -1,10 +1,11 @@
 internal import SocketCore
 
-/// The steps to a connected descriptor: the lookup of a host, then the attempts to reach its addresses.
+/// The steps that lead to a connected descriptor: the lookup of a host, then the attempts to connect to its
+/// addresses.
 ///
-/// Late results have no effect. The phase is then `.over`, or the connector no longer has the attempt.
+/// Late results have no effect, because the phase is `.over` or the connector no longer has the attempt.
 struct Opening {
-    /// An event. Arrays contain the steps in order.
+    /// An event on the way to a connected descriptor. Arrays of steps are in chronological order.
     enum Step {
         case progressed(ConnectionProgress)
         case connected(SocketDescriptor, peer: SocketEndpoint)
@@ -15,7 +16,7 @@ struct Opening {
         /// The descriptor of the previous connection is still open. It may occupy the port that this
         /// connection needs.
         case waiting
-        /// `nil` if no lookup is needed and the result has already been posted.
+        /// The lookup, or `nil` if no lookup is needed and the result has already been posted.
         case resolving(Resolver.Lookup?)
         case connecting(Connector)
         case over
@@ -59,7 +60,8 @@ struct Opening {
 
     /// Starts attempts to connect to addresses.
     ///
-    /// - Parameter deliver: Called on the loop with events for `handle` and the number of their attempt.
+    /// - Parameter deliver: Called on the loop with the number of an attempt and its events, to be passed to
+    ///   `handle`.
     mutating func connect(
         to addresses: [SocketEndpoint], _ options: SocketOptionSet, _ deliver: @escaping @Sendable (Int, LoopEvents) -> Void
     ) -> [Step] {

@@ -5,8 +5,8 @@
 //  3. Bytes pass through the same channel as on every connection. Bytes after the proxy's last reply stay in
 //     `preBuffer`, because they are the first bytes from the tunnel. A TLS upgrade treats them like early
 //     bytes on any other connection.
-//  4. Until the tunnel is established, a closed connection is a failure of the proxy. After that, the peer
-//     closed it.
+//  4. If the connection closes before the tunnel is established, this is reported as a failure of the proxy.
+//     After that, it is reported as closed by the peer.
 //  5. The connect timeout includes the time for establishing the tunnel.
 
 internal import SocketBuffers

@@ -1,6 +1,6 @@
 public import FoundationEssentials
 
-/// The order of the bytes of an integer.
+/// The byte order of an integer.
 public enum FrameByteOrder: Sendable, Hashable {
     /// The most significant byte first: network byte order (RFC 1700).
     case bigEndian
@@ -20,7 +20,7 @@ extension RawSpan {
     /// - Parameters:
     ///   - type: The type of the result. For a signed type, the highest bit of the bytes is the sign.
     ///   - offset: The position of the first byte, which need not be aligned.
-    ///   - width: The number of bytes of the integer, from 1 to the size of `type`. Defaults to the size of
+    ///   - width: The number of bytes in the integer, from 1 to the size of `type`. Defaults to the size of
     ///     `type`.
     ///   - order: The byte order. Defaults to network byte order.
     public func integer<Integer: FixedWidthInteger>(

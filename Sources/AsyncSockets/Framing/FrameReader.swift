@@ -28,7 +28,7 @@ final class FrameReader<Format: Framing>: @unchecked Sendable {
                 return .needs(minimum)
             case .frame(let frame, let length):
                 guard (0...buffer.count).contains(length) else {
-                    throw .badParameter(.read, "the framing consumed \(length) bytes of a buffer with \(buffer.count) bytes")
+                    throw .badParameter(.read, "the framing consumed \(length) bytes, but the buffer contains \(buffer.count)")
                 }
                 // The whole frame may have been buffered already, so the limit on reading did not apply.
                 guard length <= maxLength else { throw .frameTooLong(length, maximum: maxLength) }

@@ -2,7 +2,7 @@ public import FoundationEssentials
 
 /// A protocol's way of dividing a stream into frames, in both directions.
 ///
-/// A framing is a value without state: the end of a frame must be recognizable from the bytes only. Its
+/// A framing is a value without state: the end of a frame must be recognizable from its bytes. The
 /// methods may be called on an event loop, so they must return quickly and never block. Use it with
 /// `AsyncSocket.frames(_:idleTimeout:)`, `readFrame(_:timeout:)` and `write(_:as:timeout:)`.
 public protocol Framing: Sendable {
@@ -44,8 +44,8 @@ public struct LengthPrefixed<Length: FixedWidthInteger & UnsignedInteger & Bitwi
     /// Creates a framing with a length prefix.
     ///
     /// - Parameters:
-    ///   - maxLength: The maximum length of a frame in bytes, without its prefix. Defaults to 1 MiB. A frame
-    ///     that announces a greater length closes the connection before it is received.
+    ///   - maxLength: The maximum length of a frame in bytes, without its prefix. Defaults to 1 MiB. If a
+    ///     prefix announces a greater length, the connection closes before the frame is received.
     ///   - order: The byte order of the prefix. Defaults to network byte order.
     public init(maxLength: Int = 1 << 20, order: FrameByteOrder = .bigEndian) {
         self.order = order

@@ -2,8 +2,9 @@ internal import Dispatch
 internal import SocketBuffers
 internal import SocketCore
 
-/// Calls a closure once at a given time. It does not depend on the event loops, because code on a loop may
-/// take a long time, or on other alarms, because cancelling a task runs the program's cancellation handlers.
+/// Calls a closure once at a given time. An alarm does not depend on the event loops, because code on a loop
+/// may take a long time. Nor does it depend on other alarms, because a closure that cancels a task also runs
+/// the program's cancellation handlers.
 final class Alarm: Sendable {
     private static let queue = DispatchQueue(label: "AsyncSockets.Alarm")
     private let body: Locked<(@Sendable () -> Void)?>

@@ -11,8 +11,8 @@ final class FailureLog: Sendable {
         case handshake
         case body
 
-        /// Failed handshakes are routine on public networks. An error thrown by the body is an error of the
-        /// program.
+        /// Failed handshakes are routine on public networks. An error thrown by the body indicates a problem
+        /// in the program.
         var level: Logger.Level { self == .handshake ? .notice : .warning }
 
         var message: Logger.Message {

@@ -45,8 +45,8 @@ final class HandshakeSlots: Sendable {
     /// The number of stored continuations, including continuations that have already been resumed.
     var storedCount: Int { state.withLock { $0.waiting.count } }
 
-    /// Takes a slot as soon as one is free. Cancelled tasks keep their turn, because the tasks ahead are also
-    /// cancelled and release their slots.
+    /// Takes a slot as soon as one is free. Cancelled tasks keep their place in the queue, because the tasks
+    /// ahead of them are also cancelled and release their slots.
     nonisolated(nonsending) func enter() async {
         await withUnsafeContinuation { continuation in
             let isFree = state.withLock { state in

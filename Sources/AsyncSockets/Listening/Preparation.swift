@@ -27,7 +27,7 @@ final class Preparation: Sendable {
         return socket
     }
 
-    /// Completes everything that precedes the first byte for the user. Not needed if `isEmpty`.
+    /// Receives the PROXY header and performs the TLS handshake, if required. Not needed if `isEmpty`.
     nonisolated(nonsending) func prepare(_ socket: AsyncSocket) async throws {
         await slots.enter()
         defer { slots.leave() }

@@ -1,12 +1,12 @@
 internal import SocketBuffers
 internal import SocketCore
 
-/// The name used by code below the listener.
+/// The name used in code that does not otherwise depend on `SocketListener`.
 typealias ProxyExpectation = SocketListener.ProxyProtocol
 
 extension SocketListener {
-    /// Which connections start with a PROXY protocol header, which names the client that the proxy connects
-    /// for: `.required(from: try .addresses(["10.0.0.0/8"]))`.
+    /// Specifies which connections start with a PROXY protocol header, in which a proxy passes on the address
+    /// of its client: `.required(from: try .addresses(["10.0.0.0/8"]))`.
     ///
     /// Whether a header is expected depends only on the peer's address, never on the bytes it sends. A
     /// listener that guessed would let any client choose the address reported for it (PROXY protocol, section
@@ -80,7 +80,8 @@ extension SocketListener {
         ///
         /// - Parameters:
         ///   - sources: Your proxies.
-        ///   - unlistedSources: How connections from other sources are treated. They are refused by default.
+        ///   - unlistedSources: How connections from other sources are treated. By default, they are closed
+        ///     immediately.
         ///   - timeout: How long a header may take to arrive. The default is 3 seconds.
         ///   - maximumHeaderBytes: The maximum size of a version 2 header, in bytes. The default is 4 KiB. A
         ///     version 1 header has at most 107 bytes.

@@ -1,7 +1,8 @@
 // Rules for a reception:
-//  1. An accepted connection, or a new datagram peer, is in exactly one place: it is queued here, or a task
-//     serves it. Connections still queued when accepting stops are closed.
-//  2. One task takes the arrivals (`arrivals()`): the task of `run` or of `connections`. It starts once.
+//  1. An accepted connection, or a new datagram peer, is in exactly one place: it is queued in the reception,
+//     or a task serves it. Connections still queued when accepting stops are closed.
+//  2. One task takes the arrivals (`arrivals()`): the task of `run` or of `connections`. It is started only
+//     once.
 //  3. `stop` stops accepting. Tasks continue until they finish or `cut` is called.
 //  4. The reception has ended when accepting has stopped and no task serves a connection.
 //  5. `cut` cancels the accepting task, and thereby the serving tasks, on the calling thread, because the
@@ -34,7 +35,7 @@ final class Reception<Arrival: Sendable>: Sendable {
     private struct State {
         var use = Use.none
         var isStopped = false
-        /// The remaining connections are being cancelled.
+        /// Whether `cut` has been called.
         var isCut = false
         var arrived: [Arrival] = []
         /// How many connections have closed since closed connections were last removed from `arrived`.
@@ -115,8 +116,8 @@ final class Reception<Arrival: Sendable>: Sendable {
 
     private static var leastSweep: Int { 16 }
 
-    /// Waits for arrivals and returns all of them, at least one, which count as served from now on. Returns
-    /// `nil` after accepting has stopped.
+    /// Waits for at least one arrival and returns all arrivals, which are counted as served from now on.
+    /// Returns `nil` after accepting has stopped.
     nonisolated(nonsending) func arrivals() async -> [Arrival]? {
         while true {
             let (isOver, arrived) = state.withLock { state -> (Bool, [Arrival]) in
@@ -183,7 +184,7 @@ final class Reception<Arrival: Sendable>: Sendable {
         closer?.resume()
     }
 
-    /// Waits for `server`, which `cut` cancels.
+    /// Returns when `server` has finished. Until then, `cut` cancels it.
     func complete(_ server: Task<Void, Never>) async {
         let isCut = state.withLock { state in
             state.server = server

@@ -19,15 +19,15 @@ extension SocketListener {
     /// ```
     ///
     /// Each socket is ready to use: its PROXY header has been read, and with `tls` its handshake is complete.
-    /// The program owns the socket. It outlives the listener and closes at the latest when the last reference
-    /// to it is released. A slow handshake does not delay other connections. A connection that fails before
-    /// it is ready is never delivered. Such failures are logged at level `notice`, at most one line per
-    /// second for each kind of error.
+    /// The program owns the socket, which stays open when the listener closes. At the latest, the socket
+    /// closes when the last reference to it is released. A slow handshake does not delay other connections. A
+    /// connection that fails before it is ready is never delivered. Such failures are logged at level
+    /// `notice`, at most one line per second for each kind of error.
     ///
     /// Accepting starts when the first element is requested. It pauses while 16 ready sockets have not been
-    /// taken, and at `maximumConnections`. Leaving a loop loses no connection: the next loop continues with
-    /// the remaining connections until the listener closes. Several tasks may iterate simultaneously, and
-    /// each socket is delivered to one of them.
+    /// taken, and while `maximumConnections` connections are open. Leaving a loop loses no connection: the
+    /// next loop continues with the remaining connections until the listener closes. Several tasks may
+    /// iterate simultaneously, and each socket is delivered to one of them.
     ///
     /// After `close(timeout:)`, the sequence delivers the sockets that are ready and then finishes. A
     /// cancelled task receives a `CancellationError`, and the listener keeps running. If `run` is or was in
@@ -68,7 +68,7 @@ extension SocketListener {
         guard try reception.begin(.connections) else { return }
         listener.start()
         // Detached, because the task must outlive the task that started it. It holds no reference to the
-        // listener, because the release of the listener stops it.
+        // listener, because releasing the listener must stop the task.
         Task.detached { [reception, preparation, queue] in
             let isReadyAtOnce = preparation.isEmpty
             let wait = { @Sendable (count: Int) async in

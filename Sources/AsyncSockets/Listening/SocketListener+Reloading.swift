@@ -1,8 +1,8 @@
 internal import SocketTLS
 
 extension SocketListener {
-    /// Replaces the TLS settings for connections accepted from now on, such as a new certificate, other
-    /// trusted roots or other server names.
+    /// Replaces the TLS settings for connections accepted from now on, for example to install a new
+    /// certificate or to change the trusted roots or the server names.
     ///
     /// The new settings are fully checked before the change. Each handshake uses either the old or the new
     /// settings throughout, and handshakes already in progress keep the old settings. A session is resumed
@@ -13,7 +13,7 @@ extension SocketListener {
     ///   settings nor the listener's `trust` verify certificates.
     public func replaceTLS(_ settings: TLSServerSettings) throws(AsyncSocketError) {
         guard let tls = preparation.tls else {
-            throw .badConfiguration(.listen, "the listener has no TLS settings to replace: create it with the parameter tls")
+            throw .badConfiguration(.listen, "the listener has no TLS settings to replace: create it with the tls parameter")
         }
         try tls.replace(settings)
     }

@@ -25,7 +25,7 @@ extension SocketListener {
     ///   - executor: Where `body` runs. By default it runs on the connection's event loop, which is fastest,
     ///     but code there must not block. If `nil`, it runs where the caller runs. For blocking or
     ///     long-running work, use `.custom(globalConcurrentExecutor)`.
-    ///   - idleTimeout: Closes a connection after this long without any bytes sent or received; `body` then
+    ///   - idleTimeout: Closes a connection if no bytes are sent or received for this long; `body` then
     ///     receives `.idleTimeout`. `nil` sets no limit.
     ///   - onError: Called in the connection's task for each connection that fails, with the error and the
     ///     socket. The socket is already closed, but `connectedAddress` is still available. Without this
@@ -34,8 +34,8 @@ extension SocketListener {
     ///     error.
     ///   - body: Serves a connection.
     /// - Throws: `CancellationError`; `.badConfiguration` if the listener is in use or has already been used;
-    ///   `.system` with the `errno` if accepting connections fails (accept(2)). It fails immediately if
-    ///   retrying cannot help; otherwise, it fails after twelve consecutive failures, which takes about seven
+    ///   `.system` with the `errno` if accepting connections fails permanently (accept(2)): immediately if
+    ///   retrying cannot help, and otherwise after twelve consecutive failures, which takes about seven
     ///   seconds. The error is logged immediately and thrown once the accepted connections have been served.
     @concurrent
     public func run(

@@ -23,7 +23,7 @@ extension SocketListener {
     ///     `nil` sets no limit.
     ///   - executor: Where `body` runs. This parameter and the parameters `idleTimeout`, `onError` and `body`
     ///     are the same as in `run(executor:idleTimeout:onError:_:)`.
-    ///   - idleTimeout: Closes a connection after this long without any bytes sent or received.
+    ///   - idleTimeout: Closes a connection if no bytes are sent or received for this long.
     ///   - onError: Called for each connection that fails.
     ///   - onShutdown: Called once, in its own task, after the first signal has stopped accepting. This
     ///     method waits until the closure returns. The closure is cancelled if the caller's task is

@@ -22,7 +22,7 @@ public final class SocketListener: Sendable {
     let preparation: Preparation
     let queue = SocketQueue()
 
-    /// How many connections are accepted ahead of the tasks that serve them.
+    /// The maximum number of accepted connections that have not been taken by a task yet.
     private static let aheadLimit = 64
 
     /// Listens on a port.
@@ -40,10 +40,11 @@ public final class SocketListener: Sendable {
     ///     `writeHighWaterMark`, `logger`. The socket passed to the closure is only a model and never
     ///     connects.
     ///   - trust: Decides whether to trust a client's certificate. See `startTLS(settings:trust:)`.
-    /// - Throws: An `AsyncSocketError`: `.badParameter` if the interface or port does not exist, if
-    ///   `maximumConnections` is below 1; `.tls` if the settings cannot be used; `.badConfiguration` if every
-    ///   family of the addresses is disabled, or if neither the settings nor `trust` verify certificates;
-    ///   `.system` with an `errno` if it cannot listen on an address. Rethrows the errors of `configure`.
+    /// - Throws: An `AsyncSocketError`: `.badParameter` if the interface does not exist, the port is out of
+    ///   range, or `maximumConnections` is below 1; `.tls` if the settings cannot be used;
+    ///   `.badConfiguration` if the IP versions of all addresses are disabled, or if neither the settings nor
+    ///   `trust` verify certificates; `.system` with an `errno` if listening on an address fails. Rethrows
+    ///   the errors of `configure`.
     public convenience init(
         port: some BinaryInteger, interface: String? = nil, tls: TLSServerSettings? = nil, proxyProtocol: ProxyProtocol? = nil,
         maximumConnections: Int = 10_000,
@@ -72,7 +73,7 @@ public final class SocketListener: Sendable {
 
     /// Listens on a Unix-domain socket.
     ///
-    /// See `AsyncSocket.accept(onPath:)` for how it treats an existing file at the path, and for who may
+    /// See `AsyncSocket.accept(onPath:)` for how an existing file at the path is treated and which users can
     /// connect. The path has 1 to 107 bytes of UTF-8 without a zero byte (unix(7)). It is never truncated.
     ///
     /// - Throws: `.badParameter` for an invalid path; `.system` with `EADDRINUSE` if the path is in use;
@@ -94,8 +95,8 @@ public final class SocketListener: Sendable {
     /// descriptors before it in the list are closed.
     ///
     /// - Throws: `.system` with an `errno`: EINVAL if the list is empty or a descriptor is not a listening
-    ///   socket, EBADF if a descriptor has already been handed on, or the kernel's error if it rejects an
-    ///   option; otherwise the same errors as
+    ///   socket, EBADF if a descriptor has already been taken, or the kernel's error if it rejects an option;
+    ///   otherwise the same errors as
     ///   `init(port:interface:tls:proxyProtocol:maximumConnections:configure:trust:)`.
     public convenience init(
         inherited descriptors: [InheritedDescriptor], tls: TLSServerSettings? = nil, proxyProtocol: ProxyProtocol? = nil,
@@ -184,8 +185,8 @@ public final class SocketListener: Sendable {
     /// port 0, this is the port that the kernel chose.
     public var localPort: UInt16 { localAddress?.port ?? 0 }
 
-    /// Whether the listener is accepting connections. `false` after `close(timeout:)`, after the task of
-    /// `run` is cancelled, and after accepting has failed permanently.
+    /// Whether the listener is listening, even if it does not accept connections yet. `false` after
+    /// `close(timeout:)`, after the task of `run` is cancelled, and after accepting has failed permanently.
     public var isListening: Bool { reception.isOpen }
 
     /// The maximum number of accepted connections that may be open simultaneously. Defaults to 10,000; `.max`
@@ -206,7 +207,7 @@ public final class SocketListener: Sendable {
     /// The maximum number of simultaneous handshakes, including PROXY headers. The default is 4,096, and the
     /// minimum is 1.
     ///
-    /// When the limit is reached, the listener stops accepting. A handshake costs 10 to 60 KiB of memory and
+    /// When the limit is reached, the listener pauses accepting. A handshake costs 10 to 60 KiB of memory and
     /// one signature, and is limited by `TLSSettings.handshakeTimeout`. Peers that start handshakes and never
     /// finish them can therefore use only a bounded amount of memory for a bounded time.
     public var maximumHandshakes: Int {
@@ -253,7 +254,7 @@ public final class SocketListener: Sendable {
         // The listener's end is delivered only after its start, so start it even if it never accepted.
         listener.start()
         queue.stop()
-        // The accepting task may be suspended until a handshake slot is free. Let it notice the close.
+        // The accepting task may be suspended until a handshake slot is free. Lifting the limit resumes it.
         preparation.slots.open()
     }
 }

@@ -7,9 +7,9 @@ final class ReadyQueue<Socket: Sendable>: Sendable {
     private typealias Waiter = UnsafeContinuation<Result<Socket?, CancellationError>, Never>
 
     private struct State {
-        /// No more connections will be accepted.
+        /// Whether accepting has stopped.
         var isStopped = false
-        /// No more sockets will become ready.
+        /// Whether no more sockets will become ready.
         var isEnded = false
         /// An array is fast enough, because it holds only a few elements.
         var ready: [Socket] = []

@@ -1,16 +1,16 @@
 // Rules for observing:
 //  1. All calls to an observer are in this file. Calls for a connection are made inside its turn without
 //     holding a lock. If the observer calls the socket, the request is queued as a message and served later.
-//  2. If its configuration has an observer, a connection has an observation from its start to its end.
-//     Otherwise the reference is `nil`.
-//  3. Bytes are counted on every connection, where they enter the reader's buffer and leave the writer's
-//     queue. This costs only an addition.
+//  2. A connection has an observation from its start to its end if its configuration has an observer.
+//     Otherwise, its reference to the observation is `nil`.
+//  3. Bytes are counted on every connection, even without an observer, when they enter the read buffer and
+//     when they leave the write queue. This costs only an addition.
 
 internal import SocketBuffers
 internal import SocketCore
 internal import SocketTLS
 
-/// Reports the events of one connection to an observer, and keeps the times required for them.
+/// Reports the events of one connection to an observer, and measures the times reported with them.
 ///
 /// Confined to the turn of the connection.
 final class ConnectionObservation {
@@ -22,7 +22,7 @@ final class ConnectionObservation {
     private struct Handshake {
         let role: TLSRole
         let begin: Deadline
-        /// When the decision about the peer's certificate was requested.
+        /// When the trust decision was requested.
         var question: Deadline?
         var trustSeconds = 0.0
 
@@ -48,7 +48,7 @@ final class ConnectionObservation {
         handshake = Handshake(role: role, begin: .now)
     }
 
-    /// Called when the handshake starts waiting for the decision about the peer's certificate.
+    /// Called when the handshake starts waiting for the decision whether to trust the peer's certificate.
     func beginDecision() {
         handshake?.question = .now
     }
@@ -64,7 +64,7 @@ final class ConnectionObservation {
 
     /// Called when the connection has closed.
     ///
-    /// - Parameter role: The role in a handshake that was rejected before it started.
+    /// - Parameter role: The TLS role if a handshake was rejected before it started, and otherwise `nil`.
     func end(_ error: AsyncSocketError?, refusing role: TLSRole?, _ carried: CarriedBytes) {
         let now = Deadline.now
         if let handshake = handshake.take() ?? role.map({ Handshake(role: $0, begin: now) }) {

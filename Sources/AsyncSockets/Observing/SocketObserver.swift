@@ -1,7 +1,7 @@
 public import SocketCore
 public import SocketTLS
 
-/// An observer of connections, which counts and times them for metrics, for example.
+/// Observes connections, for example to count and time them for metrics.
 ///
 /// Set it as `AsyncSocket.observer`. One observer may serve any number of sockets. Every method has an empty
 /// default implementation.
@@ -9,14 +9,15 @@ public import SocketTLS
 /// - Every `connectionDidBegin(_:)` is followed by exactly one `connectionDidEnd(_:withError:totals:)`, with
 ///   any handshake reported in between. A `connect` that does not lead to a connection is reported by
 ///   `connectDidFail(_:)` instead. The start of an accepted connection is reported after
-///   `socket(_:didAcceptNewSocket:)`. If you disconnect the socket there, neither start nor end is reported.
+///   `socket(_:didAcceptNewSocket:)`. If you disconnect the socket in that callback, neither start nor end is
+///   reported.
 /// - Calls for one connection are serialized. Calls for different connections may be concurrent.
 /// - The methods are called on whichever thread is handling the connection: usually an event loop, otherwise
 ///   the socket queue or the thread of a call you make, such as `disconnect()`. They must return quickly and
 ///   never block, because other connections are waiting. Never call a socket while holding a lock that the
 ///   observer also acquires.
-/// - Calls do not wait for the delegate. On a delegate queue, the callback for the same event is delivered
-///   later.
+/// - Observer calls do not wait for the delegate. If the delegate has a queue, its callback for the same
+///   event is delivered later.
 public protocol SocketObserver: Sendable {
     /// Called when a connection is established: connected (including through a proxy), accepted, or adopted.
     func connectionDidBegin(_ connection: ObservedConnection)
@@ -42,7 +43,7 @@ public protocol SocketObserver: Sendable {
     ///   - role: This side's role in the handshake.
     ///   - session: The result of the handshake: the version, the cipher suite, and whether a session was
     ///     resumed.
-    ///   - times: The duration of the handshake, and the part spent on the decision about the peer's
+    ///   - times: The duration of the handshake, and the part spent deciding whether to trust the peer's
     ///     certificate.
     func connection(
         _ connection: ObservedConnection, didSecureAs role: TLSRole, session: TLSSession, times: HandshakeTimes)
@@ -119,7 +120,7 @@ public struct ObservedConnection: Sendable, Hashable {
     /// The address of the peer or of the proxy. `nil` if the peer disconnected before its address was known.
     public let peer: SocketEndpoint?
 
-    /// Creates a connection that does not exist, for tests of observers.
+    /// Creates a value without a real connection, for tests of observers.
     public init(number: UInt64, role: ConnectionRole, peer: SocketEndpoint? = nil) {
         self.number = number
         self.role = role
@@ -131,8 +132,8 @@ public struct ObservedConnection: Sendable, Hashable {
 public struct HandshakeTimes: Sendable, Hashable {
     /// The duration of the whole handshake.
     public let total: Duration
-    /// The part of `total` until a delegate or task had decided about the peer's certificate. Zero if
-    /// OpenSSL made the decision.
+    /// The part of `total` that a delegate or task took to decide whether to trust the peer's certificate.
+    /// Zero if OpenSSL made the decision.
     public let trust: Duration
 
     /// Creates arbitrary times, for tests of observers.
@@ -160,7 +161,7 @@ public struct ConnectionTotals: Sendable, Hashable {
     }
 }
 
-/// A pause in which a listener does not accept connections.
+/// A pause during which a listener does not accept connections.
 public struct AcceptPause: Sendable, Hashable {
     /// The reason why a listener pauses.
     @nonexhaustive

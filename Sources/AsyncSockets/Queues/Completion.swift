@@ -2,8 +2,8 @@
 //  1. Every accepted operation is completed exactly once: served, dropped, rejected or cancelled.
 //  2. A queue that gives up an operation returns its completion, and the code that receives it must complete
 //     it.
-//  3. A delegate receives the tag of a served operation. It learns about dropped and rejected operations only
-//     from the end of the connection. A waiter receives a result for each operation.
+//  3. A delegate receives the tag of a served operation. For dropped and rejected operations, it receives
+//     only the end of the connection. A waiter receives a result for each operation.
 //  4. A waiter waits for one operation and therefore also identifies it.
 //  5. A waiter's timeout starts when the operation is requested. When it expires, the operation is cancelled,
 //     but fails with a different error.
@@ -23,7 +23,7 @@ protocol OperationWaiter<Value>: AnyObject, Sendable {
     /// Completes the operation. Called once, inside the turn. The implementation resumes a task and runs no
     /// user code.
     ///
-    /// A cancellation always finds an operation that was requested before it.
+    /// The request for an operation is always handled before its cancellation.
     func complete(_ result: Result<Value, any Error>)
 }
 
@@ -53,7 +53,7 @@ enum Completion<Value: Sendable>: Sendable {
         if case .waiter = self { true } else { false }
     }
 
-    /// When the waiter stops waiting. `nil` if it has no limit or if nothing waits.
+    /// When the waiter stops waiting. `nil` if the waiter has no limit, or without a waiter.
     var deadline: Deadline? {
         if case .waiter(let waiter) = self { waiter.deadline } else { nil }
     }
@@ -72,7 +72,7 @@ enum Completion<Value: Sendable>: Sendable {
 enum Cancellation<Value: Sendable>: Sendable {
     /// The operation was removed, as if it had never been requested.
     case removed(Completion<Value>)
-    /// The operation has already started and continues. Its end will not be reported again.
+    /// The operation has already started and continues. Its completion will not be reported again.
     case detached(Completion<Value>)
     /// The operation has already finished, or belongs to another queue.
     case tooLate

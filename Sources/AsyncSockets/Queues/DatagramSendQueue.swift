@@ -40,7 +40,7 @@ struct DatagramPacket: WaitingPacket, Sendable {
         self.completion = completion
     }
 
-    /// Includes `overhead`, because a datagram without bytes uses memory too.
+    /// Includes `overhead`, because even an empty datagram uses memory.
     fileprivate var cost: Int { data.count + DatagramSendQueue.overhead }
 }
 
@@ -98,8 +98,8 @@ final class DatagramSendQueue {
 
     // MARK: - Removing
 
-    /// Removes the oldest datagram, even if it is after the marker. Returns `nil` if the queue is empty, and
-    /// resets the queue.
+    /// Removes the marker and the oldest datagram, even if it is after the marker. Returns `nil` if the queue
+    /// is empty.
     func drop() -> DatagramPacket? {
         let packet = packets.drop()
         if let packet { waiting -= packet.cost }

@@ -17,7 +17,7 @@ struct OperationTimer {
 
     var deadline: Deadline? { end.isNever ? nil : end }
 
-    /// Called when the current operation completes or no operation is current any longer.
+    /// Called when the current operation completes or is no longer current.
     mutating func advance() {
         number &+= 1
         end = .never
@@ -58,8 +58,8 @@ struct OperationTimer {
 struct LateOperation {
     /// The number of the operation, used to pass back the decision whether to extend it.
     let number: UInt32
-    /// The seconds granted so far: exactly the timeout plus any extensions. Programs compare this with their
-    /// own values.
+    /// The seconds granted so far. This is exactly the timeout plus any extensions, because programs compare
+    /// it with their own values.
     let elapsed: Double
     let progress: OperationProgress
 }

@@ -1,8 +1,9 @@
 // Rules for the buffer:
 //  1. A read delivers a view of the buffer's memory, not a copy. Changing the view changes a copy.
-//  2. `Data` copies before a change if its memory has a second owner. The buffer is that owner: each view is
-//     a prefix of an anchor, a `Data` from the same offset to the end of the block. The buffer keeps the
-//     anchor as long as it uses the block. A view created separately for each read would have only one owner.
+//  2. `Data` copies its bytes before a change if its memory has a second owner. The buffer is that owner:
+//     each view is a prefix of an anchor, a `Data` from the same offset to the end of the block. The buffer
+//     keeps the anchor as long as it uses the block. A view created separately for each read would have only
+//     one owner.
 //  3. Each offset at which reads store their bytes has one anchor. If there are too many anchors, the buffer
 //     moves to a new block. The old block then belongs only to its views, which may change it in place.
 //  4. Memory without bytes from a read is never exposed: gaps are filled with zeros.
@@ -33,9 +34,9 @@ public final class ReadBuffer: Sendable {
 
     /// Creates an empty buffer.
     ///
-    /// - Parameter capacity: The number of bytes the first read allocates, which avoids growing the buffer
-    ///   soon afterwards. Values above 64 MiB are treated as 64 MiB and negative values as zero. Beyond that,
-    ///   the buffer grows as bytes arrive.
+    /// - Parameter capacity: The number of bytes to allocate for the first read, so that the buffer need not
+    ///   grow soon afterwards. Values above 64 MiB are treated as 64 MiB and negative values as zero. Beyond
+    ///   that, the buffer grows as bytes arrive.
     public init(capacity: Int = 0) {
         contents = Locked(Contents(block: Block(capacity: 0), reserved: min(max(capacity, 0), Self.largestReservation)))
     }

@@ -14,7 +14,7 @@ final class ReadHalf {
     /// Bytes that were received and, with TLS, decrypted, but not taken by a read yet.
     let preBuffer = PreBuffer()
 
-    /// How many bytes are read ahead of any request, so that a FIN is noticed.
+    /// The maximum number of bytes to read ahead of any request. Reading ahead is needed to detect a FIN.
     static let readAheadLimit = 64 * 1024
 
     init() {}
@@ -83,8 +83,8 @@ final class ReadHalf {
         !preBuffer.isEmpty || packets.front?.pointee.wantsNothing == true
     }
 
-    /// Removes the read at the front if its delegate borrows the bytes and any bytes are buffered. The read
-    /// takes all bytes in `preBuffer`. Returns its tag.
+    /// Removes the read at the front and returns its tag, if the read lends its bytes to a delegate and any
+    /// bytes are buffered. The caller must deliver all bytes in `preBuffer`.
     @inline(__always)
     func takeLoan() -> Int? {
         guard let read = packets.front, read.pointee.isLoan, !preBuffer.isEmpty else { return nil }
@@ -133,7 +133,8 @@ final class ReadHalf {
         packets.front?.pointee.isToEnd ?? false
     }
 
-    /// Completes the read to the end at the front, after the peer has ended the stream cleanly.
+    /// Completes the read at the front if it is a read to the end of the stream. Called after the peer has
+    /// closed the stream cleanly.
     func finishReadToEnd() -> (data: Data, completion: Completion<Data>)? {
         guard isAtReadToEnd, let read = packets.front else { return nil }
         let result = (read.pointee.finish(), read.pointee.completion)
@@ -159,8 +160,8 @@ final class ReadHalf {
         return completion
     }
 
-    /// Whether `withdrawWaiters()` would return bytes to the buffer for a later read. `startTLS` would reject
-    /// such bytes.
+    /// Whether `withdrawWaiters()` would return bytes to the buffer for a later read. Always `false` if
+    /// `startTLS` is queued, because it would reject such bytes.
     var wouldLeaveBytes: Bool {
         guard !packets.hasStartTLS, let read = packets.front, !read.pointee.completion.isDelegates else { return false }
         return read.pointee.bytesDone(in: preBuffer) > 0

@@ -3,21 +3,21 @@ internal import SocketBuffers
 
 /// A queued read (`GCDAsyncReadPacket`): its goal, and the bytes received so far.
 struct ReadPacket: WaitingPacket, Sendable {
-    /// When a read is complete.
+    /// The condition that completes a read.
     enum Goal: Sendable {
-        /// As soon as any bytes are available.
+        /// Any bytes are available.
         case anyBytes
-        /// With exactly this many bytes.
+        /// Exactly this many bytes have been received.
         case length(Int)
-        /// With the first occurrence of these bytes, which are part of the result.
+        /// These bytes have been received. They are part of the result.
         case delimiter(Data)
-        /// At the end of the stream. See `finish()`.
+        /// The end of the stream has been reached. See `finish()`.
         case end
-        /// As soon as any bytes are available, which are lent to a delegate. See `ReadHalf.takeLoan()`.
+        /// Any bytes are available. They are lent to a delegate. See `ReadHalf.takeLoan()`.
         case loan
-        /// As soon as any bytes are available. The bytes stay in the buffer.
+        /// Any bytes are available. They stay in the buffer.
         case arrival
-        /// When the reader is done. The reader holds the result.
+        /// The reader is done. It holds the result.
         case reader(BufferReader)
     }
 
@@ -31,7 +31,8 @@ struct ReadPacket: WaitingPacket, Sendable {
         case failed(any Error)
     }
 
-    /// The goal without its payload. Comparing it is free, but looking at a `Data` counts references.
+    /// The goal without its payload. Comparing kinds is cheap, but matching a goal that contains a `Data`
+    /// retains and releases the data.
     private enum Kind {
         case anyBytes, length, delimiter, end, loan, arrival, reader
     }
@@ -39,12 +40,12 @@ struct ReadPacket: WaitingPacket, Sendable {
     // Ordered to minimize the size: every connection with a waiting read has one.
 
     private let delimiter: Data
-    /// The length of a read to a length. For other goals, the maximum number of bytes to deliver.
+    /// For a read to a length, that length. For other goals, the maximum number of bytes to deliver.
     private let limit: Int
     let timeout: Double
-    /// The destination of the bytes, together with the bytes of a read to a length or to the end that have
-    /// arrived. Other goals keep their bytes in the buffer. `nil` means the read's own memory, with no bytes
-    /// taken yet.
+    /// The destination of the bytes. For a read to a length or to the end, it also holds the bytes received
+    /// so far; for other goals, those bytes stay in the buffer. If `nil`, the read uses its own memory and
+    /// has not taken any bytes yet.
     private var taken: ReadDestination?
     private let reader: BufferReader?
     /// Bytes already reported as partial progress.
@@ -111,7 +112,7 @@ struct ReadPacket: WaitingPacket, Sendable {
 
     var wantsNothing: Bool { kind == .length && limit == 0 }
 
-    /// Returns the bytes of a read to the end, at the end of the stream.
+    /// Returns the bytes of a read to the end. Called at the end of the stream.
     func finish() -> Data {
         taken?.data ?? Data()
     }

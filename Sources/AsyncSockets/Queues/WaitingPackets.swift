@@ -4,7 +4,7 @@ internal import SocketCore
 protocol WaitingPacket {
     associatedtype Value: Sendable
 
-    /// How long the operation may take once it is the oldest, in seconds.
+    /// The time limit in seconds, measured from when the operation becomes the oldest in its queue.
     var timeout: Double { get }
     var completion: Completion<Value> { get }
 }
@@ -72,7 +72,7 @@ struct WaitingPackets<Packet: WaitingPacket>: ~Copyable {
     mutating func removeFront() {
         guard countBeforeMarker > 0 else { return }
         timer.advance()
-        // Released last, because this may run a deallocator of the user.
+        // Released last, because this may run a user's deallocator.
         let packet = packets.popFirst()
         defer { withExtendedLifetime(packet) {} }
         if packet != nil, countBeforeMarker != .max { countBeforeMarker -= 1 }
@@ -110,8 +110,8 @@ struct WaitingPackets<Packet: WaitingPacket>: ~Copyable {
         if packet != nil, index < Int(countBeforeMarker), countBeforeMarker != .max { countBeforeMarker -= 1 }
     }
 
-    /// Removes and returns the oldest packet, even if it is after the marker. Returns `nil` if the queue is
-    /// empty, and resets the queue.
+    /// Removes the marker, and removes and returns the oldest packet, even if it is after the marker. Returns
+    /// `nil` if the queue is empty.
     mutating func drop() -> Packet? {
         countBeforeMarker = .max
         let packet = packets.popFirst()
@@ -150,7 +150,7 @@ struct WaitingPackets<Packet: WaitingPacket>: ~Copyable {
         return late
     }
 
-    /// Returns the oldest packet once after its deadline has passed.
+    /// Returns the oldest packet if its deadline has passed, but only once.
     ///
     /// - Parameter progress: The progress of that packet.
     mutating func takeLate(at now: Deadline, _ progress: OperationProgress?) -> LateOperation? {

@@ -16,13 +16,13 @@ final class WriteHalf {
 
     @exclusivity(unchecked) private var handedOn: UInt32 = 0
     @exclusivity(unchecked) private var closing = false
-    /// Whether tasks are, or have been, waiting for writes in memory.
+    /// Whether writes with waiters may be queued.
     @exclusivity(unchecked) private var hasWaiters = false
     @exclusivity(unchecked) private var highWater = HighWaterMark()
     @exclusivity(unchecked) private var allWaiting = 0
     /// How many of the waiting bytes are in files and use no memory.
     @exclusivity(unchecked) private var fileWaiting = 0
-    /// Small writes that are treated as complete and follow all packets, if any.
+    /// Small writes that have been reported as complete and are sent after all packets, or `nil`.
     @exclusivity(unchecked) private var collected: CollectedWrites?
 
     /// How many packets at the front are completely handed on but not complete.
@@ -53,8 +53,7 @@ final class WriteHalf {
         return OperationProgress(tag: write.pointee.completion.tag, bytesDone: write.pointee.handedOn, total: write.pointee.count)
     }
 
-    /// The progress of the writes as a position, which changes only when bytes are handed on or a write
-    /// completes.
+    /// A position in the sequence of writes. It changes only when bytes are handed on or a write completes.
     struct Position: Equatable, Sendable {
         fileprivate let operation: UInt32
         fileprivate let byteCount: Int
@@ -87,7 +86,7 @@ final class WriteHalf {
 
     /// Copies the bytes of a write that is treated as complete. `packCollected()` appends them to the queue.
     ///
-    /// - Parameter timeout: How many seconds the bytes may then wait, or a negative value for no limit.
+    /// - Parameter timeout: How many seconds the bytes may wait after that. A negative value means no limit.
     func collect(_ bytes: UnsafeRawBufferPointer, timeout: Double) {
         let writes = collected ?? CollectedWrites()
         collected = writes
@@ -181,8 +180,8 @@ final class WriteHalf {
         return true
     }
 
-    /// Records that the first `count` bytes passed by `withNextBytes` or `withNextParts`, or of the next
-    /// file, have been taken.
+    /// Records that `count` bytes have been handed on, from the start of the bytes passed by `withNextBytes`
+    /// or `withNextParts`, or from the next file.
     func handOn(_ count: Int) {
         allWaiting -= count
         var left = count
@@ -226,20 +225,22 @@ final class WriteHalf {
         waitingMemoryByteCount > 0 && count > limit - waitingMemoryByteCount - overhead
     }
 
-    /// The memory used by the packets themselves. The first packets are not counted, so that a small limit
-    /// can be chosen by the size of the data.
+    /// The memory used by the packets themselves. The first `uncountedPackets` packets are not counted, so
+    /// that a small limit depends only on the size of the data.
     private var overhead: Int { max(0, packets.count - Self.uncountedPackets) * MemoryLayout<WritePacket>.stride }
 
     static let uncountedPackets = 1024
 
-    /// Whether the task that writes `packet` can continue without waiting, because fewer than `mark` bytes
-    /// would be waiting. Never for a file, because its unsent bytes can still change.
+    /// Whether fewer than `mark` bytes would be waiting after `packet` is appended, so that the task that
+    /// writes it can continue immediately. Always `false` for a file, because its unsent bytes can still
+    /// change.
     func isBelow(_ mark: Int?, with packet: borrowing WritePacket) -> Bool {
         guard let mark, !packet.isFile else { return false }
         return waitingMemoryByteCount < mark && packet.count < mark - waitingMemoryByteCount
     }
 
-    /// Returns the next task waiting for the high-water mark, if fewer bytes are waiting now, or `nil`.
+    /// If fewer than `mark` bytes are waiting, returns the waiter of the oldest write with a waiter, except
+    /// for files. Otherwise returns `nil`.
     func takeWaiter(below mark: Int?) -> (any OperationWaiter<Void>)? {
         guard hasWaiters, let mark, waitingMemoryByteCount < mark else { return nil }
         let index = packets.firstIndex { !$0.pointee.isFile && $0.pointee.completion.isWaiters }

@@ -15,7 +15,7 @@ struct WritePacket: WaitingPacket, Sendable {
     /// Whether earlier bytes of this write were sent directly.
     private let continues: Bool
 
-    /// - Parameter isBegun: Whether `data` is the rest of a write with a first part that was sent directly.
+    /// - Parameter isBegun: Whether `data` is the rest of a write, after its first part was sent directly.
     init(
         data: consuming Data, timeout: Double, completion: consuming Completion<Void>, isBegun: Bool = false
     ) {
@@ -40,7 +40,7 @@ struct WritePacket: WaitingPacket, Sendable {
 
     var remaining: Int { count - handedOn }
 
-    /// Whether the peer may receive part of the write.
+    /// Whether part of the write has been handed on and may reach the peer.
     var isBegun: Bool { continues || handedOn > 0 }
 
     /// Marks the result as already delivered. The write continues.

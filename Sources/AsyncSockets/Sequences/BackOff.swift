@@ -22,7 +22,7 @@ public struct BackOff: Sendable, Hashable {
         self.maximum = min(max(maximum, self.minimum), .seconds(86_400))
     }
 
-    /// Returns the delay before the next attempt after `failures` failures, at least 1.
+    /// Returns the delay before the next attempt. `failures` is the number of failures so far, at least 1.
     func delay(afterFailures failures: Int) -> Duration {
         var (delay, doublings) = (minimum, failures - 1)
         while doublings > 0, delay < maximum { (delay, doublings) = (delay + delay, doublings - 1) }

@@ -75,7 +75,7 @@ extension ReconnectingSockets {
     }
 }
 
-/// An error thrown by `configure` or `trust`. It exits the loop even if it is an `AsyncSocketError`, for
+/// An error thrown by `configure` or `trust`. The loop rethrows it even if it is an `AsyncSocketError`, for
 /// example from a network lookup in `trust`.
 struct ProgramError: Error {
     let thrown: any Error
@@ -104,7 +104,7 @@ private final class CurrentSocket {
         start = .now
     }
 
-    /// Closes the connection and returns its lifetime, or `nil` if it never connected.
+    /// Closes the connection, if any, and returns its lifetime.
     func end() -> Duration? {
         guard let socket else { return nil }
         socket.disconnect(.abandoned)
@@ -116,7 +116,7 @@ private final class CurrentSocket {
 }
 
 extension OperationLimit {
-    /// Waits for `delay`. Throws if the deadline of the loop expires first.
+    /// Waits for `delay`. Throws if the deadline expires first.
     fileprivate func pause(_ delay: Duration) async throws {
         let rest = deadline.map { Duration.seconds(max(0, $0.seconds(since: .now))) }
         try await Task.sleep(for: min(delay, rest ?? delay))

@@ -1,16 +1,17 @@
 // Rules of the sequences:
 //  1. Sequences buffer no bytes: each element is a separate read. Bytes that a loop does not consume remain
 //     for the next read.
-//  2. An iterator belongs to the connection on which it was created. It continues over an upgrade to TLS:
+//  2. An iterator belongs to the connection on which it was created. It continues after an upgrade to TLS:
 //     because of rule 1, every element after `startTLS` consists of decrypted bytes only.
-//  3. A sequence finishes after an orderly close. Any other end of the connection throws.
+//  3. A sequence finishes after an orderly close. If the connection closes in any other way, it throws.
 
 public import FoundationEssentials
 internal import SocketBuffers
 internal import SocketCore
 
 extension AsyncSocket {
-    /// The received bytes in chunks, until an orderly close. Each element is a `read(maxLength:timeout:)`.
+    /// The received bytes in chunks, until an orderly close. Each element is the result of one
+    /// `read(maxLength:timeout:)`.
     ///
     /// ```swift
     /// for try await bytes in socket.chunks { try await socket.write(bytes) }

@@ -34,7 +34,7 @@ final class FileReception: Sendable {
 
     private var byteCount: Int { written.load(ordering: .relaxed) }
 
-    /// Returns the number of bytes once the complete file exists under its name.
+    /// Receives the file. When the complete file exists under its name, returns its number of bytes.
     nonisolated(nonsending) func run(_ report: ((TransferProgress) -> Void)?) async throws -> Int {
         try limit.check(.read)
         let path = path

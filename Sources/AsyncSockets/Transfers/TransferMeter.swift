@@ -6,7 +6,7 @@ struct TransferMeter {
     private static var window: Duration { .seconds(3) }
 
     private let total: Int?
-    /// The first sample is one window old, or the start of the transfer.
+    /// The first sample is at least one window old, or is the start of the transfer.
     private var samples: [(time: ContinuousClock.Instant, count: Int)]
 
     init(total: Int?, start: ContinuousClock.Instant = .now) {
@@ -24,7 +24,7 @@ struct TransferMeter {
     }
 
     /// Runs `operation`, and calls `report` ten times a second while it runs and once when it is done.
-    /// `report` runs in the caller's isolation, because the closure of the group captures `isolation`.
+    /// `report` runs in the caller's isolation, because the task group's closure captures `isolation`.
     ///
     /// - Parameter count: Returns the current number of bytes.
     mutating func reporting<Value: Sendable>(

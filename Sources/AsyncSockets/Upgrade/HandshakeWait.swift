@@ -4,7 +4,7 @@ internal import SocketTLS
 // Shared by connections and UDP sockets: waiting for a handshake, and exporting keys.
 
 extension HandshakeWaiter {
-    /// Waits until the handshake completes, and runs `trust` when the handshake needs a verdict.
+    /// Returns when the handshake is complete. Runs `trust` if the handshake requires a trust decision.
     ///
     /// While `trust` runs, the deadline, a cancellation or the loss of the connection still aborts the wait.
     /// The decision is then cancelled and has no effect.
@@ -34,8 +34,8 @@ extension HandshakeWaiter {
     }
 }
 
-/// A decision about a peer. The program's closure runs in a separate task, so that a closure that does not
-/// return cannot block the handshake.
+/// The decision whether to trust a peer. The program's closure runs in a separate task, so that a closure
+/// that does not return cannot block the handshake.
 private struct TrustDecision {
     private let task: Task<Void, Never>
     private let thrown = Locked<(any Error)?>(nil)

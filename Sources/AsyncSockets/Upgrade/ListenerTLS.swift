@@ -1,8 +1,8 @@
 internal import SocketBuffers
 internal import SocketTLS
 
-/// The TLS settings of a listener, which may be replaced while it runs, and the closure that decides about
-/// certificates. Exists only in a listener with TLS.
+/// The TLS settings of a listener, which may be replaced while it runs, and the closure that decides whether
+/// to trust client certificates. Exists only in a listener with TLS.
 final class ListenerTLS: Sendable {
     let trust: (@Sendable (PeerTrust) async throws -> Bool)?
     private let settings: Locked<TLSServerSettings>
@@ -38,7 +38,7 @@ final class ListenerTLS: Sendable {
         guard decides || settings.trustEvaluation == .builtIn else {
             throw .badConfiguration(
                 operation(over: transport),
-                "the settings leave client certificate decisions to the program: pass a trust closure")
+                "the settings require trust decisions about clients, but no callback is set: pass a trust closure")
         }
         try AsyncSocketError.check(settings.values, over: transport)
         var settings = settings

@@ -7,13 +7,14 @@ internal import SocketCore
 /// memory for one.
 final class PhaseClock {
     enum Limit {
-        /// Writes that precede a task's `startTLS`. Restarts as long as bytes are being sent.
+        /// Writes that precede a task's `startTLS`. If bytes have been sent by the time the clock expires,
+        /// the clock restarts.
         case earlierWrites(WriteHalf.Position)
-        /// Datagrams still to be sent, a `receiveOnce()` or filters that precede a task's `startDTLS`.
+        /// Work that precedes a task's `startDTLS`: queued datagrams, a `receiveOnce()` or running filters.
         case earlierDatagrams
-        /// The handshake, or the client's response to a request.
+        /// The handshake, or the client's response to a certificate request.
         case handshake(thenTrust: Double)
-        /// The verdict about the peer's certificate. The handshake's clock is paused.
+        /// The decision whether to trust the peer's certificate. The handshake's clock is paused.
         case trust(pausing: PhaseClock)
     }
 

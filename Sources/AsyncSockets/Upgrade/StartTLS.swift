@@ -2,12 +2,12 @@ internal import SocketBuffers
 internal import SocketCore
 internal import SocketTLS
 
-/// Performs the decisions of `TLSUpgrade` on the channel and on the markers in both queues.
+/// Applies the state machine of `TLSUpgrade` to the channel and to the markers in both queues.
 extension TLSUpgrade {
     enum Step {
         /// No progress until the next event.
         case waiting
-        /// A task's `startTLS` must wait for earlier writes, with this limit for each byte sent.
+        /// A task's `startTLS` must wait for earlier writes. The time limit restarts when bytes are sent.
         case waitsForWrites(seconds: Double)
         /// Continue in another turn.
         case more
@@ -110,7 +110,7 @@ extension AsyncSocketError {
         AsyncSocketError(
             .earlyPlaintext, fault: .peer, operation: .startTLS,
             message:
-                "\(count) bytes of plaintext were received before the handshake: an injection, or a message not read before startTLS"
+                "\(count) bytes of plaintext arrived before the handshake: an injection attack, or a message not read before startTLS"
         )
     }
 }

@@ -2,13 +2,13 @@ internal import SocketCore
 internal import SocketTLS
 internal import Synchronization
 
-/// A call of `startTLS`: valid settings, and the context created from them.
+/// A call to `startTLS`: valid settings, and the context created from them.
 struct TLSRequest: Sendable {
     let settings: TLSSettingValues
     let context: TLSContext
     /// Notified when the handshake completes or fails. If `nil`, the delegate is notified instead.
     var waiter: (any OperationWaiter<HandshakeNews>)?
-    /// Whether the waiter, not the delegate, decides about the peer's certificate.
+    /// Whether the waiter, not the delegate, decides whether to trust the peer's certificate.
     var waiterDecidesTrust = false
     /// Whether the call fails if another task has a pending read. True for calls by tasks.
     var waitsForNoTask = false
@@ -21,31 +21,31 @@ struct ClientCertificateRequest: Sendable {
     let isRequired: Bool
     /// Receives the result. If `nil`, the delegate receives it instead.
     let waiter: (any OperationWaiter<HandshakeNews>)?
-    /// Whether the waiter, not the delegate, decides about the certificate.
+    /// Whether the waiter, not the delegate, decides whether to trust the certificate.
     let waiterDecidesTrust: Bool
-    /// Whether a waiter or a delegate can decide, if the settings require a decision.
+    /// Whether there is a waiter or a delegate to make the trust decision, if the settings require it.
     let hasDecider: Bool
 }
 
 enum UpgradeNews: Sendable {
     case verdict(Bool, of: TrustQuestionNumber)
-    /// A task is deciding about the peer, and waits for the next event with this waiter.
+    /// A task is deciding whether to trust the peer. This waiter receives the next event.
     indirect case awaited(by: any OperationWaiter<HandshakeNews>)
     indirect case chosen(TLSServerChoice)
     case worked(HandshakeWork)
-    /// The turn in which the handshake completed is finished.
+    /// The turn in which the handshake completed has finished.
     case sendTickets
 }
 
 /// The result passed to a waiter for TLS.
 enum HandshakeNews: Sendable {
     case secured(CopyOnWrite<TLSSession>?)
-    /// The waiter's task must decide about the peer's certificate, and then waits again.
+    /// The waiter's task must decide whether to trust the peer's certificate, and then wait again.
     indirect case asksTrust(PeerTrust, TrustQuestionNumber)
 }
 
-/// Identifies a question about a certificate, so that a late verdict is not applied to a later question on
-/// the same connection.
+/// Identifies the question whether to trust a certificate, so that a late verdict is not applied to a later
+/// question on the same connection.
 struct TrustQuestionNumber: Equatable, Sendable {
     private static let last = Atomic<UInt64>(0)
     private let value = last.add(1, ordering: .relaxed).newValue

@@ -2,16 +2,16 @@
 //  1. A connection is upgraded at most once. A second call is a caller error and is reported to the caller.
 //  2. `startTLS` adds a marker to both queues. The handshake starts when both markers have reached the front:
 //     every earlier read is complete, and every byte written earlier has been sent in plaintext.
-//  3. Between the first marker and the second, no new bytes are read into `preBuffer` on behalf of a reader,
-//     and no bytes are written.
+//  3. When a queue's marker has reached the front, its direction pauses until the handshake starts: no bytes
+//     are received into `preBuffer` for reads, or no bytes are written.
 //  4. Bytes that are in `preBuffer` when the handshake starts move to `sslPreBuffer` or, depending on the
 //     settings, fail the connection. They never move back, so they are never delivered as plaintext.
 //  5. Reads and writes queued after the markers are performed in `.secure` only: not during the handshake,
 //     and not while awaiting trust.
 //  6. A failed handshake closes the connection, which never returns to plaintext.
-//  7. A secure server may request its client's certificate: `.authenticating`. Data continues until the
-//     client's response arrives and is then suspended until the decision. The state then returns to
-//     `.secure`.
+//  7. A secure server may request its client's certificate: `.authenticating`. Data is transferred until the
+//     client's response arrives. Transfers are then suspended until the decision has been made, and the state
+//     returns to `.secure`.
 
 internal import SocketBuffers
 internal import SocketCore
@@ -24,7 +24,7 @@ enum TLSUpgrade {
     indirect case queuedTLS(TLSRequest, drained: DrainedQueues)
     /// The handshake is in progress (`kStartingReadTLS` and `kStartingWriteTLS` both set).
     case handshaking
-    /// Paused for the verdict about this question.
+    /// Paused until this question has been decided.
     case awaitingTrust(TrustQuestionNumber)
     /// The handshake is complete (`kSocketSecure`).
     case secure
@@ -34,7 +34,7 @@ enum TLSUpgrade {
     enum Authentication {
         case requested
         case answered
-        /// Paused for the verdict about this question.
+        /// Paused until this question has been decided.
         case awaitingTrust(TrustQuestionNumber)
     }
 
@@ -70,7 +70,7 @@ enum TLSUpgrade {
         }
     }
 
-    /// The question that awaits a verdict.
+    /// The question that has not been decided yet.
     var question: TrustQuestionNumber? {
         switch self {
         case .awaitingTrust(let number), .authenticating(.awaitingTrust(let number)): number
@@ -89,14 +89,14 @@ enum TLSUpgrade {
         return all == .both ? request : nil
     }
 
-    /// The role in a handshake that was rejected before it started. Between draining the queues and the
-    /// handshake, only a rejection can intervene.
+    /// The role in a handshake that was rejected before it started. Once both queues are drained, the
+    /// handshake starts unless it is rejected.
     var refusedRole: TLSRole? {
         if case .queuedTLS(let request, drained: .both) = self { request.settings.role } else { nil }
     }
 
-    /// The limit for work that precedes a task's upgrade: for each byte of the writes before `startTLS`, and
-    /// for everything before `startDTLS`. `nil` for a delegate's upgrade.
+    /// The time limit for work that precedes a task's upgrade. Before `startTLS`, it restarts when bytes are
+    /// sent. Before `startDTLS`, it covers all the work. `nil` for a delegate's upgrade.
     var taskTimeout: Double? {
         guard case .queuedTLS(let request, _) = self, request.waiter != nil else { return nil }
         return request.settings.handshakeTimeout.inSeconds

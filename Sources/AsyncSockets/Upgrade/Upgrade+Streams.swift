@@ -23,8 +23,8 @@ extension Upgrade {
             return .goesOn
         }
         if request.waitsForNoTask, data.reads.hasWaiter {
-            // The read would wait for bytes, and TLS would wait for the read. Later writes must not be sent
-            // in plaintext.
+            // The read would wait for bytes, and TLS would wait for the read. The connection closes, because
+            // later writes must not be sent in plaintext.
             request.waiter?.complete(.failure(AsyncSocketError.readIsWaiting))
             return .ends(.readIsWaiting)
         }
@@ -33,7 +33,7 @@ extension Upgrade {
         return .goesOn
     }
 
-    /// Requests a certificate from a client. A failure here does not change the connection.
+    /// Requests a certificate from a client. If this is not possible, the connection is not affected.
     ///
     /// - Parameter upgrade: `nil` if the connection is in plaintext.
     static func begin(
@@ -131,7 +131,7 @@ extension Upgrade {
             return .ends(error)
         case .beforeHandshake(let late):
             let position = data.writes.position
-            // At the marker, only a read delays the handshake.
+            // All earlier writes have been sent, so only a read still delays the handshake.
             if data.writes.packets.isAtStartTLS {
                 clock = nil
             } else if case .earlierWrites(position) = late.limit {

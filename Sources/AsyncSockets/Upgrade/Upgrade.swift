@@ -1,12 +1,13 @@
 // Rules of performing an upgrade:
 //  1. `TLSUpgrade` holds the state and decides. `Upgrade` acts on the decision: it keeps the clock and the
-//     waiters, and informs the delegate and the observer.
-//  2. Streams (`Upgrade+Streams`) and datagrams (`DatagramUpgrade`) share it. They differ in the preparation
-//     of the handshake and in the transport of its messages.
+//     waiters, and notifies the delegate and the observer.
+//  2. Streams (`Upgrade+Streams`) and datagrams (`DatagramUpgrade`) share `Upgrade`. They differ in the
+//     preparation of the handshake and in the transport of its messages.
 //  3. A fatal error is returned to the socket, which then closes.
 //  4. There is one waiter at a time: a socket is upgraded once, and a second request for a certificate is
 //     rejected while the first is outstanding.
-//  5. Closures of a server's program and long computations run elsewhere. Their result arrives as a message.
+//  5. A server program's closures and long computations run outside the turn. Their results arrive as
+//     messages.
 
 internal import SocketBuffers
 internal import SocketCore
@@ -38,8 +39,8 @@ protocol UpgradeOwner {
 /// The upgrade of a connection or of a UDP socket: its state, its clock, its waiters and its pending
 /// decisions.
 ///
-/// Confined to the turn of its socket. A plaintext socket does not allocate an upgrade; its only cost is one
-/// test of a reference.
+/// Confined to the turn of its socket. A plaintext socket does not allocate an upgrade; its only cost is a
+/// check for `nil`.
 final class Upgrade {
     @exclusivity(unchecked) var state: TLSUpgrade
     @exclusivity(unchecked) var clock: PhaseClock?
@@ -74,7 +75,7 @@ final class Upgrade {
         if !waiters.answer(.secured(shared)) { owner.deliverSecured() }
     }
 
-    /// Runs a step of the handshake on another thread. A returned error closes the socket.
+    /// Runs a step of the handshake on another thread. Returns an error if the socket must close.
     func perform(_ work: HandshakeWork, _ transport: some UpgradeTransport, _ owner: some UpgradeOwner) -> AsyncSocketError? {
         let send = owner.newsSender
         let isAccepted = HandshakeWorkers.shared.perform(work.key, isCancelled: { work.isCancelled }) {
@@ -107,8 +108,8 @@ final class Upgrade {
         owner.observation?.endDecision()
     }
 
-    /// Runs a closure of the server's program off the loop: to select settings, or to decide about early
-    /// data.
+    /// Runs a closure of the server's program off the loop, to select settings or to decide whether to accept
+    /// early data.
     func ask(_ question: TLSServerQuestion, _ owner: some UpgradeOwner) {
         responder = Task.detached { [send = owner.newsSender] in
             let choice = await question.answer()
@@ -145,7 +146,7 @@ final class Upgrade {
 
     var deadline: Deadline? { waiters.deadline(with: clock) }
 
-    /// Returns a waiter whose deadline has passed, and its error.
+    /// Returns a waiter with an expired deadline, and its error.
     func lateWaiter(at now: Deadline) -> (waiter: AnyObject, error: any Error)? { waiters.late(at: now) }
 
     enum Expiry {
@@ -164,7 +165,7 @@ final class Upgrade {
         case .earlierWrites, .earlierDatagrams: return .beforeHandshake(clock)
         case .handshake: return .handshake(.timeout(.handshakeTimeout, operation, seconds: clock.seconds))
         case .trust:
-            // A missing verdict is a rejection.
+            // A missing verdict is treated as a rejection.
             if let question = state.question, let transport {
                 decide(false, of: question, refusal: .timedOut, transport, owner)
             } else {

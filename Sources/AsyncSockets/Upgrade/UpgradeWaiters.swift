@@ -1,12 +1,12 @@
 internal import SocketCore
 internal import SocketTLS
 
-/// The waiters of an upgrade, for its completion and for decisions along the way. Used for connections and
-/// UDP sockets.
+/// The waiters for an upgrade's completion and for the trust decisions during the upgrade. Used for
+/// connections and UDP sockets.
 struct UpgradeWaiters {
     private struct Waiter {
         let waiter: any OperationWaiter<HandshakeNews>
-        /// Whether this waiter, not the delegate, decides about the peer's certificate.
+        /// Whether this waiter, not the delegate, decides whether to trust the peer's certificate.
         let decidesTrust: Bool
     }
 
@@ -48,7 +48,7 @@ struct UpgradeWaiters {
         waiting.reduce(clock?.deadline) { .earlier($0, $1.waiter.deadline) }
     }
 
-    /// Returns a waiter whose deadline has passed, and its error.
+    /// Returns a waiter with an expired deadline, and its error.
     func late(at now: Deadline) -> (waiter: AnyObject, error: any Error)? {
         let late = waiting.first { $0.waiter.deadline.map { $0 <= now } ?? false }
         return late.map { ($0.waiter, $0.waiter.lateError) }

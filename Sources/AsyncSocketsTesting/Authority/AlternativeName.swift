@@ -1,6 +1,6 @@
 internal import COpenSSL
 
-/// An entry of a certificate's subjectAltName (RFC 5280, section 4.2.1.6).
+/// An entry in a certificate's subjectAltName (RFC 5280, section 4.2.1.6).
 enum AlternativeName {
     case dns(String)
     case address([UInt8])

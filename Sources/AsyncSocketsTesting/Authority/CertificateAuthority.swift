@@ -35,7 +35,7 @@ public final class CertificateAuthority: Sendable {
     /// Generates a key and issues a certificate for it.
     ///
     /// To test a certificate for the wrong host, issue one for a different name. To test a certificate with
-    /// the wrong key, combine the certificate of one call with the key of another.
+    /// the wrong key, combine the certificate from one call with the key from another.
     ///
     /// - Throws: `CertificateAuthorityError` if a name is not allowed in a certificate.
     public func issue(
@@ -93,9 +93,9 @@ extension CertificateAuthority {
     /// The purpose of a certificate.
     public enum Purpose: Sendable, Hashable {
         /// A TLS server. Each name is a DNS name, a wildcard such as "*.example.org" or an IP address, and
-        /// becomes a subject alternative name. ASCII bytes that are invalid in DNS names (even NUL) are
-        /// kept unchanged. The common name defaults to the first name. Without names, the certificate has
-        /// only a common name, which no TLS client should accept.
+        /// becomes a subject alternative name. ASCII bytes that are invalid in DNS names (even NUL) are kept
+        /// unchanged. The common name defaults to the first name of at most 64 bytes. Without names, the
+        /// certificate has only a common name, which no TLS client should accept.
         case server(names: [String], commonName: String? = nil)
         /// A TLS client. The email address, if given, becomes a subject alternative name.
         case client(commonName: String, email: String? = nil)

@@ -40,8 +40,7 @@ public struct CertificateAuthorityError: Error, Sendable, Hashable, CustomString
     }
 }
 
-/// The only way in which the authority calls OpenSSL: `OpenSSLCall`, with errors converted to
-/// `CertificateAuthorityError`.
+/// Calls OpenSSL through `OpenSSLCall` and converts errors to `CertificateAuthorityError`.
 enum CertificateCall {
     static func require<Value>(
         _ operation: String,

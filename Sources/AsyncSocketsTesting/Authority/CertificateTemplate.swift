@@ -1,6 +1,6 @@
 struct CertificateTemplate {
     var commonName: String
-    /// Both times are in seconds from now.
+    /// `notBefore` and `notAfter` are in seconds from now.
     var notBefore: Int
     var notAfter: Int
     /// The text of the following extensions uses the syntax of x509v3_config(5).
@@ -62,7 +62,7 @@ struct CertificateTemplate {
         }
     }
 
-    /// An RSA key may also encrypt the premaster secret of TLS 1.2, which an elliptic curve key cannot.
+    /// An RSA key may also be used to encrypt the TLS 1.2 premaster secret. An elliptic curve key cannot.
     private static func keyUsage(of keyType: CertificateAuthority.KeyType) -> String {
         switch keyType {
         case .p256: "critical,digitalSignature"

@@ -2,8 +2,8 @@
 //  1. All activity is explicit: only the functions of the pair call the engines and transfer bytes.
 //  2. One `carry()` delivers at most one segment in each direction, so `pieces(of: 1)` delivers one byte at
 //     a time.
-//  3. A pair is idle when `carry()` transfers no data. Every loop then returns, so a handshake that cannot
-//     continue is not an error here.
+//  3. A pair is idle when `carry()` transfers no data. Loops return when the pair is idle, so a handshake
+//     that cannot continue is not reported as an error.
 
 internal import SocketBuffers
 package import SocketTLS
@@ -15,7 +15,7 @@ package final class EnginePair {
     /// The result of the client's most recent handshake call.
     package private(set) var clientAnswer = TLSEngine.HandshakeAnswer.incomplete
     package private(set) var serverAnswer = TLSEngine.HandshakeAnswer.incomplete
-    /// The client's trust decisions that were requested, in order.
+    /// The trust decisions that the client engine has requested, in order.
     package private(set) var clientQuestions: [PeerTrust] = []
     package private(set) var serverQuestions: [PeerTrust] = []
     /// Makes the client's trust decisions. Without a closure, or if it returns `nil`, the decision remains
@@ -26,9 +26,9 @@ package final class EnginePair {
     private let up: MemoryWire
     private let down: MemoryWire
 
-    /// Creates engines with these settings. Each direction can tamper with its bytes: see `Tampering`. A
-    /// `reset` stops both directions without calling the engines, because sockets do not report a reset to
-    /// an engine.
+    /// Creates engines with these settings. `fromClient` and `fromServer` modify the bytes in each
+    /// direction: see `Tampering`. A `reset` stops both directions without calling the engines, because a
+    /// socket does not report a reset to its engine.
     package init(
         _ clientSettings: TLSClientSettings,
         _ serverSettings: TLSServerSettings,

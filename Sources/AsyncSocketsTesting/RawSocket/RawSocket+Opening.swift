@@ -34,7 +34,7 @@ extension RawSocket {
         return socket
     }
 
-    /// Creates a socket that is bound to a port of a loopback address and does not listen.
+    /// Creates a socket that is bound to a port on a loopback address and does not listen.
     package static func refusing(_ host: String = SocketEndpoint.loopbackHost) throws(LoopbackError) -> RawSocket {
         try bound(to: .loopback(host))
     }
@@ -70,8 +70,8 @@ extension RawSocket {
         }
     }
 
-    /// Returns a port that is free on all addresses. The kernel assigns it to no other socket, because it
-    /// is below the ephemeral port range.
+    /// Returns a port that is free on all addresses. The kernel does not assign the port to another socket,
+    /// because it is below the ephemeral port range.
     package static func freePort() throws(LoopbackError) -> UInt16 {
         for port in UInt16.random(in: 20_000..<30_000)..<32_000 {
             guard let any = SocketEndpoint(literal: "::", port: port) else { break }

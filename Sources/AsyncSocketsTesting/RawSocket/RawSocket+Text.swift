@@ -3,8 +3,8 @@ extension RawSocket {
         try send(text.utf8)
     }
 
-    /// Receives all available bytes as text, and blocks until there are some. Empty text means that the
-    /// other side sent FIN.
+    /// Receives all available bytes as text. Blocks until at least one byte is available. Empty text means
+    /// that the other side sent FIN.
     package func receiveText() throws(LoopbackError) -> String {
         try String(decoding: receive(), as: UTF8.self)
     }

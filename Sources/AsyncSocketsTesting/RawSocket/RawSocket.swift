@@ -6,11 +6,11 @@ internal import Glibc
 /// limit is reached.
 ///
 /// The type shares only `SocketEndpoint` with the library, so tests see what the kernel reports. The
-/// descriptor is blocking, which is the default of socket(2). The methods first wait with poll(2), so the
-/// system calls themselves do not block.
+/// descriptor is blocking, which is the default of socket(2). The methods wait with poll(2), so the system
+/// calls themselves do not block.
 ///
-/// One thread may read while another writes. The descriptor is closed with the last reference, so no thread
-/// polls a descriptor number that has been reused.
+/// One thread may read while another writes. The descriptor is closed when the last reference is released,
+/// so no thread polls a descriptor number that has been reused.
 package final class RawSocket: Sendable {
     package let descriptor: Int32
     let waitLimit: WaitLimit
@@ -67,8 +67,8 @@ package final class RawSocket: Sendable {
         return poll(&entry, 1, 0) == 1
     }
 
-    /// Receives all available bytes, at most 64 KiB, and blocks until there are some. An empty array means
-    /// that the other side sent FIN.
+    /// Receives all available bytes, at most 64 KiB. Blocks until at least one byte is available. An empty
+    /// array means that the other side sent FIN.
     package func receive() throws(LoopbackError) -> [UInt8] {
         while true {
             try waitLimit.wait(for: Int16(POLLIN), on: descriptor, "receive")

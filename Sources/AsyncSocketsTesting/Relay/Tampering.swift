@@ -1,12 +1,12 @@
 // Rules:
 //  1. `offset` counts the bytes of the source. An event at an offset happens right after the preceding
 //     byte.
-//  2. The bytes of one call form one segment, unless a tampering splits them.
+//  2. The bytes from one call form one segment, unless a modification splits them.
 //  3. No data is forwarded after `finish` or `reset`.
 
-/// A modification of the bytes in one direction. Offsets start at 0 and count the bytes that the sending side
-/// has sent. A tampering happens as soon as that number of bytes has passed, before the next byte arrives.
-/// Tamperings at the same offset happen in the order given.
+/// A modification of the bytes in one direction. Offsets start at 0 and count the bytes that the sending
+/// side has sent. A modification takes effect as soon as that number of bytes has passed, before the next
+/// byte arrives. Modifications at the same offset are applied in the given order.
 public enum Tampering: Sendable {
     /// Forwards bytes in segments of this size.
     case pieces(of: Int)
@@ -26,7 +26,7 @@ public enum Tampering: Sendable {
     case reset(at: Int)
 }
 
-/// Computes the actions for the bytes of one direction.
+/// Computes the actions for the bytes in one direction.
 struct TamperingPlan {
     enum Action: Equatable {
         case forward([UInt8])
@@ -73,7 +73,7 @@ struct TamperingPlan {
             case .reset(let offset): events.append((offset, .act(.reset)))
             }
         }
-        // Sorts stably, so that events at the same offset keep the order given.
+        // Sorts stably, so that events at the same offset keep the given order.
         due = events.enumerated().sorted { ($0.element.offset, $0.offset) < ($1.element.offset, $1.offset) }
             .map(\.element).reversed()
     }

@@ -3,7 +3,8 @@
 //     reads from its source and writes to its destination with blocking calls. The directions share only
 //     `RelayState`.
 //  2. FIN is forwarded separately in each direction. A reset is forwarded and closes both directions.
-//  3. Every wait is bounded by `timeout` and `stop()`. Either of them closes both directions with a reset.
+//  3. Every wait is bounded by `timeout` and `stop()`. A timeout or a stop closes both directions with a
+//     reset.
 
 internal import SocketBuffers
 
@@ -20,16 +21,16 @@ public final class TamperingRelay: Sendable {
 
     private let state: RelayState
 
-    /// Creates a relay that listens on a port of 127.0.0.1 and connects to `target` when a client connects.
-    /// The system chooses the port.
+    /// Creates a relay that listens on 127.0.0.1 and connects to `target` when a client connects. The system
+    /// chooses the port.
     ///
     /// The relay runs until both directions are closed, even if you do not keep a reference to it.
     ///
     /// - Parameters:
-    ///   - target: The port of 127.0.0.1 on which the server listens.
-    ///   - fromClient: The modifications of the client's bytes.
-    ///   - fromServer: The modifications of the server's bytes.
-    ///   - timeout: The time limit for each wait, for a connection or for the next byte.
+    ///   - target: The server's port on 127.0.0.1.
+    ///   - fromClient: The modifications to the client's bytes.
+    ///   - fromServer: The modifications to the server's bytes.
+    ///   - timeout: The time limit for each wait: for a connection or for the next byte.
     public init(
         toPort target: UInt16,
         fromClient: [Tampering] = [],

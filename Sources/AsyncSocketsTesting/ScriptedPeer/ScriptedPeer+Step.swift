@@ -26,11 +26,11 @@ extension ScriptedPeer {
         }
     }
 
-    /// The point at which a handshake is cut off, and the way in which this happens.
+    /// Where and how a handshake is cut off.
     public struct HandshakeCut: Sendable, Hashable {
         /// The number of handshake bytes that the peer sends.
         public var byteCount: Int
-        /// The action after those bytes.
+        /// The action that follows once the peer has sent those bytes.
         public var ending: Ending
 
         /// Cuts off the handshake after the peer has sent `byteCount` bytes.
@@ -52,7 +52,7 @@ extension ScriptedPeer {
 }
 
 extension ScriptedPeer.Step {
-    /// Receives exactly these bytes. The step fails at the first byte that differs. Bytes after them are
+    /// Receives exactly these bytes. The step fails at the first byte that differs. Any further bytes are
     /// kept for the next step.
     public static func expect(_ bytes: [UInt8]) -> Self {
         Self(action: .expect(bytes), description: "expect \(bytes.count) bytes")
@@ -72,8 +72,8 @@ extension ScriptedPeer.Step {
     /// late, after the other side has started the handshake.
     public static var expectClientHello: Self { Self(action: .expectClientHello, description: "expectClientHello") }
 
-    /// Expects the other side to close cleanly: with FIN, or with close_notify under TLS. Bytes before that
-    /// are a failure.
+    /// Expects the other side to close cleanly: with FIN, or with close_notify under TLS. The step fails if
+    /// any bytes arrive first.
     public static var expectEnd: Self { Self(action: .expectEnd, description: "expectEnd") }
 
     /// Expects the other side to reset the connection. Bytes before the reset are discarded.
@@ -104,7 +104,8 @@ extension ScriptedPeer.Step {
     /// bytes that no step has consumed yet.
     ///
     /// With `cut`, the step completes when the handshake has been cut off, and the peer cannot use TLS
-    /// afterwards. If the settings delegate the trust decision to a callback, the peer accepts.
+    /// afterwards. If the settings delegate the trust decision to a callback, the peer trusts the other
+    /// side.
     public static func startTLS(_ settings: TLSSettings<some TLSRole.Side>, cut: ScriptedPeer.HandshakeCut? = nil) -> Self {
         Self(action: .startTLS(settings.values, cut), description: "startTLS")
     }

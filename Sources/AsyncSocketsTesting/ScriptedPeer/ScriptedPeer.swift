@@ -1,6 +1,6 @@
 // Rules of a scripted peer:
 //  1. One thread performs the steps in order and blocks in each step until it is complete.
-//  2. Every wait is bounded: it returns on its event, after `timeout` or at `stop()`.
+//  2. Every wait is bounded: it returns when its event occurs, after `timeout`, or when `stop()` is called.
 //  3. The first failed step stops the script and resets the connection, so that the other side does not
 //     hang either.
 //  4. After the last step, the peer receives and discards bytes until the other side closes the connection,
@@ -34,8 +34,8 @@ public final class ScriptedPeer: Sendable {
         self.run = run
     }
 
-    /// Creates a peer that listens on a port of 127.0.0.1, accepts one connection and then performs
-    /// `steps`. The system chooses the port.
+    /// Creates a peer that listens on 127.0.0.1, accepts one connection and then performs `steps`. The
+    /// system chooses the port.
     ///
     /// - Parameters:
     ///   - steps: The script.
@@ -53,7 +53,7 @@ public final class ScriptedPeer: Sendable {
     /// Creates a peer that connects to `port` on 127.0.0.1 and then performs `steps`.
     ///
     /// - Parameters:
-    ///   - port: The port of 127.0.0.1 on which the other side listens.
+    ///   - port: The port on 127.0.0.1 on which the other side listens.
     ///   - steps: The script.
     ///   - timeout: The time limit for connecting, and for each wait in a step.
     public static func connecting(
@@ -80,7 +80,8 @@ public final class ScriptedPeer: Sendable {
         return try result.get()
     }
 
-    /// Stops the script and resets the connection immediately. Has no effect if both are already finished.
+    /// Stops the script and resets the connection immediately. Has no effect if the script has finished and
+    /// the connection is already closed.
     public func stop() {
         run.waitLimit.stop?.fire()
     }

@@ -6,7 +6,7 @@ internal import SocketBuffers
 /// A proxy that performs the plaintext part of SMTP's STARTTLS (RFC 3207) for a TLS-only server, such as
 /// `openssl s_server`, and then forwards all bytes.
 ///
-/// It listens on a port of 127.0.0.1 and stops when it is deallocated.
+/// It listens on 127.0.0.1, at a port that the system chooses, and stops when it is deallocated.
 public final class StartTLSPorter: AsyncSocketDelegate, Sendable {
     private struct Pair {
         let client: AsyncSocket
@@ -25,7 +25,7 @@ public final class StartTLSPorter: AsyncSocketDelegate, Sendable {
 
     /// Starts listening.
     ///
-    /// - Parameter target: The port of 127.0.0.1 on which the TLS server listens.
+    /// - Parameter target: The TLS server's port on 127.0.0.1.
     /// - Throws: The error of `AsyncSocket.accept(onInterface:port:)`.
     public init(inFrontOf target: UInt16) throws(AsyncSocketError) {
         self.target = target
@@ -51,7 +51,7 @@ public final class StartTLSPorter: AsyncSocketDelegate, Sendable {
         socket.readData(withTimeout: -1, tag: Tag.piece)
     }
 
-    /// Closes the other connection of a pair after its pending writes.
+    /// Closes the other connection of a pair after its pending writes are complete.
     public func socketDidDisconnect(_ socket: AsyncSocket, withError error: AsyncSocketError?) {
         partner(of: socket)?.disconnectAfterWriting()
     }

@@ -18,7 +18,7 @@ final class TLSLayer {
 
     var session: TLSSession? { engine.session }
 
-    /// Moves in bytes that arrived before the layer existed.
+    /// Passes the engine the bytes that arrived before this layer was created.
     func take(_ bytes: PreBuffer) {
         bytes.moveAll(to: engine.received)
     }

@@ -63,7 +63,7 @@ public let kCFAllocatorDefault: CFAllocator! = CFAllocator()
 /// A pointer to a caller's variable. Linux has no autoreleasing, so this is an ordinary pointer.
 public typealias AutoreleasingUnsafeMutablePointer = UnsafeMutablePointer
 
-/// Calls `body`. Linux has no autorelease pools: objects are freed with their last reference.
+/// Calls `body`. Linux has no autorelease pools: objects are freed when their last reference is released.
 public func autoreleasepool<Result>(invoking body: () throws -> Result) rethrows -> Result {
     try body()
 }
@@ -100,10 +100,10 @@ public protocol NetServiceBrowserDelegate {}
 
 /// The key for the name that the server's certificate must match, a String.
 public var kCFStreamSSLPeerName: CFString { "kCFStreamSSLPeerName" }
-/// The key for this side's identity: an array of a `SecIdentity`, followed by the `SecCertificate`s of its
-/// chain.
+/// The key for this side's identity: an array that contains a `SecIdentity`, followed by the
+/// `SecCertificate`s of its chain.
 public var kCFStreamSSLCertificates: CFString { "kCFStreamSSLCertificates" }
-/// The key for whether this side is the server, a Boolean.
+/// The key for a Boolean that states whether this side is the server.
 public var kCFStreamSSLIsServer: CFString { "kCFStreamSSLIsServer" }
 /// A rejected key, as on Apple platforms: the setting would accept any root.
 public var kCFStreamSSLAllowsAnyRoot: CFString { "kCFStreamSSLAllowsAnyRoot" }

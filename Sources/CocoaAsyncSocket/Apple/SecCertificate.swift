@@ -4,7 +4,8 @@
 internal import AsyncSockets
 public import Foundation
 
-/// A certificate with the Security framework's name. It wraps a `TLSCertificate` from AsyncSockets.
+/// A certificate, under the name used by the Security framework. It wraps a `TLSCertificate` from
+/// AsyncSockets.
 public final class SecCertificate: NSObject, Sendable {
     let certificate: TLSCertificate
 
@@ -59,8 +60,8 @@ public func SecCertificateCopyData(_ certificate: SecCertificate) -> CFData {
     NSData(data: Data(certificate.certificate.derBytes))
 }
 
-/// Returns a certificate's display name: the common name or, if it has no common name, the first host name or
-/// the subject.
+/// Returns a certificate's display name: the common name, otherwise the first host name, otherwise the
+/// subject.
 public func SecCertificateCopySubjectSummary(_ certificate: SecCertificate) -> CFString? {
     let certificate = certificate.certificate
     return (certificate.commonName ?? certificate.dnsNames.first ?? certificate.subject) as NSString
@@ -88,7 +89,7 @@ public func SecKeyCopyExternalRepresentation(
     _ key: SecKey, _ error: UnsafeMutablePointer<Unmanaged<CFError>?>?
 ) -> CFData? {
     if let info = key.publicKeyInfo, let bytes = PublicKeyBits.bits(of: info) { return NSData(data: Data(bytes)) }
-    let reason = [NSLocalizedDescriptionKey: "a private key cannot be read"]
+    let reason = [NSLocalizedDescriptionKey: "a private key cannot be exported"]
     error?.pointee = .passRetained(NSError(domain: NSOSStatusErrorDomain, code: Int(errSecParam), userInfo: reason))
     return nil
 }

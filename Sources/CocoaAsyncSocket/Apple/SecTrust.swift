@@ -17,8 +17,7 @@ struct EvaluationSettings: Sendable {
     /// The trusted roots, or `nil` to use the system's roots.
     var anchors: [TLSCertificate]?
     var peer = TLSRole.server
-    /// The name that a server's certificate must match, or `nil` if the socket connected to an endpoint
-    /// without a name.
+    /// The name that a server's certificate must match, or `nil` if no name is checked.
     var serverName: String?
 }
 
@@ -126,7 +125,8 @@ extension SecPolicy {
     }
 }
 
-/// Creates and stores a trust for a certificate, or for an array of certificates, with the peer's own first.
+/// Creates and stores a trust for a certificate, or for an array of certificates that starts with the peer's
+/// own.
 @discardableResult
 public func SecTrustCreateWithCertificates(
     _ certificates: CFTypeRef, _ policies: CFTypeRef?, _ trust: UnsafeMutablePointer<SecTrust?>
@@ -183,7 +183,8 @@ public func SecTrustEvaluateAsyncWithError(
     return errSecSuccess
 }
 
-/// Evaluates the trust on a queue, and calls `result` with the trust and the result. An older form.
+/// Evaluates the trust on a queue, and calls `result` with the trust and the result. An older form of
+/// `SecTrustEvaluateAsyncWithError`.
 @discardableResult
 @preconcurrency
 public func SecTrustEvaluateAsync(
@@ -237,13 +238,13 @@ extension PeerTrust.Verdict {
 /// Returns the number of certificates that the peer sent.
 public func SecTrustGetCertificateCount(_ trust: SecTrust) -> CFIndex { trust.chain.count }
 
-/// Returns one of the peer's certificates, or `nil` for an index past the end. Index 0 is the peer's own
+/// Returns one of the peer's certificates, or `nil` if the index is out of range. Index 0 is the peer's own
 /// certificate.
 public func SecTrustGetCertificateAtIndex(_ trust: SecTrust, _ ix: CFIndex) -> SecCertificate? {
     trust.chain.indices.contains(ix) ? SecCertificate(trust.chain[ix]) : nil
 }
 
-/// Returns the certificates as the peer sent them, own certificate first.
+/// Returns the certificates as the peer sent them, starting with the peer's own certificate.
 public func SecTrustCopyCertificateChain(_ trust: SecTrust) -> CFArray? {
     trust.chain.map { SecCertificate($0) } as NSArray
 }

@@ -4,7 +4,7 @@ internal import Foundation
 /// The current core, and state that the core does not track.
 struct DatagramFacts {
     private(set) var core: AsyncUDPSocket
-    /// Replaced cores that have not delivered their close yet.
+    /// Replaced cores that have not reported their close yet.
     private var retired: [AsyncUDPSocket] = []
     /// Whether the close of `core` has been delivered, or will not be delivered because there was no delegate
     /// queue.

@@ -68,8 +68,8 @@ extension GCDAsyncUdpSocket {
         return address
     }
 
-    /// Like CocoaAsyncSocket on Apple platforms, frees the port before it returns, unless it is called on the
-    /// socket's queue.
+    /// Closes the socket. As in CocoaAsyncSocket on Apple platforms, the port is free when this method
+    /// returns, unless it is called on the socket's queue.
     func closeAndWait() {
         let core = core
         guard core.isInUse else { return }

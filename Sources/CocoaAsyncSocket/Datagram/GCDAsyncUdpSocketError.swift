@@ -6,7 +6,7 @@ public import Foundation
 /// The domain of `GCDAsyncUdpSocketError`.
 public let GCDAsyncUdpSocketErrorDomain = "GCDAsyncUdpSocketErrorDomain"
 
-/// An error of a UDP socket, other than a system error.
+/// An error from a UDP socket, other than a system error.
 ///
 /// The delegate receives errors of this type, so both `error as? GCDAsyncUdpSocketError` and `(error as
 /// NSError).code` work. `userInfo[NSUnderlyingErrorKey]` contains the more detailed error from AsyncSockets.

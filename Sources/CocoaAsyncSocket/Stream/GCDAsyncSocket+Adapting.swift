@@ -104,7 +104,7 @@ extension GCDAsyncSocket {
         callBack(on: audience.queue)
     }
 
-    /// Takes over a connected descriptor, on a new socket.
+    /// Takes over a connected descriptor. Called only on a new socket.
     ///
     /// The connection may close immediately on another thread, so no event is delivered before `core` is set.
     func adopt(_ descriptor: Int32, socketQueue: DispatchQueue?) throws {
@@ -157,7 +157,7 @@ extension GCDAsyncSocket {
         read(core, reads.append(tag: tag, buffer: buffer, offset: Int(clamping: offset)))
     }
 
-    /// Converts a limit of CocoaAsyncSocket's interface, where 0 means unlimited.
+    /// Converts a limit from CocoaAsyncSocket's interface, where 0 means unlimited.
     static func limit(_ length: UInt) -> Int {
         length == 0 ? .max : Int(clamping: length)
     }

@@ -1,5 +1,5 @@
-// Translates the core's events into delegate callbacks. All code here runs on the delegate queue, and all
-// calls to a stream delegate are in this file.
+// Translates the core's events into delegate callbacks. All calls to a stream delegate are in this file. The
+// code runs on the delegate queue, except for the task that `ask` starts.
 
 internal import AsyncSockets
 internal import Foundation
@@ -34,7 +34,7 @@ extension CoreEvents: AsyncSocketDelegate where Owner == GCDAsyncSocket {
 
     /// - Parameter ticket: The read's ticket in the owner's `ReadLedger`.
     func socket(_ socket: AsyncSocket, didRead data: Data, withTag ticket: Int) {
-        // The lookup fails for a read of an earlier connection.
+        // The lookup fails for a read from an earlier connection.
         guard let owner, let read = owner.reads.take(ticket) else { return }
         read.store(data)
         owner.listener?.socket(owner, didRead: data, withTag: read.tag)
@@ -109,7 +109,7 @@ extension GCDAsyncSocket {
         facts.withLock { $0.delegateQueue == nil ? nil : $0.delegate }
     }
 
-    /// Calls the delegate's asynchronous method. As on Apple platforms, this method does not run on the
+    /// Calls the delegate's asynchronous method. As on Apple platforms, that method does not run on the
     /// delegate queue.
     func ask(
         _ delegate: any GCDAsyncSocketDelegate, about trust: SecTrust, _ answer: @escaping @Sendable (Bool) -> Void

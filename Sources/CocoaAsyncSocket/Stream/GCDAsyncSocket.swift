@@ -37,7 +37,7 @@ public protocol GCDAsyncSocketDelegate: NSObjectProtocol {
     /// Reports that the peer has stopped sending. You can continue to write. Called only if
     /// `autoDisconnectOnClosedReadStream` is false.
     func socketDidCloseReadStream(_ sock: GCDAsyncSocket)
-    /// Reports the last event: the connection, attempt or listener closed. `disconnect()` passes no error.
+    /// Reports the last event: the socket is disconnected. The error is `nil` after `disconnect()`.
     func socketDidDisconnect(_ sock: GCDAsyncSocket, withError err: (any Error)?)
     /// Reports that the TLS handshake is complete. All further data is encrypted.
     func socketDidSecure(_ sock: GCDAsyncSocket)
@@ -169,7 +169,7 @@ open class GCDAsyncSocket: NSObject {
 
     // MARK: - Configuration
 
-    /// Whether IPv4 is used, including for hosts with addresses of both versions. The default is true.
+    /// Whether IPv4 is used, including for hosts that also have IPv6 addresses. The default is true.
     open var isIPv4Enabled: Bool {
         get { core.isIPv4Enabled }
         set { core.isIPv4Enabled = newValue }
@@ -203,7 +203,7 @@ open class GCDAsyncSocket: NSObject {
 
     // MARK: - Listening and connecting
 
-    /// Listens on a port of all interfaces. If the port is 0, the kernel chooses a free port.
+    /// Listens on a port on all interfaces. If the port is 0, the kernel chooses a free port.
     open func accept(onPort port: UInt16) throws { try accept(onInterface: nil, port: port) }
     /// Listens on one interface: a name, an address, "localhost" or "loopback". `nil` means all interfaces.
     open func accept(onInterface interface: String?, port: UInt16) throws {
@@ -273,7 +273,7 @@ open class GCDAsyncSocket: NSObject {
     open var connectedHost: String? { peer?.host }
     /// The peer's port, or 0 if the socket is not connected.
     open var connectedPort: UInt16 { peer?.port ?? 0 }
-    /// The file of the peer's Unix-domain socket, or `nil` for any other connection.
+    /// The file URL of the peer's Unix-domain socket, or `nil` for any other connection.
     open var connectedUrl: URL? { peer?.unixPath.map { URL(fileURLWithPath: $0) } }
     /// The local address in numeric form, or `nil` if the socket is neither connected nor listening.
     open var localHost: String? { local?.host }
@@ -317,7 +317,7 @@ open class GCDAsyncSocket: NSObject {
         guard length > 0 else { return note("a read was dropped: its length is 0") }
         enqueueRead(buffer, offset, tag) { $0.readData(toLength: Int(clamping: length), withTimeout: timeout, tag: $1) }
     }
-    /// Reads up to and including a delimiter, at any distance. A `nil` or empty delimiter drops the read.
+    /// Reads up to and including a delimiter, without a limit. A `nil` or empty delimiter drops the read.
     open func readData(to data: Data?, withTimeout timeout: TimeInterval, tag: Int) {
         readData(to: data ?? Data(), withTimeout: timeout, buffer: nil, bufferOffset: 0, maxLength: 0, tag: tag)
     }
@@ -331,7 +331,7 @@ open class GCDAsyncSocket: NSObject {
     open func readData(to data: Data, withTimeout timeout: TimeInterval, maxLength length: UInt, tag: Int) {
         readData(to: data, withTimeout: timeout, buffer: nil, bufferOffset: 0, maxLength: length, tag: tag)
     }
-    /// Reads up to and including a delimiter, into a buffer. A limit below its length drops the read.
+    /// Reads into a buffer, up to and including a delimiter. A limit below its length drops the read.
     open func readData(
         to data: Data, withTimeout timeout: TimeInterval, buffer: NSMutableData?, bufferOffset offset: UInt,
         maxLength length: UInt, tag: Int

@@ -7,15 +7,15 @@ public let GCDAsyncSocketException = "GCDAsyncSocketException"
 public let GCDAsyncSocketQueueName = "GCDAsyncSocket"
 /// The name of CocoaAsyncSocket's thread for Core Foundation streams.
 public let GCDAsyncSocketThreadName = "GCDAsyncSocket-CFStream"
-/// The context of CocoaAsyncSocket's log messages in CocoaLumberjack.
+/// The CocoaLumberjack context of CocoaAsyncSocket's log messages.
 public var GCDAsyncSocketLoggingContext: Int32 { 65535 }
 
 // MARK: - TLS setting keys
 
-/// Whether the delegate evaluates the server's certificate, a Boolean. See
+/// A Boolean that states whether the delegate evaluates the server's certificate. See
 /// `socket(_:didReceive:completionHandler:)`.
 public let GCDAsyncSocketManuallyEvaluateTrust = "GCDAsyncSocketManuallyEvaluateTrust"
-/// An identifier for session resumption, a Data. Only sessions of connections with an equal identifier are
+/// An identifier for session resumption, a Data. Only sessions from connections with the same identifier are
 /// resumed.
 public let GCDAsyncSocketSSLPeerID = "GCDAsyncSocketSSLPeerID"
 /// The oldest allowed TLS version, an `SSLProtocol` number. Versions older than TLS 1.2 are raised to TLS
@@ -42,8 +42,8 @@ public let GCDAsyncSocketSSLIsServer = "kCFStreamSSLIsServer"
 /// A Boolean that has no effect, because Linux has no Core Foundation streams.
 public let GCDAsyncSocketUseCFStreamForTLS = "GCDAsyncSocketUseCFStreamForTLS"
 
-/// Whether a server requests a client certificate, an `SSLAuthenticate` number. Not available on Apple
-/// platforms.
+/// An `SSLAuthenticate` number that states whether a server requests a client certificate. Not available on
+/// Apple platforms.
 public let GCDAsyncSocketSSLClientAuthentication = "GCDAsyncSocketSSLClientAuthentication"
 /// The roots to trust instead of the system's roots, an array of `SecCertificate`. Not available on Apple
 /// platforms.

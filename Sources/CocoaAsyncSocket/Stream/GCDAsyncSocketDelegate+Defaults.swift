@@ -52,8 +52,8 @@ extension GCDAsyncSocketDelegate {
     ) {
         sock.ask(self, about: trust, completionHandler)
     }
-    /// Rejects the peer, because the delegate implements neither method. The connection closes with an error
-    /// that explains this.
+    /// Rejects the peer, because the delegate implements neither of the methods that evaluate a peer. The
+    /// connection closes with an error that explains this.
     public func socket(_ sock: GCDAsyncSocket, didReceive trust: SecTrust) async -> Bool {
         sock.refuseUnaskedTrust()
         return false

@@ -6,7 +6,7 @@ public import Foundation
 /// The domain of `GCDAsyncSocketError`.
 public let GCDAsyncSocketErrorDomain = "GCDAsyncSocketErrorDomain"
 
-/// An error of a socket, other than a system error or a TLS error.
+/// An error from a socket, other than a system error or a TLS error.
 ///
 /// The delegate receives errors of this type, so both `error as? GCDAsyncSocketError` and `(error as
 /// NSError).code` work. `userInfo[NSUnderlyingErrorKey]` contains the more detailed error from AsyncSockets.

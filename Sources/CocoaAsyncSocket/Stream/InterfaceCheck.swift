@@ -5,7 +5,7 @@ enum InterfaceCheck {
     static let emptyHost = "Invalid host parameter (nil or \"\"). Should be a domain name or IP address string."
     static let unknown = "Unknown interface. Specify valid interface by name (e.g. \"en1\") or IP address."
 
-    /// Returns `nil` if the interface has an address in an enabled IP version. A `nil` or empty name means
+    /// Returns `nil` if the interface has an address of an enabled IP version. A `nil` or empty name means
     /// all interfaces.
     static func complaint(about name: String?, _ isIPv4Enabled: Bool, _ isIPv6Enabled: Bool) -> String? {
         guard let name, !name.isEmpty else { return nil }

@@ -4,14 +4,14 @@ internal import SocketBuffers
 internal import Synchronization
 
 /// Tracks which code runs "on the socket's queue": code on the queue passed to the socket, code on a marked
-/// queue, and blocks of `perform(_:)`.
+/// queue, and blocks passed to `perform(_:)`.
 ///
 /// Without a socket queue, the core runs on its event loops. The thread that runs a `perform` block is
 /// therefore recorded.
 final class SocketQueueMarks {
     private let key = DispatchSpecificKey<Bool>()
     private let queues = Locked<[DispatchQueue]>([])
-    /// The thread that runs a block of `perform(_:)`, or 0.
+    /// The thread that runs a block passed to `perform(_:)`, or 0.
     private let performer = Atomic<pthread_t>(0)
     /// The descriptor available to the block, or -1.
     private let openDescriptor = Atomic<Int32>(-1)

@@ -80,7 +80,7 @@ enum CipherSuiteNames {
         TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256: "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
     ]
 
-    /// Returns the number of a negotiated suite, or 0 if the suite has no constant here.
+    /// Returns the number of a negotiated suite, or 0 if the suite has no constant in this file.
     static func number(of name: String) -> SSLCipherSuite {
         (ofTLS13.first { $0.value == name } ?? ofTLS12.first { $0.value == name })?.key ?? 0
     }

@@ -40,7 +40,7 @@ public func SSLCopyALPNProtocols(_ context: SSLContext, _ protocols: UnsafeMutab
     return errSecSuccess
 }
 
-/// Stores a trust with the peer's certificates, for their evaluation.
+/// Stores a trust for evaluating the peer's certificates.
 @discardableResult
 public func SSLCopyPeerTrust(_ context: SSLContext, _ trust: UnsafeMutablePointer<SecTrust?>) -> OSStatus {
     let chain = context.session.peerCertificates

@@ -1,6 +1,6 @@
 // Rules of the dictionary:
 //  1. A key that CocoaAsyncSocket rejects on Apple platforms is rejected with the same message. A value of
-//     the wrong type is rejected with the name of its key. A rejection closes the connection.
+//     the wrong type is rejected with a message that names the key. A rejection closes the connection.
 //  2. Settings can make verification stricter, but not weaker. The exception is
 //     `GCDAsyncSocketManuallyEvaluateTrust`, which moves the decision from OpenSSL to the delegate. In this
 //     mode, an empty name disables the verification of the name.
@@ -64,8 +64,8 @@ struct TLSDictionary {
     ) throws(Refusal) -> TLSClientSettings {
         var settings = name.map { TLSClientSettings.client(serverName: $0) } ?? .client
         if name == nil, isManual {
-            // No name is available to verify or to send. An address is never sent as SNI, and the delegate
-            // decides.
+            // No name is available to verify or to send, so the server name is an address, which is never
+            // sent as SNI. The delegate makes the trust decision.
             settings = .client(serverName: "0.0.0.0")
             settings.verifiesHostName = false
         }
@@ -105,7 +105,8 @@ struct TLSDictionary {
         settings.trustTimeout = .seconds(300)
     }
 
-    /// Accepts partial chains if anchors are set, because an anchor need not be self-signed.
+    /// Returns rules that accept partial chains if anchors are set, because an anchor need not be
+    /// self-signed.
     private func rules(_ anchors: [TLSCertificate]?) -> TLSCertificateRules {
         TLSCertificateRules(acceptsPartialChains: anchors != nil)
     }
@@ -175,7 +176,7 @@ struct TLSDictionary {
         case .sslProtocolUnknown, .sslProtocol2, .sslProtocol3, .tlsProtocol1, .tlsProtocol11, .tlsProtocol12: .tls12
         case .tlsProtocol13, .tlsProtocolMaxSupported: .tls13
         case .sslProtocol3Only, .tlsProtocol1Only, .sslProtocolAll, .dtlsProtocol1, .dtlsProtocol12:
-            throw .init(message: "Error in SSLSetProtocolVersionMin: \(version) is not a TLS version for streams")
+            throw .init(message: "Error in SSLSetProtocolVersionMin: \(version) cannot be used as the minimum TLS version")
         }
     }
 
@@ -187,7 +188,7 @@ struct TLSDictionary {
         case .sslProtocol2, .sslProtocol3, .sslProtocol3Only, .tlsProtocol1, .tlsProtocol1Only, .tlsProtocol11:
             throw .init(message: "Error in SSLSetProtocolVersionMax: \(version) is older than TLS 1.2")
         case .sslProtocolAll, .dtlsProtocol1, .dtlsProtocol12:
-            throw .init(message: "Error in SSLSetProtocolVersionMax: \(version) is not a TLS version for streams")
+            throw .init(message: "Error in SSLSetProtocolVersionMax: \(version) cannot be used as the maximum TLS version")
         }
     }
 
@@ -215,7 +216,7 @@ struct TLSDictionary {
     }
 }
 
-/// The resumable sessions of clients, for each `GCDAsyncSocketSSLPeerID`.
+/// The resumable sessions of clients, by `GCDAsyncSocketSSLPeerID`.
 enum PeerSessions {
     private struct Entry {
         let peerID: Data

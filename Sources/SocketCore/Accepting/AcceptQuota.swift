@@ -1,9 +1,9 @@
 // Rules of the quota:
 //  1. A connection holds a permit from before `accept4` until its descriptor is closed or relinquished. The
-//     permit is attached to the descriptor and returned with it, whichever object owns the descriptor.
-//  2. A listener that gets no permit stops accepting, and connections stay in the kernel's backlog. It
-//     resumes when permits are available again, after a permit was returned, connections were taken, or a
-//     limit was raised. A kernel event only makes it check the quota once more.
+//     permit is attached to the descriptor itself, whichever object owns the descriptor.
+//  2. A listener that gets no permit stops accepting, and connections stay in the kernel's backlog. The
+//     listener resumes when permits are available again: after a permit is returned, connections are taken,
+//     or a limit is raised. Until then, an event from the kernel only causes another check of the quota.
 //  3. Lowering the limit closes no connections.
 //  4. `aheadLimit` bounds the number of accepted connections that have not been taken yet (see
 //     `noteTaken(_:)`).
@@ -43,8 +43,8 @@ package final class AcceptQuota: Sendable {
         self.loop = loop
     }
 
-    /// Takes a permit for one more connection. If no permit is available, returns `nil` and schedules a turn
-    /// for `waiter` on the loop when a permit becomes available.
+    /// Takes a permit for one more connection. If no permit is available, returns `nil`, and resumes
+    /// `waiter` on the loop when a permit becomes available.
     ///
     /// - Parameter beginWait: Called if no permit is available, unless `waiter` is already queued.
     func takePermit(for waiter: LoopRegistration, beginWait: () -> Void = {}) -> AcceptPermit? {

@@ -4,7 +4,7 @@
 //  2. An error that concerns a single connection (such as ECONNABORTED, accept(2)) skips that connection.
 //     After `batchLimit` such errors in a row the acceptor pauses as in a shortage.
 //  3. If descriptors or memory run out (EMFILE, ENFILE, ENOBUFS, ENOMEM), or after an unexpected error, it
-//     pauses by the rules of `FailingCall`, so that the loop does not spin. During a pause, connections stay
+//     pauses as described in `FailingCall`, so that the loop does not spin. During a pause, connections stay
 //     in the kernel's backlog, and new connections do not shorten the pause. The acceptor closes if retrying
 //     cannot help, or if the error has occurred too often in a row.
 //  4. It accepts a connection only with a permit from the quota. If no permit is available, it pauses until
@@ -225,7 +225,7 @@ package final class Acceptor: EventHandler, Sendable {
         loop.resume(registration)
     }
 
-    /// Returns `false` if the queue of connections is empty.
+    /// Returns `false` if no connection is pending, or after an error that pauses or stops the acceptor.
     private func acceptOne(with permit: consuming AcceptPermit, _ registration: LoopRegistration) -> Bool {
         let answer = state.withLock { state -> SocketDescriptor.AcceptAnswer in
             guard case .accepting = state.phase else { return .none }

@@ -14,10 +14,11 @@ package final class Inheritance: Sendable {
 
     /// Takes over all inherited descriptors.
     ///
-    /// The list is empty if `LISTEN_PID` or `LISTEN_FDS` is missing, or if `LISTEN_PID` is the number of
-    /// another process.
+    /// Does nothing if `LISTEN_PID` or `LISTEN_FDS` is missing, or if `LISTEN_PID` is the ID of another
+    /// process.
     ///
-    /// - Parameter firstNumber: Tests use a different number, because descriptor 3 is already in use.
+    /// - Parameter firstNumber: The number of the first descriptor. Tests use a different number, because
+    ///   descriptor 3 is already in use.
     /// - Throws: `.malformedEnvironment` or `.missingDescriptor`, in which case all descriptors remain
     ///   unchanged.
     package init(
@@ -95,7 +96,7 @@ package final class Inheritance: Sendable {
 extension InheritedDescriptor {
     /// Claims all descriptors that have not been claimed yet, in the service manager's order.
     ///
-    /// - Returns: The descriptors. Empty if this process was started without any.
+    /// - Returns: The descriptors. Empty if this process was started without inherited descriptors.
     /// - Throws: The errors of `claim(named:)`.
     public static func claimAll() throws(InheritedDescriptorError) -> [InheritedDescriptor] {
         try ofProcess.get().claim(named: nil)
@@ -106,7 +107,7 @@ extension InheritedDescriptor {
     /// - Parameter name: The name in the service manager's configuration: `FileDescriptorName=` of
     ///   systemd.socket(5), which defaults to the name of the socket unit, such as `web.socket`.
     /// - Returns: The descriptors. Empty if no descriptor has this name, or if this process was started
-    ///   without any.
+    ///   without inherited descriptors.
     /// - Throws: `.malformedEnvironment`; `.missingDescriptor`; `.alreadyClaimed` if all descriptors with
     ///   this name have already been claimed.
     public static func claim(named name: String) throws(InheritedDescriptorError) -> [InheritedDescriptor] {

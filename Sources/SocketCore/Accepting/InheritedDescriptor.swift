@@ -2,8 +2,8 @@
 //  1. The environment is read once per process. If any part is invalid, no descriptors are taken.
 //  2. All descriptors are made close-on-exec immediately, whether or not they are claimed. Each descriptor
 //     can be claimed once. A claimed descriptor has one owner, which closes it.
-//  3. The socket behind a descriptor is shared with the service manager. Closing our descriptor does not
-//     affect the manager's copy, but shutdown(2) would, so it is never called here.
+//  3. The service manager and this process share the underlying socket. Closing our descriptor does not
+//     affect the manager's copy, but shutdown(2) would, so it is never called on a listening socket.
 //  4. The environment is not changed, because other threads may be reading it. Child processes ignore the
 //     variables, because `LISTEN_PID` does not match their process ID.
 
@@ -57,8 +57,8 @@ public final class InheritedDescriptor: Sendable {
 
     /// Hands over a listening socket.
     ///
-    /// - Throws: EBADF if the descriptor was already handed over, and the errors of `checkListening`, after
-    ///   which the descriptor stays here.
+    /// - Throws: EBADF if the descriptor was already handed over, and the errors of `checkListening`, in
+    ///   which case this object keeps the descriptor.
     package func takeListener() throws(SystemError) -> SocketDescriptor {
         SocketDescriptor(
             takingOver: try take("accept4") { (number) throws(SystemError) in try SocketDescriptor.checkListening(number) })
@@ -67,7 +67,7 @@ public final class InheritedDescriptor: Sendable {
     /// Hands over a UDP socket.
     ///
     /// - Throws: EBADF if the descriptor was already handed over, and the errors of
-    ///   `DatagramDescriptor.check`, after which the descriptor stays here.
+    ///   `DatagramDescriptor.check`, in which case this object keeps the descriptor.
     package func takeDatagramSocket(
         setting options: SocketOptionSet = SocketOptionSet()
     ) throws(SystemError) -> DatagramDescriptor {

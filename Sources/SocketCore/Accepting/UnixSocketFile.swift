@@ -66,12 +66,12 @@ final class UnixSocketFile: Sendable {
         try expectSilence(path, address)
         // Another process may have created a new file in the meantime.
         guard look(at: path).map(identity) == identity(file) else {
-            throw occupied(path, by: "another process created a socket at this path")
+            throw occupied(path, by: "another process replaced or removed the socket at this path")
         }
         guard unlink(path) == 0 || errno == ENOENT else { throw SystemError("unlink") }
     }
 
-    /// Throws unless the socket refuses connections.
+    /// Throws unless the connection is refused or the file no longer exists.
     static func expectSilence(at path: [CChar], _ address: SocketEndpoint) throws(SystemError) {
         switch try SocketDescriptor(streamOf: .unix).connect(to: address) {
         case .failed(let error) where error.errno == ECONNREFUSED || error.errno == ENOENT: return

@@ -1,5 +1,6 @@
 // Rules for host names and addresses, used for connecting, resolving, proxies, and the targets of proxies:
-//  1. A host has 1 to 255 bytes, without a zero byte. C code would ignore everything after the zero.
+//  1. A host is 1 to 255 bytes long and contains no zero byte. C code would ignore everything after the
+//     zero.
 //  2. A host with a colon or a bracket must be an IPv6 address, with or without brackets.
 //  3. A host whose last label is a number must be an IPv4 address in dotted decimal notation, even with a
 //     trailing dot. The short forms and other bases of inet_aton(3) (`127.1`, `2130706433`, `0x7f.0.0.1`,

@@ -5,13 +5,14 @@ internal import Glibc
 /// `SocketEndpoint` can hold the path of a Unix-domain socket, so each copy updates a reference count. The
 /// addresses of a datagram are copied about twenty times while it is sent or received.
 package struct InternetAddress: Hashable, Sendable {
-    // Stored as integers, not C structs. Other modules cannot see the C types, so they would copy a value
-    // with C structs through functions that they look up at run time.
+    // Stored as integers, not C structs. Other modules cannot see the C types, so copying a value that
+    // contains C structs would require calls to functions that are looked up at run time.
     private let head: AddressHead
     /// Zero if this is not an IP address.
     private let length: UInt32
 
-    /// An address of any other family becomes an address that the kernel rejects.
+    /// Converts an IPv4 or IPv6 address. An address of any other family becomes an address that the kernel
+    /// rejects.
     package init(_ address: SocketEndpoint) {
         let isWhole = address.family.isInternet && address.length <= AddressHead.size
         (head, length) = isWhole ? (address.head, address.length) : (AddressHead(), 0)

@@ -9,7 +9,7 @@
 internal import CLinux
 internal import Glibc
 
-/// A network interface or address of this machine, as named by the user of a socket, with a local port.
+/// A network interface or address of this machine, as specified by the user of a socket, with a local port.
 package struct LocalInterface: Hashable, Sendable {
     /// The addresses to bind to, IPv4 before IPv6, each with the port.
     package let addresses: [SocketEndpoint]
@@ -22,7 +22,7 @@ package struct LocalInterface: Hashable, Sendable {
     package init(_ text: String) throws(InterfaceError) {
         guard text.utf8.count <= Self.longest else {
             throw InterfaceError(
-                "an interface name can have at most \(Self.longest) bytes, but has \(text.utf8.count)")
+                "an interface name must be at most \(Self.longest) bytes long, but is \(text.utf8.count)")
         }
         let (name, port) = try Self.split(text)
         let known = try Self.list()
@@ -73,7 +73,7 @@ package struct LocalInterface: Hashable, Sendable {
 
 package struct InterfaceError: Error, Hashable, Sendable {
     package let message: String
-    /// The system call that failed, or `nil` if the text was invalid.
+    /// The error from the system call that failed, or `nil` if no system call failed.
     package let cause: SystemError?
 
     init(_ message: String) {

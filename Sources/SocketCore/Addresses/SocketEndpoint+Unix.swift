@@ -40,7 +40,8 @@ extension SocketEndpoint {
     }
 
     /// Reads a complete `sun_path` of 108 bytes: a path up to the first zero byte or the end, an abstract
-    /// name after a leading zero byte and without its trailing zero bytes, or only zero bytes.
+    /// name after a leading zero byte and without its trailing zero bytes, or only zero bytes for an unnamed
+    /// socket.
     init?(pathRoom room: [UInt8]) {
         let path = room.prefix { $0 != 0 }
         let name = room.prefix((room.lastIndex { $0 != 0 } ?? -1) + 1)

@@ -30,10 +30,10 @@ extension SocketEndpoint {
     /// The CID of this machine (`VMADDR_CID_LOCAL`), which requires the kernel's loopback transport.
     public static let localContextID: UInt32 = 1
 
-    /// The context identifier (CID) of the machine. `nil` for any other family.
+    /// The context identifier (CID) of the machine, or `nil` if this is not a vsock address.
     public var contextID: UInt32? { vsock?.svm_cid }
 
-    /// The port on the machine. `nil` for any other family.
+    /// The port on the machine, or `nil` if this is not a vsock address.
     public var vsockPort: UInt32? { vsock?.svm_port }
 
     private var vsock: sockaddr_vm? {

@@ -2,7 +2,7 @@ internal import CLinux
 public import FoundationEssentials
 internal import Glibc
 
-/// The address of one end of a socket: IPv4, IPv6, Unix-domain, or virtual machine (vsock).
+/// A socket address: IPv4, IPv6, Unix-domain, or virtual machine (vsock).
 ///
 /// It stores the kernel's `sockaddr` and never performs a name lookup. To read an address from a `Data`, use
 /// `SocketEndpoint(data:)` and its `host`, `port` and `family`, which replace the class methods of

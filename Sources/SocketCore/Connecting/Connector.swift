@@ -12,13 +12,14 @@ internal import Glibc
 
 /// The connection attempts to one host.
 ///
-/// Confined to the turn of the connection that owns it.
+/// Used only during turns of the connection that owns it.
 package final class Connector {
-    /// A result of one or more attempts. Arrays contain steps in chronological order.
+    /// An event in the course of the attempts. Arrays contain steps in chronological order.
     package enum Step {
         case trying(SocketEndpoint)
         case failed(SocketEndpoint, SystemError)
-        /// Includes the peer's address, because the kernel forgets it when the peer resets the connection.
+        /// Includes the peer's address, because the kernel no longer returns it after the peer resets the
+        /// connection.
         case connected(SocketDescriptor, peer: SocketEndpoint)
         case exhausted([(address: SocketEndpoint, error: SystemError)])
     }
@@ -64,7 +65,8 @@ package final class Connector {
         advance(.began)
     }
 
-    /// Handles the loop's events for an attempt. The number is unknown if the attempt has already finished.
+    /// Handles events from the loop for an attempt. Events for an attempt that has already finished are
+    /// ignored.
     package func handle(_ events: LoopEvents, of number: Int) -> [Step] {
         guard let attempt = attempts[number], let outcome = attempt.descriptor.connectOutcome(events) else { return [] }
         return advance(note(outcome, of: number))
@@ -91,8 +93,9 @@ package final class Connector {
 
     // MARK: - Actions
 
-    /// Passes an event to the race and performs the resulting actions, including those for events that the
-    /// actions cause. The loop terminates because each attempt starts and fails at most once.
+    /// Passes an event to the race and performs the resulting actions. An action may cause further events,
+    /// which are handled in the same way. The loop terminates because each attempt starts and fails at most
+    /// once.
     private func advance(_ event: HappyEyeballs.Event) -> [Step] {
         var steps: [Step] = []
         var events = [event]
@@ -222,8 +225,8 @@ extension SocketDescriptor {
     /// Binds the source address. Must be called before `connect`.
     ///
     /// With port 0, the kernel chooses a port when it knows the destination, so that many connections can
-    /// share a port (`IP_BIND_ADDRESS_NO_PORT`, ip(7)). Any other port may already be in use by a connection
-    /// to a different host, or by a connection in `TIME_WAIT`.
+    /// share a port (`IP_BIND_ADDRESS_NO_PORT`, ip(7)). With any other port, `SO_REUSEADDR` allows the port
+    /// to be shared with a connection to a different host or a connection in `TIME_WAIT`.
     fileprivate func useSource(_ source: SocketEndpoint) throws(SystemError) {
         if source.port == 0 {
             setFlag(level: CInt(IPPROTO_IP), option: IP_BIND_ADDRESS_NO_PORT)

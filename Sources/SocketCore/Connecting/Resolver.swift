@@ -40,7 +40,7 @@ package struct HostQuery: Hashable, Sendable {
 
 package struct ResolveError: Error, Hashable, Sendable {
     package let query: HostQuery
-    /// An `EAI_…` code of getaddrinfo(3).
+    /// An `EAI_…` code from getaddrinfo(3).
     package let code: CInt
     /// The `errno` for `EAI_SYSTEM`; `nil` for any other code.
     package let errno: CInt?
@@ -145,8 +145,8 @@ package final class Resolver: Sendable {
 
 extension Resolver {
     /// Looks up with `AI_ADDRCONFIG` first, which avoids a query for an IP version that this machine does
-    /// not use. The flag ignores addresses on the loopback interface, so if no address is found the lookup
-    /// is repeated without it.
+    /// not use. The flag ignores addresses on the loopback interface. The lookup is therefore repeated
+    /// without the flag if no address is found.
     private static func askSystem(_ query: HostQuery) -> Answer {
         let answer = askSystem(query, flags: AI_ADDRCONFIG)
         guard case .failure(let error) = answer, error.isAnswer else { return answer }

@@ -40,6 +40,6 @@ package struct RoutePolicy: Sendable {
 package enum NoRoute: Error, Sendable {
     /// All addresses belong to disabled families.
     case familyDisabled([SocketEndpoint])
-    /// The interface has no address of the host's families.
+    /// The interface has no address in any of the host's address families.
     case notFromInterface(String, [SocketEndpoint])
 }

@@ -13,7 +13,7 @@ struct ControlMessageReader {
         let type: CInt
         let data: UnsafeRawBufferPointer
 
-        /// Returns the value at an offset of the data, or `nil` if the data is too short.
+        /// Returns the value at an offset in the data, or `nil` if the data is too short.
         func value<Value: BitwiseCopyable>(at offset: Int = 0, as type: Value.Type = Value.self) -> Value? {
             guard data.count >= offset + MemoryLayout<Value>.size else { return nil }
             return data.loadUnaligned(fromByteOffset: offset, as: type)

@@ -32,9 +32,9 @@ public struct DatagramArrival: Sendable, Hashable {
     /// When the kernel received the datagram, by the system clock: the time since 1970, without leap
     /// seconds. `nil` unless timestamps were requested.
     public let timeSince1970: Duration?
-    /// The source of a reply, so that the peer receives it from the address it sent to. For a multicast or
-    /// broadcast datagram, the kernel chooses an address for the arrival interface. `nil` lets the kernel
-    /// choose.
+    /// The source to use for a reply, so that the reply is sent from the address to which the peer sent its
+    /// datagram. For a multicast or broadcast datagram, the kernel chooses an address for the arrival
+    /// interface. If `nil`, the kernel chooses the source.
     package let replySource: DatagramSource?
 
     /// The name of the arrival interface, such as `eth0`. `nil` if the interface no longer exists or the

@@ -123,7 +123,7 @@ struct DatagramBatch {
     /// The size of each datagram in the first message except the last.
     var firstSize: Int { partCount > 0 ? parts[0].iov_len : 0 }
 
-    /// Appends one message containing one or more of the first datagrams.
+    /// Appends one message that contains the first datagram or a run of datagrams starting with it.
     ///
     /// - Parameter largestSegment: The largest datagram size for which a run may share one send. 0 disables
     ///   runs.

@@ -11,16 +11,16 @@ package struct DatagramReception: OptionSet, Hashable, Sendable {
 
     /// Timestamps: the kernel reports when it received each datagram (`SO_TIMESTAMPNS`).
     package static let timestamps = DatagramReception(rawValue: 1 << 0)
-    /// Coalescing: the kernel may deliver several datagrams of one sender as one buffer (`UDP_GRO`,
-    /// udp(7)), which `DatagramReceiver` splits again.
+    /// Coalescing: the kernel may deliver several datagrams from one sender in a single buffer (`UDP_GRO`,
+    /// udp(7)). `DatagramReceiver` splits the buffer into datagrams.
     package static let coalescing = DatagramReception(rawValue: 1 << 1)
 }
 
 extension DatagramDescriptor {
-    /// Enables the metadata of received datagrams (local address and interface, ECN, drop count) and the
-    /// error queue, which identifies the peers. Call this before binding the socket.
+    /// Enables metadata for received datagrams (local address and interface, ECN, drop count) and the error
+    /// queue, which identifies the peer that an error concerns. Call this before binding the socket.
     ///
-    /// - Returns: The features of `wanted` that the kernel supports.
+    /// - Returns: The features in `wanted` that the kernel supports.
     package func prepareReception(_ wanted: DatagramReception = []) throws(SystemError) -> DatagramReception {
         for fact: SocketOptionKey<Bool> in [.receivesPacketInfo, .receivesTrafficClass, .receivesDropCount, .receivesErrors] {
             try setIfKnown(fact, to: true)
@@ -31,8 +31,8 @@ extension DatagramDescriptor {
         return answer
     }
 
-    /// Whether UDP GRO is enabled, so one buffer may contain several datagrams. `nil` if the kernel cannot
-    /// report it (before Linux 6.2).
+    /// Whether UDP GRO is enabled, which means that one buffer may contain several datagrams. `nil` if the
+    /// kernel cannot report it (before Linux 6.2).
     package var coalesces: Bool? {
         do throws(SystemError) {
             return try socket.value(of: .coalescesDatagrams)
@@ -52,7 +52,7 @@ extension DatagramDescriptor {
     }
 
     /// Whether the kernel can split a large send into datagrams (`UDP_SEGMENT`, udp(7)). A kernel that does
-    /// not know the option would send one large datagram.
+    /// not support the option would send one large datagram.
     package var canSegment: Bool {
         do throws(SystemError) {
             _ = try socket.value(of: .segmentSize)
@@ -62,8 +62,7 @@ extension DatagramDescriptor {
         }
     }
 
-    /// The largest IP packet that fits the path to the peer of a connected socket, as far as the kernel
-    /// knows.
+    /// The path MTU to the peer of a connected socket, as currently known to the kernel.
     ///
     /// - Throws: ENOTCONN if the socket is not connected.
     package var pathMTU: Int {
@@ -73,7 +72,7 @@ extension DatagramDescriptor {
     /// How many received datagrams the kernel dropped because the receive buffer was full or the checksum
     /// was wrong. The count wraps around. `nil` if the kernel does not report it.
     package var droppedCount: UInt32? {
-        // `SK_MEMINFO_VARS` and `SK_MEMINFO_DROPS` of linux/sock_diag.h.
+        // `SK_MEMINFO_VARS` and `SK_MEMINFO_DROPS` from linux/sock_diag.h.
         var facts = [UInt32](repeating: 0, count: 9)
         var length = socklen_t(facts.count * MemoryLayout<UInt32>.size)
         let answer = getsockopt(socket.rawValue, SOL_SOCKET, SO_MEMINFO, &facts, &length)

@@ -1,11 +1,11 @@
 // Rules of a UDP socket:
 //  1. It has one owner and is closed once (`SocketDescriptor`).
-//  2. It receives datagrams of a multicast group only after joining the group. By default, Linux delivers
-//     to a socket bound to a wildcard address every group that any socket on the machine has joined (ip(7),
-//     `IP_MULTICAST_ALL`).
+//  2. It receives datagrams for a multicast group only after joining the group. By default on Linux, a
+//     socket bound to a wildcard address also receives datagrams for every group that any other socket on
+//     the machine has joined (ip(7), `IP_MULTICAST_ALL`).
 //  3. Its local port stays the same until it is closed, even when it connects and disconnects.
-//  4. It stays open when a call fails. The error of a single datagram is returned to the caller and never
-//     closes the socket.
+//  4. It stays open when a call fails. An error that concerns a single datagram is returned to the caller
+//     and never closes the socket.
 
 internal import CLinux
 internal import Glibc
@@ -97,7 +97,8 @@ package struct DatagramDescriptor: Sendable {
     /// Sets the peer, which becomes the default destination and the only sender from which datagrams are
     /// received.
     ///
-    /// Datagrams from other senders that arrived before this call are still received, so compare the sender.
+    /// Datagrams from other senders that arrived before this call are still received, so check the sender of
+    /// each datagram.
     package func connect(to address: SocketEndpoint) throws(SystemError) {
         // Otherwise, the kernel would keep the source address that it chose for the previous peer.
         if remoteAddress != nil { try disconnect() }

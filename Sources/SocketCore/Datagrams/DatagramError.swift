@@ -1,9 +1,10 @@
 // Rules of the error queue:
-//  1. EPOLLERR reports errors, and it is reported again until the queue and `SO_ERROR` are both empty.
+//  1. EPOLLERR signals an error, and is reported again until the queue and `SO_ERROR` are both empty.
 //     `takeErrors(atMost:)` drains both and returns whether they are empty.
 //  2. It takes a limited number of errors per call, because a peer controls how many errors there are.
-//  3. The kernel reports each error twice, through `SO_ERROR` and in the queue. Here each error is counted
-//     once. If the queue is full, only `SO_ERROR` has the error, without the peer.
+//  3. The kernel reports each error twice, through `SO_ERROR` and in the queue. `takeErrors(atMost:)`
+//     returns it once. If the queue is full, the error is available only through `SO_ERROR`, which does not
+//     identify the peer.
 
 internal import CLinux
 internal import Glibc
@@ -11,8 +12,7 @@ internal import Glibc
 /// An asynchronous error caused by a datagram that was sent earlier.
 package struct DatagramError: Error, Hashable, Sendable {
     package enum Origin: Hashable, Sendable {
-        /// This machine, for example because a datagram is too large for the path. The send itself failed
-        /// too.
+        /// This machine, for example because a datagram is too large for the path. The send call failed too.
         case local
         /// A router or the peer's machine, reported by ICMP (RFC 792; RFC 4443).
         case network(type: UInt8, code: UInt8)
@@ -37,7 +37,7 @@ package struct DatagramError: Error, Hashable, Sendable {
 }
 
 extension DatagramDescriptor {
-    /// Takes pending errors of sent datagrams.
+    /// Takes pending errors caused by sent datagrams.
     ///
     /// - Returns: The errors. If `isDrained` is `true`, the queue is empty and an event reports the next
     ///   error. Otherwise, call this again.

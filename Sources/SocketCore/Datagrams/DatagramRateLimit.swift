@@ -2,16 +2,17 @@
 /// and counted.
 ///
 /// The sender address of a datagram can be forged. If a server's replies are larger than the requests, an
-/// attacker can use it to flood a victim by forging the victim's address. A per-source limit bounds how
-/// many replies one victim receives. A source is an IPv4 address or an IPv6 `/64`, because a single host
+/// attacker can use the server to flood a victim by forging the victim's address. A per-source limit bounds
+/// how many replies one victim receives. A source is an IPv4 address or an IPv6 `/64`, because a single host
 /// may be able to use any address in a whole `/64` (RFC 6177).
 ///
 /// Each limit consists of a rate in datagrams per second and a burst, the number of datagrams accepted
-/// back-to-back after a pause. A datagram rejected by one limit does not use up the other.
+/// back-to-back after a pause. A datagram rejected by one limit does not count against the other.
 ///
-/// `maximumSources` bounds the memory. A source is forgotten only when its full burst is available again,
-/// so forgetting the source has no effect on it. If more sources than that have sent recently, new sources
-/// share a few buckets and may be rejected earlier. Sources that are already tracked are not affected.
+/// `maximumSources` bounds the memory. A source is forgotten only when its full burst is available again, so
+/// forgetting the source has no effect on it. If more than `maximumSources` sources have sent datagrams
+/// recently, new sources share a few buckets and may be rejected earlier. Sources that are already tracked
+/// are not affected.
 public struct DatagramRateLimit: Sendable, Hashable {
     /// A rate of datagrams with a permitted burst.
     public struct Rate: Sendable, Hashable {

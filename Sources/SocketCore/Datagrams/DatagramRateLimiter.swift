@@ -2,8 +2,8 @@
 //  1. A bucket is a single point in time: when it will be full again (GCRA, ITU-T I.371). It admits a
 //     datagram unless that point would then be further in the future than the burst allows.
 //  2. A datagram takes from both buckets or from neither.
-//  3. A full bucket is equivalent to no bucket. Only full buckets are forgotten, so a source cannot send
-//     more by forging other sources until the limiter forgets it.
+//  3. A full bucket is equivalent to no bucket. Only full buckets are forgotten, so a sender gains nothing
+//     by forging other sources until the limiter forgets the sender's own source.
 //  4. A clock hand sweeps the tracked sources, a few for each new source, so the work per datagram is
 //     bounded.
 //  5. If every place is occupied, a new source uses one of a few shared buckets, chosen by a hash that a
@@ -15,7 +15,7 @@ internal import Glibc
 package struct DatagramRateLimiter: Sendable {
     package enum Verdict: Hashable, Sendable {
         case admitted
-        /// The limit for its source is exceeded.
+        /// The limit for the datagram's source is exceeded.
         case sourceRefused
         /// The limit for all sources together is exceeded.
         case allRefused
@@ -74,7 +74,7 @@ private struct Pace: Sendable {
 }
 
 private struct Bucket: Sendable {
-    /// When the bucket is full again, in the nanoseconds of `Deadline`.
+    /// When the bucket will be full again, in nanoseconds on the clock of `Deadline`.
     private(set) var fullAt: UInt64 = 0
 
     func isFull(at now: Deadline) -> Bool { fullAt <= now.nanoseconds }

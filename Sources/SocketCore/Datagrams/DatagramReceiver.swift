@@ -92,7 +92,7 @@ package final class DatagramReceiver {
     @exclusivity(unchecked) private var messages: UnsafeMutablePointer<CLinux_message>?
     @exclusivity(unchecked) private var count = 0
     @exclusivity(unchecked) private var index = 0
-    /// The position in the current message of the next datagram to return.
+    /// The position of the next datagram within the current message.
     @exclusivity(unchecked) private var offset = 0
     @exclusivity(unchecked) private var facts = ArrivalFacts()
     @exclusivity(unchecked) private var drops = WrappingCount()
@@ -104,8 +104,8 @@ package final class DatagramReceiver {
     private static let fewest = 4
     private static let most = 64
     private static let nameSize = 32
-    /// Room for the packet information of both IP versions, two traffic classes, a timestamp, the drop
-    /// count and the segment size.
+    /// Room for packet information for both IP versions, two traffic classes, a timestamp, the drop count
+    /// and the segment size.
     private static let controlSize = [12, 20, 4, 4, 16, 4, 4].reduce(0) { $0 + ControlMessageWriter.space(for: $1) }
     private static let headerSize =
         MemoryLayout<CLinux_message>.stride + MemoryLayout<iovec>.stride + nameSize + controlSize
@@ -116,10 +116,10 @@ package final class DatagramReceiver {
     private static let pieces = BufferPool(spareLimit: 2, size: mostPieces * (headerSize + pieceStride))
 
     /// - Parameters:
-    ///   - maximumSize: From 1 to `largestSize`; other values are clamped. A batch is one datagram at the
-    ///     largest size and about 27 datagrams at 2,048 bytes.
-    ///   - coalesces: Whether the socket has UDP GRO. Each slot then has room for the largest coalesced
-    ///     buffer, regardless of `maximumSize`, and a batch has up to 32 slots.
+    ///   - maximumSize: From 1 to `largestSize`; other values are clamped. A batch contains one datagram at
+    ///     the largest size, or about 27 datagrams at 2,048 bytes.
+    ///   - coalesces: Whether UDP GRO is enabled on the socket. Each slot then has room for the largest
+    ///     coalesced buffer, regardless of `maximumSize`, and a batch has up to 32 slots.
     package init(maximumSize: Int, coalesces: Bool = false) {
         self.maximumSize = coalesces ? Self.largestSize : max(1, min(maximumSize, Self.largestSize))
         pool = coalesces ? Self.pieces : .shared

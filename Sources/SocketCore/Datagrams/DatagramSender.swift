@@ -1,14 +1,15 @@
 // Rules of sending:
 //  1. Datagrams are sent in order. Each datagram is sent, fails with its own error, or stays pending, and
 //     the report says which. A failure does not delay later datagrams.
-//  2. The kernel may fail a send with the error of an earlier datagram, without sending. So a datagram
-//     fails only if the error repeats. ECONNREFUSED is always caused by earlier datagrams, so a datagram
-//     fails with it only after many refused attempts. EMSGSIZE can also be caused by earlier datagrams if a
-//     router, or an attacker who forges its message, reports a smaller path MTU. ICMP never causes EINVAL
-//     or EIO.
-//  3. A run of equally sized datagrams to one destination uses one send if the kernel can split it. If that
-//     fails, the datagrams are sent individually. If this succeeds, runs of that size are not tried again.
-//     EIO means that the route does not support segmentation, which disables runs for this socket.
+//  2. A send may fail with an error caused by an earlier datagram, in which case nothing is sent. A datagram
+//     is therefore considered failed only if the error repeats. ECONNREFUSED is always caused by earlier
+//     datagrams, so a datagram is considered failed with this error only after several attempts. EMSGSIZE
+//     can also be caused by earlier datagrams if a router, or an attacker who forges its message, reports a
+//     smaller path MTU. ICMP never causes EINVAL or EIO.
+//  3. A run of equally sized datagrams to one destination is sent in one call if the kernel can split the
+//     data. If that call fails, the datagrams are sent individually. If they can be sent individually, runs
+//     of that size are not tried again. EIO means that the route does not support segmentation, which
+//     disables runs for this socket.
 //  4. A datagram that is too large for IP fails before any part is sent.
 //  5. A single datagram is sent with sendmsg(2), with its headers on the stack.
 
@@ -18,7 +19,7 @@ package import SocketBuffers
 
 /// The outcome of sending datagrams, which are identified by position.
 package struct DatagramSendReport {
-    /// Why the remaining datagrams were not handled.
+    /// The reason that the remaining datagrams were not handled, or `none` if no datagrams remain.
     package enum Rest: Hashable, Sendable {
         case none
         /// The send buffer is full. An event reports when sending can continue.
@@ -47,7 +48,7 @@ package final class DatagramSender {
     /// The largest datagram size for which a run may share one send. 0 disables runs.
     @exclusivity(unchecked) package private(set) var largestSegment: Int
 
-    /// How often a datagram is tried if the kernel returns ECONNREFUSED or another error, respectively.
+    /// The number of attempts to send a datagram: for ECONNREFUSED and for any other error, respectively.
     private static let attemptsAtRefusal = 8
     private static let attempts = 2
 
@@ -98,7 +99,7 @@ package final class DatagramSender {
     }
 
     private func sendBatch(of datagrams: UnsafeBufferPointer<OutgoingDatagram>.SubSequence, _ progress: inout Progress) {
-        // A block of the pool always has enough room.
+        // A block from the pool always has enough room.
         guard let room = buffer.writableBytes(minimum: DatagramBatch.size).baseAddress else {
             return progress.report.rest = .exhausted
         }
@@ -129,7 +130,7 @@ package final class DatagramSender {
     }
 
     private func noteSuccess(_ progress: inout Progress, _ count: Int) {
-        // The datagram was sent without a run, so the run caused the error.
+        // The datagram could be sent individually, so sending it in a run caused the error.
         if let suspect = progress.suspect { largestSegment = suspect.errno == EIO ? 0 : min(largestSegment, suspect.size - 1) }
         progress.succeed(count)
     }
@@ -169,7 +170,7 @@ private struct Progress {
     /// The number of failed attempts to send the current datagram. `errors` contains their errors.
     private(set) var attempts = 0
     private var errors: [SystemError] = []
-    /// A failed run, which is now being sent as individual datagrams.
+    /// The datagram size and the error of a failed run, which is now being sent as individual datagrams.
     private(set) var suspect: (size: Int, errno: CInt)?
     /// How many of the next datagrams must not be combined into runs.
     private(set) var plainCount = 0

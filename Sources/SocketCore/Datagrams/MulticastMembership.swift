@@ -4,7 +4,7 @@ internal import Glibc
 package struct InterfaceIndex: Hashable, Sendable {
     package let number: UInt32
 
-    /// Lets the kernel choose an interface by its routes.
+    /// Lets the kernel choose an interface according to its routing table.
     package static let any = InterfaceIndex(0)
 
     package init(_ number: UInt32) {
@@ -20,8 +20,8 @@ package struct InterfaceIndex: Hashable, Sendable {
     }
 }
 
-/// Membership in a multicast group on one interface, for all senders or for one sender (RFC 3376, RFC 3810;
-/// RFC 4607).
+/// Membership in a multicast group on one interface, for datagrams from all senders or from one sender (RFC
+/// 3376, RFC 3810; RFC 4607).
 package struct MulticastMembership: Hashable, Sendable {
     package let group: SocketEndpoint
     /// The only sender to receive from. To receive from several senders, join the group once per sender.
@@ -41,8 +41,9 @@ extension DatagramDescriptor {
     /// Joins a group.
     ///
     /// - Throws: EINVAL if the address is not a multicast address or the source has a different family;
-    ///   ENODEV if the interface does not exist or the group has no route; EADDRINUSE if the socket already
-    ///   joined the group; ENOBUFS if the socket is in too many groups (`net.ipv4.igmp_max_memberships`).
+    ///   ENODEV if the interface does not exist or the routing table has no route to the group; EADDRINUSE
+    ///   if the socket has already joined the group; ENOBUFS if the socket is in too many groups
+    ///   (`net.ipv4.igmp_max_memberships`).
     package func join(_ membership: MulticastMembership) throws(SystemError) {
         try change(membership, any: MCAST_JOIN_GROUP, one: MCAST_JOIN_SOURCE_GROUP, "setsockopt(MCAST_JOIN_GROUP)")
     }

@@ -42,12 +42,12 @@ extension SocketOptionKey where Value == Bool {
         .flag("IP_RECVTOS", .byFamily(ipv4: Key(ipv4, IP_RECVTOS), ipv6: Key(ipv6, IPV6_RECVTCLASS)))
     }
 
-    /// Queues the errors of sent datagrams (`MSG_ERRQUEUE`).
+    /// Queues errors caused by sent datagrams (`MSG_ERRQUEUE`).
     static var receivesErrors: SocketOptionKey {
         .flag("IP_RECVERR", .byFamily(ipv4: Key(ipv4, IP_RECVERR), ipv6: Key(ipv6, IPV6_RECVERR)))
     }
 
-    /// Also receives the groups that only other sockets on this machine have joined.
+    /// Also receives datagrams for groups that only other sockets on this machine have joined.
     static var hearsAllGroups: SocketOptionKey {
         .flag("IP_MULTICAST_ALL", .byFamily(ipv4: Key(ipv4, IP_MULTICAST_ALL), ipv6: Key(ipv6, IPV6_MULTICAST_ALL)))
     }
@@ -59,16 +59,15 @@ extension SocketOptionKey where Value == Bool {
 }
 
 extension SocketOptionKey where Value == Int {
-    /// The maximum number of routers that a multicast datagram may pass, from 0 to 255 (`IP_MULTICAST_TTL`,
-    /// ip(7); on IPv6 `IPV6_MULTICAST_HOPS`, ipv6(7)). The default of 1 keeps datagrams on the local link.
-    /// With 0, they stay on this machine, but only on interfaces where a local socket has joined the group.
-    /// IP only.
+    /// The TTL or hop limit of multicast datagrams, from 0 to 255 (`IP_MULTICAST_TTL`, ip(7); on IPv6
+    /// `IPV6_MULTICAST_HOPS`, ipv6(7)). The default of 1 keeps datagrams on the local link. With 0, they
+    /// stay on this machine, but only on interfaces where a local socket has joined the group. IP only.
     public static var multicastTTL: SocketOptionKey {
         .number("IP_MULTICAST_TTL", .byFamily(ipv4: Key(ipv4, IP_MULTICAST_TTL), ipv6: Key(ipv6, IPV6_MULTICAST_HOPS)))
     }
 
-    /// The largest IP packet that fits the path to the peer of a connected socket, as far as the kernel
-    /// knows (`IP_MTU`, ip(7)). Read-only.
+    /// The path MTU to the peer of a connected socket, as currently known to the kernel (`IP_MTU`, ip(7)).
+    /// Read-only.
     static var pathMTU: SocketOptionKey {
         .number("IP_MTU", .byFamily(ipv4: Key(ipv4, IP_MTU), ipv6: Key(ipv6, IPV6_MTU)))
     }

@@ -9,7 +9,7 @@
 
 internal import Glibc
 
-/// How a system call that keeps failing is retried, and when the socket gives up.
+/// Decides when to retry a system call that keeps failing, and when to give up.
 package struct FailingCall: Sendable {
     package enum Step: Hashable, Sendable {
         /// - Parameter isFirst: Whether the previous call succeeded or failed with a different error.

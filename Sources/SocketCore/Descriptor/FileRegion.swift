@@ -47,7 +47,7 @@ package final class FileRegion: Sendable {
 
     /// Reads into `room`, starting at `position` bytes from the start of the region.
     ///
-    /// - Returns: The number of bytes, which is zero only if `room` is empty.
+    /// - Returns: The number of bytes read, which is zero only if `room` is empty.
     package func read(at position: Int, into room: UnsafeMutableRawBufferPointer) throws(SystemError) -> Int {
         let count = retryingOnInterrupt { pread(descriptor, room.baseAddress, room.count, offset + position) }
         guard count >= 0 else { throw SystemError("pread") }

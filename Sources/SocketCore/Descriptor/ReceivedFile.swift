@@ -48,8 +48,8 @@ package final class ReceivedFile: Sendable {
         }
     }
 
-    /// Flushes the file to disk and moves it to its path. If the system crashes during this call, the path
-    /// has either the complete file or its previous contents. After the call, it has the complete file.
+    /// Flushes the file to disk and moves it to its path. If the system crashes during this call, the file
+    /// at the path is either complete or unchanged. When the call returns, it is complete.
     package func finish() throws(SystemError) {
         guard fsync(descriptor.load(ordering: .relaxed)) == 0 else { throw SystemError("fsync") }
         guard rename(partPath, path) == 0 else { throw SystemError("rename") }

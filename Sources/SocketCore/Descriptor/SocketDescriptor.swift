@@ -215,8 +215,8 @@ package final class SocketDescriptor: LoopDescriptor, @unchecked Sendable {
 extension SocketDescriptor {
     /// Returns the peer of a connected TCP or Unix-domain stream socket, without changing the descriptor.
     ///
-    /// - Throws: EBADF, ENOTSOCK, ESOCKTNOSUPPORT for another type or protocol, EAFNOSUPPORT for another
-    ///   family, ENOTCONN.
+    /// - Throws: EBADF; ENOTSOCK; ESOCKTNOSUPPORT for a different type or protocol; EAFNOSUPPORT for a
+    ///   different family; or ENOTCONN.
     package static func peerOfConnectedStream(_ rawValue: CInt) throws(SystemError) -> SocketEndpoint {
         // Only borrowed; must not be closed here.
         let descriptor = SocketDescriptor(adopting: rawValue)
@@ -239,8 +239,8 @@ extension SocketDescriptor {
     /// Throws unless the descriptor is a listening stream socket of a supported family. Does not change the
     /// descriptor.
     ///
-    /// - Throws: EBADF, ENOTSOCK, ESOCKTNOSUPPORT for another type or protocol, EAFNOSUPPORT for another
-    ///   family, EINVAL if it is not listening.
+    /// - Throws: EBADF; ENOTSOCK; ESOCKTNOSUPPORT for a different type or protocol; EAFNOSUPPORT for a
+    ///   different family; or EINVAL if the socket is not listening.
     package static func checkListening(_ rawValue: CInt) throws(SystemError) {
         // Only borrowed; must not be closed here.
         let descriptor = SocketDescriptor(adopting: rawValue)

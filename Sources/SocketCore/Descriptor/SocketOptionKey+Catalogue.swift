@@ -59,7 +59,7 @@ extension SocketOptionKey where Value == Duration {
 }
 
 extension SocketOptionKey where Value == Duration? {
-    /// How closing treats unsent data (`SO_LINGER`, socket(7)).
+    /// How unsent data is treated when the socket is closed (`SO_LINGER`, socket(7)).
     ///
     /// With `nil`, the default, the kernel continues to send the data. With `.zero`, it drops the data and
     /// resets the connection. Any other value is rejected with `EINVAL`, because close(2) would block the
@@ -117,7 +117,7 @@ extension SocketOptionKey where Value == Int {
     public static var maximumSegmentSize: SocketOptionKey { .number("TCP_MAXSEG", .tcp(TCP_MAXSEG)) }
 
     /// The maximum number of pending TCP Fast Open connections of a listener (`TCP_FASTOPEN`, tcp(7), RFC
-    /// 7413). Fast Open connections have data in their first packet. TCP only.
+    /// 7413). Fast Open connections carry data in their first packet. TCP only.
     ///
     /// 0 disables Fast Open. The system must also allow it (`net.ipv4.tcp_fastopen`, value 2). For listeners
     /// only, before or after they start; not for connections.

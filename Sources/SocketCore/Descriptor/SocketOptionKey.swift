@@ -86,8 +86,9 @@ extension SocketOptionKey where Value == Duration {
             let unit = 1_000_000_000_000_000_000 / unitsPerSecond
             let (units, isTooLong) = seconds.multipliedReportingOverflow(by: unitsPerSecond)
             guard !isTooLong else { return nil }
-            // The fraction is less than one second, so it has few units. It is rounded up, but an excess of
-            // less than a nanosecond is ignored, because it may be a rounding error of a `Double`.
+            // The fraction is less than one second, so adding almost a unit to it cannot overflow. It is
+            // rounded up, but an excess of less than a nanosecond is ignored, because it may be a rounding
+            // error of a `Double`.
             let nanosecond: Int64 = 1_000_000_000
             let (sum, overflows) = units.addingReportingOverflow((attoseconds + (attoseconds > 0 ? unit - nanosecond : 0)) / unit)
             return overflows ? nil : CInt(exactly: sum)?.kernelBytes

@@ -1,7 +1,7 @@
 internal import Glibc
 
-/// The protocol and options for new descriptors: the last value of each option, in the order in which the
-/// options were first set.
+/// The protocol and options for new descriptors: the last value set for each option, in the order in which
+/// the options were first set.
 package struct SocketOptionSet: Sendable {
     private struct Entry {
         let name: String
@@ -71,8 +71,8 @@ extension SocketDescriptor {
 
     /// Sets one option.
     ///
-    /// - Parameter isForBoth: On an IPv6 socket, options with a separate key for each IP version are also
-    ///   set for IPv4.
+    /// - Parameter isForBoth: Whether an option with a separate key for each IP version is also set for IPv4
+    ///   on an IPv6 socket.
     package func set<Value>(
         _ option: SocketOptionKey<Value>, to value: Value, alsoForIPv4 isForBoth: Bool = false
     ) throws(SystemError) {

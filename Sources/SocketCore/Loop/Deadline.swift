@@ -3,7 +3,7 @@ internal import Glibc
 
 /// A point in time on the monotonic clock.
 package struct Deadline: Comparable, Hashable, Sendable {
-    /// Nanoseconds of `CLOCK_MONOTONIC`.
+    /// The time on `CLOCK_MONOTONIC` in nanoseconds.
     let nanoseconds: UInt64
 
     package static var now: Deadline {

@@ -2,10 +2,10 @@
 //  1. glibc keeps freed memory that is not at the end of an arena, and over time the threads of the loops
 //     use all arenas. Without trimming, each burst of connections would leave free memory in its arenas, and
 //     the next burst would allocate from different arenas.
-//  2. A loop requests a trim when its registrations have dropped by an eighth from their peak, and by at
-//     least `LoopTable.leastDeparture`. A steady turnover of connections causes no trims. A trim is also
-//     requested after closed connections have freed a total of `bytesForTrim` buffered bytes, because a few
-//     peers that never read can use as much memory.
+//  2. A loop requests a trim when the number of its registrations has dropped by an eighth from its peak,
+//     and by at least `LoopTable.leastDeparture`. A steady turnover of connections causes no trims. A trim
+//     is also requested after closed connections have freed a total of `bytesForTrim` buffered bytes,
+//     because a few peers that never read can use as much memory.
 //  3. A dedicated queue trims one second after the request, so that memory freed together is returned
 //     together. The interval between trims is at least five seconds, and at least a hundred times as long as
 //     the last trim took. A loop blocks only if it allocates from the arena that is being trimmed.
@@ -15,9 +15,10 @@
 //  5. malloc_trim shrinks only the main arena. Other arenas keep the free memory at their end, including
 //     memory that malloc_trim has just merged into it. glibc returns this memory when it frees a chunk of at
 //     least 64 KiB after merging (`heap_trim` in arena.c), except for M_TRIM_THRESHOLD bytes, a limit that
-//     grows with the largest block freed by the program. A loop therefore keeps blocks in its thread's arena
-//     when its registrations have grown by `LoopTable.leastDeparture`, and when it requests a trim: one
-//     block for each of the two trims, which free them. The blocks are never written to.
+//     grows with the largest block freed by the program. A loop therefore allocates blocks in its thread's
+//     arena when the number of its registrations has grown by `LoopTable.leastDeparture`, and when it
+//     requests a trim. Each time, it allocates two blocks, and each of the next two trims frees one of them.
+//     The blocks are never written to.
 //  6. Only free memory is returned. Settings such as M_ARENA_MAX (mallopt(3)) affect the whole program, and
 //     are left to the program.
 
@@ -66,7 +67,7 @@ package final class HeapTrimmer: Sendable {
 
     package var blockCount: Int { blocks.withLock { $0.next.count } }
 
-    /// Keeps blocks in the calling thread's arena for the next two trims.
+    /// Allocates two blocks in the calling thread's arena, which the next two trims free.
     package func keepBlocks() {
         guard blockCount < Self.blockLimit else { return }
         let (first, second) = (Self.block(), Self.block())

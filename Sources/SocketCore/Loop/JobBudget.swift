@@ -7,15 +7,16 @@ internal import Synchronization
 /// occupy its loop forever. After each operation, a task therefore checks `isUsedUp(by:)`, and calls
 /// `renew()` to let other work run. The clock is read from the third operation of a job onwards, and after a
 /// job if more jobs are queued. A job that reads one message and writes another therefore does not read the
-/// clock. While operations are short, the clock is read after every fourth operation.
+/// clock. While operations are short, only every fourth operation reads the clock.
 package final class JobBudget {
-    // Confined to the loop's thread, which accesses it through `key`. Only `user` is atomic.
+    // Used only on the loop's thread, which finds it through `key`. Other threads may read only `user`,
+    // which is atomic.
 
-    /// Nanoseconds, measured from the first time the clock is read in a batch.
+    /// The time budget in nanoseconds, measured from the first time the clock is read in a batch.
     private static let time: UInt64 = 1_000_000
     /// The number of operations in a job before the clock is read.
     private static let freeOperations = 2
-    /// Nanoseconds. Operations that take less time on average are short.
+    /// In nanoseconds. Operations that take less time than this on average are considered short.
     private static let shortTime: UInt64 = 20_000
 
     @exclusivity(unchecked) private var start: UInt64 = 0
@@ -32,7 +33,7 @@ package final class JobBudget {
 
     private static let key: pthread_key_t = {
         var key = pthread_key_t()
-        // Without a key (a process has about a thousand), loops have no budget.
+        // If no key is available (a process has about a thousand), loops have no budget.
         return pthread_key_create(&key, nil) == 0 ? key : .max
     }()
 
@@ -46,8 +47,8 @@ package final class JobBudget {
         withCurrent { $0.charge(handler) } ?? false
     }
 
-    /// Suspends the task so that the loop can serve other work, and resumes on the loop. Returns immediately
-    /// if the task is not on a loop.
+    /// Suspends the task so that the loop can do other work, and resumes on the loop. Returns immediately if
+    /// the task is not on a loop.
     @inline(never)
     package nonisolated(nonsending) static func renew() async {
         await withUnsafeContinuation { continuation in
@@ -105,7 +106,7 @@ package final class JobBudget {
         user.store(0, ordering: .relaxed)
     }
 
-    /// Whether the time of the batch is used up. The first check of the clock starts the time.
+    /// Whether the time for the batch is used up. The time starts when the clock is first read.
     var isOver: Bool {
         let now = Deadline.now.nanoseconds
         if start == 0 { start = now }

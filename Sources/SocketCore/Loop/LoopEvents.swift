@@ -92,8 +92,8 @@ package struct LoopRegistration: Hashable, Sendable {
         self.generation = generation
     }
 
-    /// The 64 bits in an epoll event. A descriptor number would not identify the registration, because the
-    /// kernel reuses numbers.
+    /// The 64 bits of user data in an epoll event. A descriptor number would not identify the registration,
+    /// because the kernel reuses numbers.
     init(eventData: UInt64) {
         self.init(index: UInt32(truncatingIfNeeded: eventData), generation: UInt32(truncatingIfNeeded: eventData >> 32))
     }

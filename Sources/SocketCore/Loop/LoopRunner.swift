@@ -1,23 +1,23 @@
 // Rules of the loop:
 //  1. It has one epoll descriptor, watched by one dispatch source on one serial queue. While there is
-//     traffic, the source's handler stays in `epoll_wait`. The handler returns, and uses no thread, when a
-//     full period of the idle timer has passed without an event.
+//     traffic, the source's handler stays in `epoll_wait`. The handler returns, which frees its thread, when
+//     a full period of the idle timer has passed without an event.
 //  2. No blocks are dispatched to the loop's queue, because a busy loop would never run them. Other threads
 //     communicate with the loop through its lock, `epoll_ctl`, the `eventfd` (to request a turn) and a
 //     `timerfd` (for deadlines).
 //  3. A descriptor is added once, edge-triggered, and removed before it is closed.
-//  4. An event identifies an entry of the table and its generation. An entry that was removed from the table
+//  4. An event identifies an entry in the table and its generation. An entry that was removed from the table
 //     receives no more events, even if its descriptor number is reused.
 //  5. Handlers run one at a time, without any lock held. A handler with more work moves to the back of the
 //     list.
-//  6. Jobs of tasks run after each handler and at the end of a batch, in FIFO order. A batch runs at least
-//     one job and at most `jobsPerBatch`, and stops when the time of the `JobBudget` is used up. The kernel
-//     is then polled for events, without blocking if jobs are left. A job also suspends when the time is
-//     used up, even if all its operations complete immediately. This way, neither jobs nor events starve the
+//  6. Task jobs run after each handler and at the end of a batch, in FIFO order. A batch runs at least one
+//     job and at most `jobsPerBatch`, and stops when the time of the `JobBudget` is used up. The kernel is
+//     then polled for events, without blocking if jobs are left. A job also suspends when the time is used
+//     up, even if all its operations complete immediately. This way, neither jobs nor events starve the
 //     other.
 //  7. The loop's own thread adds jobs directly to the list. Other threads add jobs to the arrivals while
 //     holding the lock, and each batch starts by moving the arrivals to the list.
-//  8. A loop that is serving a batch checks all lists before it blocks. It must therefore be woken only
+//  8. A loop that is serving a batch checks all lists before it blocks. It therefore needs to be woken only
 //     while it is blocked or has no thread, and only once, regardless of how much work arrives.
 //  9. Jobs keep the loop alive until all of them have run and no other thread is about to write to the
 //     `eventfd`. Otherwise, the completion of the last task could release the loop while the thread that
@@ -48,8 +48,8 @@ final class LoopRunner: @unchecked Sendable {
     /// `epoll_wait`, the kernel would set a timer on each call.
     private let idleTimer: OwnedDescriptor
     private let state = Locked(State())
-    /// The thread that runs the loop, or zero. A thread finds its own number here only while it runs the
-    /// loop.
+    /// The thread that runs the loop, or zero. A thread finds its own ID in this property only while it runs
+    /// the loop.
     private let thread = Atomic<pthread_t>(0)
     /// Incremented at the start and at the end of each batch, so it is odd during a batch.
     private let rounds = Atomic<UInt>(0)
@@ -116,7 +116,7 @@ final class LoopRunner: @unchecked Sendable {
     /// Changes when a batch starts or finishes.
     var round: UInt { rounds.load(ordering: .relaxed) }
 
-    /// Returns `false` if the loop is waiting for events.
+    /// Returns `false` if the loop does not serve a batch in that round.
     static func isServing(inRound round: UInt) -> Bool { round & 1 == 1 }
 
     /// The address of the running handler, or of the handler that the current job used last. Zero if

@@ -24,7 +24,7 @@ struct LoopTable {
     private(set) var turnCount = 0
     /// The peak number of registrations since `noteDeparture()` last returned `true`.
     private var peak = 0
-    /// Fewer closed connections than this leave little memory to return: less than 6 MB, even with half-open
+    /// Fewer closed connections than this free little memory: less than 6 MB, even with half-open
     /// handshakes, which need the most memory.
     static let leastDeparture = 128
     /// Whether the loop should keep blocks (`HeapTrimmer`, rule 5).
@@ -54,7 +54,7 @@ struct LoopTable {
         return handler
     }
 
-    /// Returns `true` if the registrations have dropped from their peak by an eighth, and by at least
+    /// Returns `true` if the number of registrations has dropped from its peak by an eighth, and by at least
     /// `leastDeparture`. Resets the peak in that case.
     mutating func noteDeparture() -> Bool {
         let count = registrationCount
@@ -64,7 +64,7 @@ struct LoopTable {
         return true
     }
 
-    /// Returns `true` once after the registrations have grown by `leastDeparture`, and once after
+    /// Returns `true` once after the number of registrations has grown by `leastDeparture`, and once after
     /// `noteDeparture()` has returned `true`.
     mutating func takeWishForBlocks() -> Bool {
         defer { wantsBlocks = false }
@@ -126,7 +126,7 @@ struct LoopTable {
         }
     }
 
-    /// Includes stale entries of removed registrations and replaced deadlines.
+    /// Includes stale entries for removed registrations and replaced deadlines.
     var deadlineCount: Int { deadlines.count }
 
     /// Moves the handlers with expired deadlines to the back of `ready`.

@@ -3,10 +3,10 @@ internal import Logging
 internal import SocketBuffers
 internal import Synchronization
 
-/// Detects blocked event loops, on which code blocks or computes for a long time.
+/// Detects blocked event loops: loops that are occupied by code that blocks or computes for a long time.
 ///
-/// While any loop has a thread, it checks all loops twice a second on its own queue. It logs one warning
-/// each time a loop is blocked. No new connections are assigned to a blocked loop until it recovers.
+/// While any loop has a thread, the watch checks all loops twice a second on its own queue. It logs one
+/// warning each time a loop is blocked. No new connections are assigned to a blocked loop until it recovers.
 final class LoopWatch: Sendable {
     static let shared = LoopWatch()
 
@@ -27,7 +27,7 @@ final class LoopWatch: Sendable {
     private let state = Locked(State())
     /// Whether the timer is running.
     private let isLooking = Atomic(false)
-    /// How often any loop has started to run on a thread.
+    /// How often a loop has started to run on a thread, across all loops.
     private let beginnings = Atomic<UInt>(0)
     private let queue = DispatchQueue(label: "AsyncSockets.LoopWatch")
 

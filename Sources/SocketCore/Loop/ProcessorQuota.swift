@@ -1,6 +1,6 @@
 // Rules of the quota:
-//  1. The smallest quota among the process's control group and its visible ancestors applies. A container
-//     sees the groups up to its own (cgroups(7)).
+//  1. The smallest quota among the process's control group and its visible ancestors applies. In a
+//     container, ancestors are visible only up to the container's own group (cgroups(7)).
 //  2. Both versions of control groups are supported: `cpu.max` of version 2, and `cpu.cfs_quota_us` with
 //     `cpu.cfs_period_us` of version 1.
 //  3. A file that cannot be read or parsed sets no limit.
@@ -29,7 +29,7 @@ package struct ProcessorQuota: Sendable {
         processors = shares.min()
     }
 
-    /// How many threads can use the quota: at least one.
+    /// Returns the number of threads that can make use of the quota, which is at least one.
     ///
     /// - Parameter usable: How many processors the process may run on.
     package func threadCount(usable: Int) -> Int {
@@ -37,8 +37,8 @@ package struct ProcessorQuota: Sendable {
         return max(1, Int(processors.rounded(.up)))
     }
 
-    /// The groups with a `cpu` controller, from lines such as `4:cpu,cpuacct:/path`, or `0::/path` for
-    /// version 2.
+    /// Returns the groups with a `cpu` controller, from lines such as `4:cpu,cpuacct:/path`, or `0::/path`
+    /// for version 2.
     private static func groups(in text: String) -> [(path: String, isUnified: Bool)] {
         text.split(separator: "\n").compactMap { line in
             let fields = line.split(separator: ":", maxSplits: 2, omittingEmptySubsequences: false)
@@ -95,7 +95,7 @@ private struct ControlGroupMount {
         (root, folder) = (Self.unescaped(fields[3]), Self.unescaped(fields[4]))
     }
 
-    /// The folders of a group and its ancestors.
+    /// Returns the folders of a group and its ancestors.
     func folders(of group: String) -> [String] {
         var folders = [folder]
         // A group outside the root belongs to the host of the container.

@@ -6,8 +6,8 @@ internal import Synchronization
 
 /// Reports signals sent to the process (signal(7)) until `end()`.
 ///
-/// Several watches may exist at a time, even for the same signal. When the last watch of a signal ends, the
-/// previous signal action is restored.
+/// Several watches may exist at a time, even for the same signal. When the last watch for a signal is
+/// stopped, the previous signal action is restored.
 ///
 /// This does not use libdispatch's signal sources: a cancelled source keeps its signal handler, so the
 /// process would ignore the signal afterwards.
@@ -15,10 +15,10 @@ package final class SignalWatch: Sendable {
     fileprivate let signals: Set<CInt>
     private let handler: @Sendable (CInt) -> Void
 
-    /// Calls `handler` on a dispatch queue for each of `signals` that arrives. The kernel merges identical
-    /// signals in quick succession.
+    /// Calls `handler` on a dispatch queue for each of `signals` that arrives. The kernel may merge
+    /// identical signals that arrive in quick succession.
     ///
-    /// - Throws: EINVAL for a number without a signal, for a signal that cannot be caught (SIGKILL,
+    /// - Throws: EINVAL for a number that is not a signal, for a signal that cannot be caught (SIGKILL,
     ///   SIGSTOP), and for a signal that indicates a program error, such as SIGSEGV.
     package init(_ signals: [CInt], handler: @escaping @Sendable (CInt) -> Void) throws(SystemError) {
         self.signals = Set(signals)
@@ -34,7 +34,7 @@ package final class SignalWatch: Sendable {
             && ![SIGKILL, SIGSTOP, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGSYS].contains(signal)
     }
 
-    /// Stops the watch. Does not wait for a running call of the handler.
+    /// Stops the watch. Does not wait for a handler call in progress.
     package func end() {
         watchedSignals.withLock { $0.remove(self) }
     }

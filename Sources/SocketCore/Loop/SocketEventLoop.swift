@@ -4,9 +4,9 @@ internal import Glibc
 internal import SocketBuffers
 internal import Synchronization
 
-/// A thread that serves many sockets and the tasks that prefer it. An idle loop uses no thread.
+/// A single-threaded event loop for many sockets and the tasks that prefer it. An idle loop uses no thread.
 ///
-/// A loop waits for events of its sockets, handles them, and runs the jobs of tasks in between. A task that
+/// A loop waits for events on its sockets, handles them, and runs the jobs of tasks in between. A task that
 /// runs on the loop of its socket avoids a thread switch between an event and the code that awaits it:
 ///
 ///     Task(executorPreference: loop) { … }
@@ -15,11 +15,11 @@ internal import Synchronization
 /// The preference also applies to child tasks, to actors without a custom executor, and to `@concurrent`
 /// functions.
 ///
-/// Run only short work that does not block on a loop, because it delays the loop's other sockets and tasks.
-/// Other loops are not affected. After one second, a warning is logged that names the connection of the
-/// callback or task, and new connections are assigned to other loops. Reads and writes yield to other tasks
-/// about once per millisecond. A long computation should call `Task.yield()` from time to time, or leave the
-/// loop:
+/// Run only short, non-blocking work on a loop, because it delays the loop's other sockets and tasks. Other
+/// loops are not affected. If a loop is blocked for one second, a warning is logged that names the
+/// connection of the callback or task, and new connections are assigned to other loops. Reads and writes
+/// yield to other tasks about once per millisecond. A long computation should call `Task.yield()` from time
+/// to time, or leave the loop:
 ///
 /// - `await withTaskExecutorPreference(globalConcurrentExecutor) { … }` runs on Swift's own threads and
 ///   then returns to the loop.
@@ -114,7 +114,7 @@ public final class SocketEventLoop: TaskExecutor, @unchecked Sendable {
         runner.withTable { $0.deadlineCount }
     }
 
-    /// The number of turns that were requested with `resume(_:)` and have been given.
+    /// The number of turns that were requested with `resume(_:)` and have been granted.
     package var turnCount: Int {
         runner.withTable { $0.turnCount }
     }
@@ -161,7 +161,7 @@ public final class SocketEventLoop: TaskExecutor, @unchecked Sendable {
     }
 }
 
-/// A single call on the loop, which keeps this object alive until then.
+/// A single call on a loop. The loop keeps this object alive until the call.
 private final class Errand: EventHandler {
     private let body: @Sendable () -> Void
     private let registration = Locked<LoopRegistration?>(nil)

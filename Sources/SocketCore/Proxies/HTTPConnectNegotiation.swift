@@ -86,12 +86,12 @@ package struct HTTPConnectNegotiation: Sendable {
         buffer.consume(end)
         let carriageReturn = UInt8(ascii: "\r")
         guard line.firstIndex(of: carriageReturn) == line.count - 1 else {
-            throw ProxyFailure(.misbehaved, "a line of the response does not end with CRLF: \(ProxyFailure.quote(line))")
+            throw ProxyFailure(.misbehaved, "a line in the response does not end with CRLF: \(ProxyFailure.quote(line))")
         }
         return line.dropLast()
     }
 
-    /// Whether this is an interim response, which another response follows.
+    /// Whether this is an interim response, which is followed by another response.
     private func isInterim(_ line: StatusLine) throws(ProxyFailure) -> Bool {
         switch line.code {
         case 101: throw ProxyFailure(.misbehaved, "the proxy switched protocols without a request: \(line.quoted)")

@@ -124,7 +124,7 @@ extension ProxyHeader {
         var bytes: [UInt8] = []
         for other in fields {
             guard !isRegistered(other.type) else {
-                throw .notEncodable("field \(other.type) cannot be one of the other fields: set its own property")
+                throw .notEncodable("otherFields cannot contain field \(other.type): set its own property")
             }
             bytes += try field(other.type, other.value)
         }

@@ -1,5 +1,5 @@
 // Rules of the parser (the PROXY protocol, section 2):
-//  1. It is stateless. The caller passes all bytes since the first, until the result is no longer
+//  1. It is stateless. The caller passes all bytes from the first onwards, until the result is no longer
 //     `incomplete`. The number of bytes is bounded by `ProxyHeaderLine.longest` and by `maximumCount`.
 //  2. It consumes exactly the header. TLS or application data may follow immediately.
 //  3. It fails at the first invalid byte: in the signature, the characters of a line, the version, the

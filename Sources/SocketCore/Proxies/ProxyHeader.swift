@@ -1,11 +1,11 @@
-/// A header of HAProxy's PROXY protocol, which identifies the original client of a forwarded connection.
-/// The proxy sends it before the first byte of the connection.
+/// A header of HAProxy's PROXY protocol, which identifies the original client of a forwarded connection. The
+/// proxy sends the header before any other data.
 ///
 /// The header is unauthenticated: its contents are whatever the sender wrote. Accept it only from proxies
 /// that you trust, and require it from them. A peer that may choose whether to send a header can choose the
 /// address that you see (specification, sections 2 and 5).
 ///
-/// Source: the PROXY protocol, versions 1 and 2 (`doc/proxy-protocol.txt` of HAProxy).
+/// Source: the PROXY protocol, versions 1 and 2 (`doc/proxy-protocol.txt` in HAProxy's source).
 public struct ProxyHeader: Sendable, Hashable {
     /// A version of the PROXY protocol.
     public enum Version: Sendable, Hashable {
@@ -38,8 +38,8 @@ public struct ProxyHeader: Sendable, Hashable {
         }
     }
 
-    /// The client's address, or `nil` if the proxy does not give it. Then use the real address of the
-    /// connection.
+    /// The client's address, or `nil` if the proxy does not provide it. In that case, use the real address
+    /// of the connection.
     public let source: SocketEndpoint?
     /// The address to which the client connected, or `nil` if `source` is `nil`.
     public let destination: SocketEndpoint?
@@ -87,11 +87,11 @@ public struct ProxyHeader: Sendable, Hashable {
         self.init(source: source, destination: destination, transport: transport, isLocal: false)
     }
 
-    /// The header of a connection that the proxy opened for its own purposes. Version 1 encodes it as
+    /// The header for a connection that the proxy opened for its own purposes. Version 1 encodes it as
     /// `UNKNOWN`.
     public static let local = ProxyHeader(source: nil, destination: nil, transport: .stream, isLocal: true)
 
-    /// The header of a connection for which the proxy does not know the addresses or cannot encode them.
+    /// The header for a connection with addresses that the proxy does not know or cannot encode.
     public static let unknown = ProxyHeader(source: nil, destination: nil, transport: .stream, isLocal: false)
 }
 
@@ -119,8 +119,8 @@ extension ProxyHeader {
 
         /// Flags that describe the client's use of TLS.
         public var flags: Flags
-        /// The result of verifying the client's certificate at the proxy, or zero on success. HAProxy also
-        /// sends zero for a client without a certificate, so use `hasVerifiedCertificate`.
+        /// The result of the proxy's verification of the client's certificate, which is zero on success.
+        /// HAProxy also sends zero for a client without a certificate, so use `hasVerifiedCertificate`.
         public var verifyResult: UInt32
         /// The TLS version, such as `TLSv1.3`, or `nil` if unknown.
         public var version: String?
@@ -161,7 +161,7 @@ public struct ProxyHeaderError: Error, Sendable, Hashable, CustomStringConvertib
 
         /// The peer's first bytes are not a header or violate the protocol. Close the connection.
         public static let malformed = Code("malformed")
-        /// The peer's header exceeds the limit of the protocol or of the caller. Close the connection.
+        /// The peer's header exceeds the protocol's limit or the caller's limit. Close the connection.
         public static let tooLong = Code("tooLong")
         /// The peer's header has an incorrect checksum. Close the connection.
         public static let wrongChecksum = Code("wrongChecksum")

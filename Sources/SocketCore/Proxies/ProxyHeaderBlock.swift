@@ -1,7 +1,8 @@
 /// Version 2 of the PROXY protocol: a binary block (section 2.2).
 enum ProxyHeaderBlock {
     static let signature: [UInt8] = [0x0d, 0x0a, 0x0d, 0x0a, 0x00, 0x0d, 0x0a, 0x51, 0x55, 0x49, 0x54, 0x0a]
-    /// The length of the signature, version and command, family and transport, and length of the remainder.
+    /// The length of the fixed part: the signature, the version and command, the family and transport, and
+    /// the length of the rest.
     static let fixedCount = 16
     static let version: UInt8 = 2
 
@@ -51,7 +52,7 @@ enum ProxyHeaderBlock {
         guard fixed.count > signature.count else { return .incomplete(minimumCount: fixedCount) }
         let command = try command(fixed[12])
         guard fixed.count > 13 else { return .incomplete(minimumCount: fixedCount) }
-        // The family and transport of LOCAL are ignored, even if invalid.
+        // For LOCAL, the family and transport are ignored, even if they are invalid.
         let (family, transport) = command == .local ? (.unspecified, .unspecified) : try kind(fixed[13])
         guard fixed.count == fixedCount else { return .incomplete(minimumCount: fixedCount) }
         let length = Int(fixed[14]) << 8 | Int(fixed[15])

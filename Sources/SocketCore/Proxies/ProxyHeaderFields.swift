@@ -1,4 +1,5 @@
-/// The fields (TLVs) after the addresses of version 2 (section 2.2). They refer to the memory of the header.
+/// The fields (TLVs) that follow the addresses in version 2 (section 2.2). They refer to the header's
+/// memory.
 struct ProxyHeaderFields {
     enum FieldType: UInt8 {
         case applicationProtocol = 0x01
@@ -35,7 +36,7 @@ struct ProxyHeaderFields {
         while position < block.count {
             let value = position + Self.headCount
             guard value <= block.count else {
-                throw .malformed("the peer's PROXY header stops before the length of its last field")
+                throw .malformed("a field in the peer's PROXY header is shorter than 3 bytes")
             }
             let end = value + Int(block[position + 1]) << 8 + Int(block[position + 2])
             guard end <= block.count else {

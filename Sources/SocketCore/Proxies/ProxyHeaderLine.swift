@@ -94,8 +94,8 @@ enum ProxyHeaderLine {
         return ProxyHeader(source: source, destination: destination)
     }
 
-    /// Splits the text into words. Checks every complete word, which is one followed by a space or the end
-    /// of the line.
+    /// Splits the text into words. Checks every word that is complete, which means that a space or the end
+    /// of the line follows it.
     @discardableResult
     private static func check(
         _ text: UnsafeRawBufferPointer, isComplete: Bool, _ kind: Kind

@@ -1,9 +1,9 @@
 // Rules of a negotiation:
 //  1. It does no I/O. Its owner sends `output` and passes received bytes to `take(from:)` until the result
 //     is no longer `incomplete`.
-//  2. It consumes exactly the proxy's replies from the buffer: the tunnel starts right after the last
-//     reply. It reads no reply before the request has been sent. Otherwise the tunnel could be established
-//     before it was requested.
+//  2. It consumes exactly the proxy's replies from the buffer: the tunnel starts right after the last reply.
+//     It does not read a reply before the request has been sent. Otherwise, a tunnel could be considered
+//     established before it was requested.
 //  3. It fails at the first invalid byte instead of expecting more bytes from a peer that is not a proxy.
 //  4. The number of bytes consumed before a decision is bounded: by the protocol for SOCKS, and by
 //     `HTTPConnectNegotiation.headLimit` for HTTP.
@@ -15,7 +15,7 @@ package enum ProxyNegotiation: Sendable {
     case socks5(SOCKS5Negotiation)
     case http(HTTPConnectNegotiation)
 
-    /// The state of the negotiation after the bytes so far.
+    /// The state of the negotiation after the bytes received so far.
     package enum Answer: Sendable, Hashable {
         /// Further replies are needed. `output` may have to be sent first.
         case incomplete

@@ -31,7 +31,7 @@ package enum ProxyTarget: Sendable, Hashable {
         return host
     }
 
-    /// Whether a byte is allowed in a name. None of these bytes has a special meaning in a request line or
+    /// Whether a byte is allowed in a name. The allowed bytes have no special meaning in a request line or
     /// header field.
     private static func isAllowed(_ byte: UInt8) -> Bool {
         switch byte {

@@ -3,8 +3,8 @@
 //     proxy must choose one of these methods.
 //  2. Each client message is sent after the reply to the previous message. Each reply has exactly the
 //     length that the RFC specifies.
-//  3. A version, reserved byte or address type that is not in the RFC fails the negotiation at that byte,
-//     as does a refusal.
+//  3. A version, reserved byte or address type that the RFC does not define fails the negotiation at that
+//     byte. So does a refusal.
 //  4. The bound address in the reply (BND.ADDR) is ignored, because it may belong to a host on the proxy's
 //     internal network.
 

@@ -87,7 +87,7 @@ package struct ProxyFailure: Error, Sendable, Hashable {
     package enum Kind: Sendable, Hashable {
         /// The proxy or target settings cannot be encoded in a request. No bytes were sent.
         case invalid
-        /// The proxy requires credentials, or rejected the given ones.
+        /// The proxy requires credentials, or rejected the credentials.
         case authenticationRequired
         /// The proxy understood the request and refused it.
         case refused

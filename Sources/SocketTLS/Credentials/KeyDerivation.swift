@@ -8,8 +8,8 @@ enum KeyDerivation {
     /// itself.
     typealias Algorithm = (scheme: Int32, cipher: Int32, rounds: Int)
 
-    /// The limit for all parts of a file together, which take about a second. Programs use 1 to 1,000,000
-    /// rounds.
+    /// The maximum total for all parts of a file. This many rounds take about a second. Programs use 1 to
+    /// 1,000,000 rounds.
     private static let roundLimit = 10_000_000
 
     /// Throws `invalidPrivateKey` if a file requires too many rounds.

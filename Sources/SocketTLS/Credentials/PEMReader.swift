@@ -10,7 +10,7 @@ final class PEMReader {
         let bytes = text.keptBytes
         guard let count = Int32(exactly: bytes.count) else {
             throw TLSError(
-                code, "the PEM text of \(bytes.count) bytes is too large for OpenSSL", operation: "BIO_new_mem_buf")
+                code, "the PEM text (\(bytes.count) bytes) is too large for OpenSSL", operation: "BIO_new_mem_buf")
         }
         self.text = text
         self.passphrase = passphrase

@@ -1,4 +1,4 @@
-// Rules of PKCS#12 (RFC 7292):
+// Rules for PKCS#12 (RFC 7292):
 //  1. The file's encryption is determined before a passphrase is requested.
 //  2. Old algorithms need the caller's permission. They are loaded into a library context that belongs to
 //     this archive and is freed with it, so that the rest of the process does not become weaker. The context
@@ -6,8 +6,8 @@
 //     necessary because OpenSSL 3.0 does not pass an archive's context to the archive's parts.
 //  3. Keys and certificates from the archive are decoded again in the process's library context, because they
 //     refer to the context in which they were created.
-//  4. The file specifies how many rounds a passphrase takes. A limit on all parts together prevents a file
-//     from using minutes of CPU time (`KeyDerivation`).
+//  4. The file specifies how many rounds of key derivation its passphrase requires. A limit on all parts
+//     together prevents a file from using minutes of CPU time (`KeyDerivation`).
 //  5. "No passphrase" has two encodings, absent and empty. Both are tried before a passphrase is requested.
 
 internal import COpenSSL
@@ -45,7 +45,7 @@ final class PKCS12Archive {
     deinit { PKCS12_free(archive) }
 
     private static func complaint(about bytes: SecretBytes, _ source: String) -> String {
-        bytes.isPEM ? "\(source) is in PEM form, not PKCS#12: use TLSIdentity(pem:)" : "\(source) is not in PKCS#12 form"
+        bytes.isPEM ? "\(source) is in PEM format, not PKCS#12: use TLSIdentity(pem:)" : "\(source) is not in PKCS#12 format"
     }
 
     /// Returns the key and its chain, starting at the key's own certificate. The root and unrelated
@@ -224,8 +224,8 @@ private enum PKCS12Encryption {
         return KeyDerivation.sum([rounds.map { ASN1_INTEGER_get($0) } ?? 1] + algorithms(in: archive).map(\.rounds))
     }
 
-    /// Returns the total rounds of the keys inside encrypted parts, which `passphrase` opens, or `nil` if a
-    /// number is negative.
+    /// Decrypts the encrypted parts with `passphrase`, and returns the total rounds of the keys inside them,
+    /// or `nil` if a number is negative.
     static func hiddenRounds(of archive: OpaquePointer, _ passphrase: UnsafePointer<CChar>?) -> Int? {
         guard let safes = OpenSSLCall.attempt({ PKCS12_unpack_authsafes(archive) }).value else { return 0 }
         defer { COpenSSL_sk_PKCS7_free(safes) }

@@ -57,7 +57,7 @@ final class PassphraseSource {
     }
 
     /// Returns the error for data that could not be decrypted, or an error with the message `otherwise` if no
-    /// encrypted data was encountered. `encrypted` is the start of the message.
+    /// encrypted data was encountered. `encrypted` is the start of the message in the first case.
     func failure(
         encrypted: String, otherwise: String, operation: String, _ entries: [OpenSSLError] = []
     ) -> TLSError {

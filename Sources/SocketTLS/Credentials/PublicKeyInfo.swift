@@ -41,6 +41,6 @@ extension TLSPrivateKey {
     /// The public half and its algorithm, as a SubjectPublicKeyInfo in DER (RFC 5280, section 4.1), for use
     /// with `TLSRawPublicKeys`.
     ///
-    /// `nil` if the key is in a token that does not reveal it.
+    /// `nil` if the key is in a token that does not reveal the public half.
     public var publicKey: [UInt8]? { PublicKeyInfo.bytes(of: handle.key) }
 }

@@ -45,7 +45,7 @@ extension TLSIdentity {
     }
 
     /// Returns the identity and the root in a PKCS#12 file, or `nil` if the file has no private key. Throws
-    /// the errors of `init(pkcs12:passphrase:allowsLegacyAlgorithms:)`.
+    /// the same errors as `init(pkcs12:passphrase:allowsLegacyAlgorithms:)`.
     package static func contents(
         ofPKCS12 bytes: [UInt8], passphrase: String?, allowsLegacyAlgorithms: Bool = false
     ) throws(TLSError) -> PKCS12Contents? {

@@ -7,8 +7,8 @@ extension TLSPrivateKey {
         let (key, entries) = try PEMReader(text, passphrase: passphrase, or: .invalidPrivateKey).privateKey()
         guard let key else {
             throw passphrase.failure(
-                encrypted: "\(source) contains an encrypted private key", otherwise: "\(source) has no private key in PEM form",
-                operation: "PEM_read_bio_PrivateKey", entries)
+                encrypted: "\(source) contains an encrypted private key",
+                otherwise: "\(source) contains no PEM-encoded private key", operation: "PEM_read_bio_PrivateKey", entries)
         }
         self.init(owning: key)
     }
@@ -36,8 +36,8 @@ extension TLSPrivateKey {
         guard let key else {
             let otherwise =
                 der.isPKCS12
-                ? "\(source) is in PKCS#12 form: use TLSIdentity(pkcs12File:passphrase:)"
-                : "\(source) has no private key in DER form"
+                ? "\(source) is in PKCS#12 format: use TLSIdentity(pkcs12File:passphrase:)"
+                : "\(source) is not a DER-encoded private key"
             throw passphrase.failure(
                 encrypted: "\(source) contains an encrypted private key", otherwise: otherwise,
                 operation: isEncrypted ? "d2i_PKCS8PrivateKey_bio" : "d2i_AutoPrivateKey", entries)

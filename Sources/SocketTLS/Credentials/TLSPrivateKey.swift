@@ -14,7 +14,7 @@ public struct TLSPrivateKey: Sendable, Hashable {
     /// The public half as a SubjectPublicKeyInfo.
     private let publicKeyBytes: [UInt8]
 
-    /// Creates a key from the first private key in a PEM text: PKCS#8 (RFC 5958) or a traditional form,
+    /// Creates a key from the first private key in PEM text: PKCS#8 (RFC 5958) or a traditional form,
     /// encrypted or not.
     ///
     /// Throws `invalidPrivateKey` if the text contains no key, or if the passphrase is missing or wrong.
@@ -22,7 +22,7 @@ public struct TLSPrivateKey: Sendable, Hashable {
         try self.init(SecretBytes(pem), PassphraseSource(passphrase), source: "the text")
     }
 
-    /// Creates a key from a PEM text, with a closure for the passphrase. See `init(pem:passphrase:)`.
+    /// Creates a key from PEM text, with a closure for the passphrase. See `init(pem:passphrase:)`.
     public init(pem: String, passphrase: () throws -> String) throws(TLSError) {
         self = try PassphraseSource.asking(passphrase) { source throws(TLSError) in
             try TLSPrivateKey(SecretBytes(pem), source, source: "the text")
@@ -65,9 +65,9 @@ public struct TLSPrivateKey: Sendable, Hashable {
     /// tokens known to p11-kit. The passphrase is the token's PIN.
     ///
     /// A key in a token signs inside the token. These signatures run outside the event loop, on a pool with
-    /// one thread per processor. A slow token therefore delays other handshakes that need long computations,
-    /// but no established connections. An exception is a client that receives a certificate request after the
-    /// handshake: it signs on the event loop.
+    /// one thread per processor and at least two threads. A slow token can therefore delay other handshakes
+    /// that need long computations, but not established connections. An exception is a client that receives a
+    /// certificate request after the handshake: it signs on the event loop.
     ///
     /// Throws `invalidPrivateKey` if the URI does not lead to a key, if OpenSSL has no provider for the
     /// scheme, or if the passphrase is missing or wrong.

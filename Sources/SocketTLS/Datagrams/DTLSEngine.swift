@@ -14,8 +14,8 @@
 //     message.
 //
 // Rules inside the engine:
-//  6. Handshake datagrams are no larger than the path allows, as far as its limit is known. After two
-//     timeouts they become smaller (RFC 6347, section 4.1.1.1), unless the size was given.
+//  6. Handshake datagrams do not exceed the path MTU, if it is known. After two timeouts, smaller datagrams
+//     are used (RFC 6347, section 4.1.1.1), unless the owner specified a fixed size.
 //  7. A record that is not DTLS, not authentic, or a duplicate only increments `droppedRecordCount` (RFC
 //     6347, section 4.1.2.7).
 //  8. OpenSSL keeps two buffers of 17 KB per connection. `releaseBuffers()` frees them until the next call.
@@ -23,13 +23,14 @@
 internal import COpenSSL
 package import SocketBuffers
 
-/// One DTLS connection. It is not Sendable: its owner confines it.
+/// One DTLS connection. It is not Sendable: its owner must not use it on several threads concurrently.
 package final class DTLSEngine {
     @exclusivity(unchecked) private var engine: TLSEngine
     /// Datagrams that arrived while work was lent out, or `nil` if no work is lent out.
     @exclusivity(unchecked) private var waiting: [[UInt8]]?
     @exclusivity(unchecked) private var waitingByteCount = 0
-    /// Whether datagrams arrived during lent work. Set when work is taken back, until the next `handshake()`.
+    /// Whether datagrams arrived while work was lent out. Set when the work is taken back, and reset by the
+    /// next `handshake()`.
     private var hasReceivedDuringWork = false
     let records: RecordQueues
     private var timeoutCount = 0
@@ -41,8 +42,8 @@ package final class DTLSEngine {
     @exclusivity(unchecked) package private(set) var hasBuffers = true
     @exclusivity(unchecked) private var mayHaveMessages = true
 
-    /// OpenSSL collects the messages of a flight in a buffer of 4 KiB. A record that crossed its end would be
-    /// split.
+    /// The maximum size of handshake datagrams. OpenSSL collects the messages of a flight in a buffer of 4
+    /// KiB, and would split a record that crossed the end of this buffer.
     private static let handshakeLimit = 4000
     /// The sizes to try after timeouts: the sizes that every IPv6 path and every IPv4 path can carry.
     private static let fallbacks = [1232, 548]
@@ -63,7 +64,7 @@ package final class DTLSEngine {
     ) throws(TLSError) {
         engine = try TLSEngine(context: context, settings: settings, endpoint: endpoint, defersWork: defersWork, clock: clock)
         guard let records = engine.bio.records else {
-            throw TLSError(.internalError, "the TLS context is not for datagrams", operation: "DTLSEngine")
+            throw TLSError(.internalError, "the TLS context was created for streams", operation: "DTLSEngine")
         }
         records.fragments = HandshakeFragments(with: settings)
         self.records = records
@@ -139,7 +140,8 @@ package final class DTLSEngine {
     /// The datagram to send, if there is exactly one. `dropOutput()` removes it.
     package var onlyOutput: UnsafeRawBufferPointer? { records.output.count == 1 ? engine.output.readableBytes : nil }
 
-    /// Passes the pending datagrams to `body`, which returns how many of the first ones it has handled.
+    /// Passes the pending datagrams to `body`, which returns how many of them it has handled, counted from
+    /// the first.
     package func sendOutput(_ body: ([UnsafeRawBufferPointer]) -> Int) {
         guard engine.hasOutput else { return }
         var datagrams: [UnsafeRawBufferPointer] = []
@@ -254,7 +256,8 @@ extension DTLSEngine {
         case .complete:
             records.leastLength = RecordQueues.leastLength(with: SSL_get_current_cipher(engine.ssl))
             records.fragments = nil
-            // No more certificates can follow, so OpenSSL allocates 17 KB at most for a later message.
+            // No more certificates can arrive. With this limit, OpenSSL allocates at most 17 KB for a later
+            // message.
             COpenSSL_setMaximumChainBytesOfConnection(engine.ssl, 1)
             setSize()
         case .incomplete, .awaitingTrust, .awaitingSettings, .failed: break
@@ -279,7 +282,7 @@ extension DTLSEngine {
         for datagram in arrived { datagram.withUnsafeBytes { receive($0) } }
     }
 
-    /// Takes back work that no thread performs. The handshake fails.
+    /// Takes back work that no thread will perform, and fails the handshake.
     package func refuse(_ work: HandshakeWork) {
         takeBack(work)
         engine.refuseWork()

@@ -1,10 +1,10 @@
 // Rules for the BIO over datagrams, in addition to the rules of `EngineBIO`:
-//  1. One read returns one record. OpenSSL takes it for a whole datagram. Because a datagram may contain
-//     several records, this allows bytes to be held back between two records (`isHeld`), as with TLS.
-//  2. One write is one datagram.
-//  3. The BIO does not report how full `output` is (BIO_CTRL_WPENDING), because OpenSSL would take those
-//     bytes for the start of the datagram that it is building. It does not report sizes either: the engine
-//     sets them directly.
+//  1. Each read returns one record, which OpenSSL treats as a whole datagram. A datagram may contain several
+//     records, so this makes it possible to hold back bytes between two records (`isHeld`), as with TLS.
+//  2. Each write produces one datagram.
+//  3. The BIO does not report how full `output` is (BIO_CTRL_WPENDING), because OpenSSL would treat those
+//     bytes as the start of the datagram that it is building. The BIO does not report an MTU either: the
+//     engine sets it directly.
 //  4. A poisoned BIO reports end of file, because OpenSSL drops records that it cannot parse.
 
 internal import COpenSSL

@@ -28,7 +28,8 @@ final class RecordQueues {
     /// for its cipher's overhead, and such a record can be sent from a forged address.
     @exclusivity(unchecked) var leastLength = RecordQueues.leastLength(with: nil)
     @exclusivity(unchecked) private var hasReadCipherChange = false
-    /// How many records OpenSSL may have buffered, counted again from zero at the peer's ChangeCipherSpec.
+    /// How many records OpenSSL may have buffered. The count restarts at zero when the peer's
+    /// ChangeCipherSpec arrives.
     @exclusivity(unchecked) private var asideCount = 0
 
     /// `nil` once the connection is established.
@@ -54,8 +55,8 @@ final class RecordQueues {
     ///
     /// OpenSSL would abort a handshake because of plaintext data or an unknown message type, both of which
     /// can be sent from a forged address. Once the connection is established, plaintext records are useless,
-    /// but a record after one may be needed: a peer that did not receive our last flight retransmits its own,
-    /// in which only Finished is encrypted (RFC 6347, section 4.2.4).
+    /// but an encrypted record after them may be needed: a peer that did not receive our last flight
+    /// retransmits its own, in which only Finished is encrypted (RFC 6347, section 4.2.4).
     func accept(_ datagram: UnsafeRawBufferPointer, into buffer: PreBuffer, isEstablished: Bool) {
         var rest = datagram
         while !rest.isEmpty {

@@ -4,7 +4,7 @@ internal import SocketBuffers
 /// in use.
 ///
 /// Session ticket keys live as long as their context. Contexts that issue tickets are therefore counted
-/// separately, and only another such context evicts one.
+/// separately, and are evicted only by other contexts that issue tickets.
 package final class ContextCache: Sendable {
     package static let shared = ContextCache(limit: 64)
 
@@ -21,7 +21,8 @@ package final class ContextCache: Sendable {
     private let limit: Int
     private let contents = Locked(Contents())
 
-    /// - Parameter limit: The maximum number of contexts that issue tickets, and of contexts that do not.
+    /// - Parameter limit: The maximum number of contexts that issue tickets. The same limit applies
+    ///   separately to contexts that do not issue tickets.
     package init(limit: Int) {
         self.limit = limit
     }
@@ -57,8 +58,9 @@ package final class ContextCache: Sendable {
 extension TLSContext {
     /// Returns the context for `settings`: a cached one, or a new one.
     ///
-    /// Building a context reads the roots (once, 4 to 28 ms for the system's), so never call this on an event
-    /// loop. Throws `invalidSettings`, `invalidCertificate` or `internalError`.
+    /// Building a context reads the trusted roots, so never call this on an event loop. The system's roots
+    /// are read once per process unless they change, which takes 4 to 28 ms. Throws `invalidSettings`,
+    /// `invalidCertificate` or `internalError`.
     package static func context(
         for settings: TLSSettingValues, over transport: TLSTransport = .stream, in cache: ContextCache = .shared
     ) throws(TLSError) -> TLSContext {

@@ -5,8 +5,8 @@ struct ContextKey: Hashable, Sendable {
     let tickets: TLSSessionTickets
     let acceptedEarlyData: TLSAcceptedEarlyData?
     let serverNames: TLSServerNames?
-    /// The roots and rules of the server names that verify clients, with the stamps of their files, which may
-    /// change.
+    /// The roots and rules in the settings for server names that verify clients, with the stamps of their
+    /// files, which may change.
     let trustOfNames: [NamedTrust]
     let acknowledgesServerName: Bool
     let resumesSessions: Bool
@@ -39,8 +39,8 @@ struct ContextKey: Hashable, Sendable {
 
     /// Hashes only the last bytes of the certificate instead of the whole chain. The context is looked up for
     /// each connection, and hashing whole chains took more than 1% of a handshake. The last bytes belong to
-    /// the signature, so they distinguish identities equally well. The keys of this table are the settings of
-    /// this process, never a peer's data.
+    /// the signature, so they distinguish identities equally well. The keys in the table are derived from
+    /// this process's settings, never from a peer's data.
     func hash(into hasher: inout Hasher) {
         hasher.combine(isServer)
         if let certificate = domain.identities.first?.certificateChain.first {

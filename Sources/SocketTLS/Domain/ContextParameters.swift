@@ -1,9 +1,9 @@
 // The versions and algorithms that a context may negotiate. Rules:
 //  1. Everything is set here. Nothing depends on openssl.cnf or on OpenSSL's defaults, which may be weak or
 //     expensive.
-//  2. Every key exchange is ephemeral and uses an elliptic curve. A finite field costs a server a hundred
-//     times as much as X25519, and the client chooses it (D(HE)at, CVE-2002-20001). Static RSA protects
-//     nothing once the key is known.
+//  2. Every key exchange is ephemeral and uses an elliptic curve. A key exchange over a finite field costs a
+//     server a hundred times as much CPU time as X25519, and the client can choose it (D(HE)at,
+//     CVE-2002-20001). With static RSA, an attacker who obtains the private key can decrypt recorded traffic.
 //  3. Every handshake is either signed with a certificate's key or uses a pre-shared key from the settings.
 //     No policy can name anonymous, password-based or shared-key cipher suites.
 //  4. The presets try the newest names first and omit those that the loaded OpenSSL does not know, because
@@ -19,8 +19,8 @@ struct ContextParameters {
     /// Includes the ML-KEM hybrid, which requires OpenSSL 3.5. A client sends key shares for the two groups
     /// marked with `*`.
     private static let newestGroups = "?*X25519MLKEM768 / ?*X25519:?secp256r1 / ?secp384r1"
-    /// In TLS 1.2, the list also limits the curves of the peer's certificate (RFC 8422, 5.1.1). This group is
-    /// added only if the peer may present a certificate.
+    /// In TLS 1.2, the list also limits the curves that the peer's certificate may use (RFC 8422, 5.1.1).
+    /// This group is added only if the peer may present a certificate.
     private static let groupOfCertificates = ":secp521r1"
     /// ML-DSA, which requires OpenSSL 3.5.
     private static let newestSignatures = "?mldsa65:?mldsa87:?mldsa44:"
@@ -93,7 +93,8 @@ struct ContextParameters {
         }
         try Self.check(policy.groups, "group", Self.knownGroups) { COpenSSL_CTX_setGroups(context, $0) > 0 }
         if let field = policy.groups.first(where: { $0.lowercased().hasPrefix("ffdhe") }) {
-            throw Self.invalid("the finite-field group \(field) costs a server a hundred times as much as X25519: use X25519")
+            throw Self.invalid(
+                "the finite-field group \(field) costs a server a hundred times as much CPU time as X25519: use X25519")
         }
         try OpenSSLCall.requireSuccess("SSL_CTX_set1_groups_list") { COpenSSL_CTX_setGroups(context, list) }
     }
@@ -118,7 +119,7 @@ struct ContextParameters {
 
     // MARK: - Names
 
-    /// OpenSSL cannot list the names that it supports, so each of these is tried.
+    /// OpenSSL cannot list the names that it supports, so each of these names is tried.
     private static let knownGroups = [
         "X25519MLKEM768", "SecP256r1MLKEM768", "SecP384r1MLKEM1024", "x25519", "x448", "secp256r1", "secp384r1", "secp521r1",
         "brainpoolP256r1", "brainpoolP384r1", "brainpoolP512r1",
@@ -129,7 +130,7 @@ struct ContextParameters {
         "rsa_pss_rsae_sha384", "rsa_pss_rsae_sha512", "rsa_pkcs1_sha256", "rsa_pkcs1_sha384", "rsa_pkcs1_sha512",
     ]
 
-    /// Requires that OpenSSL supports every single name.
+    /// Requires that OpenSSL supports every name.
     private static func check(
         _ names: [String], _ kind: String, _ candidates: [String], isKnown: (String) -> Bool
     ) throws(TLSError) {

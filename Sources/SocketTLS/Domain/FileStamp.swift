@@ -1,6 +1,6 @@
 internal import Glibc
 
-/// Detects changes of a file or directory by its path, device, inode, size and modification time. A missing
+/// Detects changes to a file or directory by its path, device, inode, size and modification time. A missing
 /// file also has a stamp.
 package struct FileStamp: Hashable, Sendable {
     private let path: String

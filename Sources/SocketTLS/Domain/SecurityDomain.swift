@@ -1,8 +1,8 @@
 // Rules for security domains:
 //  1. A verdict on a certificate is valid within one domain only. A session that crossed domains would carry
 //     a verdict from one set of rules into another (CVE-2025-23419, CVE-2021-22890).
-//  2. Two connections whose settings differ in the domain use different contexts, and neither resumes a
-//     session of the other.
+//  2. Two connections in different domains use different contexts, and neither resumes a session from the
+//     other.
 //  3. The digest covers every property of the domain, and of the values in it (`DigestFields`).
 //  4. Clients and servers have different digests.
 
@@ -69,8 +69,8 @@ extension SecurityDomain: Digestible {
             proof: fields.add(proof), certificateType: fields.add(certificateType),
             maximumCertificateChainBytes: fields.add(maximumCertificateChainBytes),
             maximumCertificateChainLength: fields.add(maximumCertificateChainLength),
-            // With TLS 1.2, a key log would reveal the secrets of earlier connections of the same session. On
-            // a server only its presence matters, because its path is specific to one machine.
+            // With TLS 1.2, a key log would reveal the secrets of earlier connections that used the same
+            // session. On a server only its presence matters, because its path is specific to one machine.
             keyLogFile: isServer ? fields.add(keyLogFile.map { _ in "" }) : fields.add(keyLogFile))
     }
 
@@ -81,8 +81,8 @@ extension SecurityDomain: Digestible {
         return ResumptionScope(digest: DigestFields.digest(of: fields.bytes))
     }
 
-    /// Returns the scope of a server whose tickets other processes can decrypt. It does not depend on this
-    /// process.
+    /// Returns the scope for a server that shares its ticket keys with other processes. The scope is the same
+    /// in all of these processes.
     func serverScope() throws(TLSError) -> ResumptionScope {
         var fields = DigestFields(.contents)
         append(to: &fields)

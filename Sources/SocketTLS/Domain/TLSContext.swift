@@ -12,8 +12,8 @@
 internal import COpenSSL
 internal import SocketBuffers
 
-/// Owns one `SSL_CTX` with the versions, identity, roots and protocols of all connections that have the same
-/// settings for these.
+/// Owns one `SSL_CTX`, which contains the versions, identity, roots and protocols. Connections with equal
+/// values of `ContextKey` share it.
 package final class TLSContext: Sendable {
     /// Creates a context that is not shared. `ticketClock` determines the age of its session tickets, in
     /// seconds.
@@ -28,13 +28,14 @@ package final class TLSContext: Sendable {
     package let transport: TLSTransport
     private let applicationProtocols: ApplicationProtocols?
     let tickets: SessionTickets?
-    /// The contexts of the settings in `TLSServerNames`, with the same indices.
+    /// The contexts for the settings in `TLSServerNames.all`, with the same indices.
     let named: [TLSContext]
     private let keyLog: KeyLogFile?
     private let stapledResponses: StapledResponses?
     let ticketCount: Int
     let acceptsEarlyData: Bool
-    /// Whether a server requests certificates on its program's request instead of in the handshake.
+    /// Whether a server requests client certificates after the handshake, when the program calls for it,
+    /// instead of during the handshake.
     let requestsClientCertificates: Bool
     let earlyDataResponder: TLSEarlyDataResponder?
     let workKey: WorkKey
@@ -142,7 +143,8 @@ package final class TLSContext: Sendable {
         if key.domain.stapling != .none { try StapledStatus.request(on: context) }
         try key.domain.rules.apply(to: context)
         let requires = !key.isServer || key.domain.clientCertificates == .required
-        // TLS 1.2 has no later request, so OpenSSL would request the certificate in the handshake.
+        // In TLS 1.2, certificates cannot be requested after the handshake, so OpenSSL would request them
+        // during the handshake.
         let mode = key.domain.clientCertificates == .onRequest ? SSL_VERIFY_NONE : SSL_VERIFY_PEER
         SSL_CTX_set_verify(context, requires ? SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT : mode, nil)
         if key.isServer { try nameAcceptedIssuers(key, on: context) }
@@ -163,8 +165,8 @@ package final class TLSContext: Sendable {
         }
     }
 
-    /// Sends the names of the accepted issuers to clients, so that they can choose a certificate. The
-    /// system's bundle would be far too long.
+    /// Sends the names of the accepted issuers to clients, so that they can choose a certificate. The names
+    /// of the system's roots are not sent, because the list would be far too long.
     private static func nameAcceptedIssuers(_ key: ContextKey, on context: OpaquePointer) throws(TLSError) {
         let certificates = try key.domain.roots.listedCertificates()
         let names = try OpenSSLCall.require("sk_X509_NAME_new_null", or: .internalError, noMemoryForNames) {

@@ -1,4 +1,4 @@
-/// The trusted roots of a context, with the stamps that reveal changes of their files.
+/// The trusted roots of a context, with the stamps that reveal changes to their files.
 enum TrustedRoots: Hashable, Sendable {
     case unused
     case system([FileStamp])
@@ -15,8 +15,8 @@ enum TrustedRoots: Hashable, Sendable {
         }
     }
 
-    /// Returns a shared store for the system's roots unless it is modified later (`isChanged`), and otherwise
-    /// a new store.
+    /// Returns the shared store for the system's roots. Returns a new store for other roots, or if the caller
+    /// will modify the store (`isChanged`).
     func trustStore(isChanged: Bool) throws(TLSError) -> TrustStore {
         switch self {
         case .system where isChanged: try TrustStore.systemRoots()
@@ -25,7 +25,7 @@ enum TrustedRoots: Hashable, Sendable {
         }
     }
 
-    /// The roots whose names a server sends to its clients.
+    /// Returns the roots that a server names when it requests client certificates.
     func listedCertificates() throws(TLSError) -> [TLSCertificate] {
         switch self {
         case .unused, .system: []
@@ -37,7 +37,7 @@ enum TrustedRoots: Hashable, Sendable {
 }
 
 extension TrustedRoots: Digestible {
-    /// By contents, equal roots have equal digests, whatever their source.
+    /// With `.contents`, equal roots have equal digests, whatever their source.
     func append(to fields: inout DigestFields) {
         switch (fields.files, self) {
         case (.contents, _): fields.append(contents: { () throws(TLSError) in try listedCertificates().map(\.derBytes) })

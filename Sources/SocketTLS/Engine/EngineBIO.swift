@@ -2,16 +2,17 @@
 //  1. OpenSSL reads the bytes that the owner appends to `received`, and writes to `output`. The BIO is the
 //     only layer between OpenSSL and the network.
 //  2. If no bytes are available, the BIO reports "retry", and after the end of the transport it reports end
-//     of file. `BIO_CTRL_EOF` reports the same, which turns an early end during the handshake into an error.
-//     After the handshake, end of file is withheld from OpenSSL (`withholdsEnd`), because OpenSSL would then
-//     refuse to write and would discard the session. The engine detects truncation itself.
+//     of file. `BIO_CTRL_EOF` also reports the end of file, so that OpenSSL treats an early end of the
+//     transport during the handshake as an error. After the handshake, end of file is withheld from OpenSSL
+//     (`withholdsEnd`), because OpenSSL would then refuse to write and would discard the session. The engine
+//     detects truncation itself.
 //  3. While `isHeld`, OpenSSL receives no bytes (see TrustGate).
 //  4. A write reports "retry" only while OpenSSL reads or performs the handshake (`limitsOutput`), and only
-//     far above the limit that the engine checks before it writes. Inside `SSL_write`, this would leave a
-//     record encrypted but not sent.
+//     if `output` is far above the limit that the engine checks before it writes. Inside `SSL_write`, a retry
+//     would leave a record encrypted but not sent.
 //  5. OpenSSL's response to the end of the transport is discarded, because the peer has closed. When this
 //     side gives up (`abandon()`), the response is sent to the peer. While alerts are in plaintext, it is
-//     replaced by the alerts of RFC 8446, 6.1.
+//     replaced by the alerts user_canceled and close_notify (RFC 8446, 6.1).
 //  6. A poisoned BIO (`poisonGiven`) returns a header that no TLS version accepts. OpenSSL then stops in the
 //     middle of a call and sends an alert.
 
@@ -45,13 +46,13 @@ final class EngineBIO {
     /// The DTLS records in `received` and `output` (`RecordQueues`), or `nil` for TLS.
     let records: RecordQueues?
 
-    /// Whether output is discarded: OpenSSL has read the end of the transport, and the peer would not receive
-    /// it.
+    /// Whether output is discarded, because OpenSSL has read the end of the transport and the peer would not
+    /// receive the output.
     @exclusivity(unchecked) private(set) var dropsOutput = false
     @exclusivity(unchecked) private(set) var isAbandoned = false
 
-    /// The output at which the BIO stops accepting data while OpenSSL reads. This is a backstop, since the
-    /// engine limits the messages that cause output.
+    /// The number of bytes in `output` at which the BIO stops accepting data while OpenSSL reads. This is a
+    /// backstop, since the engine limits the messages that cause output.
     static let outputLimitWhileReading = 512 * 1024
 
     /// Whether OpenSSL has read bytes from the peer, or the end of the transport.
@@ -112,7 +113,7 @@ final class EngineBIO {
         hasReachedEndOfFile && !withholdsEnd && received.isEmpty && poisonGiven == nil
     }
 
-    /// TLS 1.3 rejects the type, and TLS 1.2 the length.
+    /// TLS 1.3 rejects the record type, and TLS 1.2 rejects the length.
     private static let poison: [UInt8] = [0x16, 0x03, 0x03, 0xFF, 0xFF]
 
     private func readPoison(from start: Int, into buffer: UnsafeMutableRawPointer, _ capacity: Int) -> Transfer {

@@ -148,7 +148,7 @@ enum EngineCallbacks {
     }
 
     /// Rejects a message with too many certificates, or with a key on a curve that has explicit parameters
-    /// instead of a name, which can take a fifth of a second to decode.
+    /// instead of a name. Such a key can take a fifth of a second to decode.
     private static func limitCertificates(
         in message: UnsafeRawBufferPointer, isTLS13: Bool, of ssl: OpaquePointer, _ facts: Facts
     ) {
@@ -181,11 +181,11 @@ enum EngineCallbacks {
 
     // MARK: - Refusal
 
-    /// Allows a TLS 1.3 server to send an alert after its handshake, for which OpenSSL has no function. It
-    /// registers a session ticket extension that is never added but can fail with any alert. Its number,
-    /// 0xFF5A, is for private use (RFC 8446, 11), so a client may send it with another meaning. It is also
-    /// registered for the ClientHello, where it is ignored, because OpenSSL rejects an extension in a message
-    /// that it is not registered for.
+    /// Allows a TLS 1.3 server to send an alert after its handshake, for which OpenSSL has no function. To do
+    /// so, this registers a session ticket extension that is never added to a ticket, but can make OpenSSL
+    /// fail with any alert. The extension number, 0xFF5A, is for private use (RFC 8446, 11), so a client may
+    /// send it with another meaning. The extension is therefore also registered for the ClientHello, where it
+    /// is ignored: OpenSSL rejects an extension in a message for which it is not registered.
     private static func installRefusal(on context: OpaquePointer) throws(TLSError) {
         try OpenSSLCall.requireSuccess("SSL_CTX_add_custom_ext") {
             SSL_CTX_add_custom_ext(

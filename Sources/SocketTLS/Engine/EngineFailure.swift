@@ -116,7 +116,7 @@ struct EngineFailure {
         if has(SSL_R_EXCESSIVE_MESSAGE_SIZE), HandshakeState.peerCertificates.contains(state) {
             return error(
                 .certificateTooLarge,
-                "the peer's certificates have too many bytes: raise maximumCertificateChainBytes to accept them"
+                "the peer's certificates are too large: raise maximumCertificateChainBytes to accept them"
             )
         }
         if isOurs { return error(.internalError, "OpenSSL failed: \(words)") }
@@ -160,8 +160,8 @@ enum HandshakeState {
     static let certificateRequest: UInt32 = isNew ? 8 : 7
     /// This side reads the server's or the client's certificate.
     static let peerCertificates: [UInt32] = isNew ? [4, 30] : [4, 27]
-    /// This side sends its certificate, signs, or issues a ticket: first the states of a server, then those
-    /// of a client.
+    /// This side sends its certificate, signs, or issues a ticket: first the states on a server, then the
+    /// states on a client.
     static let own: [UInt32] = isNew ? [25, 27, 44, 37, 14, 17] : [23, 24, 40, 33, 13, 15]
 }
 
@@ -178,7 +178,7 @@ extension TrustRefusal {
         let certificate = trust.leaf.map { "the certificate of \"\($0.displayName)\"" } ?? shown
         switch self {
         case .rejected: return "the trust callback rejected \(certificate)"
-        case .timedOut: return "the trust callback did not decide about \(certificate) within trustTimeout"
+        case .timedOut: return "the trust callback did not accept or reject \(certificate) within trustTimeout"
         }
     }
 }

@@ -16,16 +16,17 @@ final class Facts {
     @exclusivity(unchecked) var isEstablished = false {
         didSet { chosenHello = nil }
     }
-    /// Why this side rejects the ClientHello, if it does.
+    /// The reason that this side rejects the ClientHello, or `nil` if it does not reject it.
     var complaintAboutHello: String?
-    /// The number of ServerHello messages that a client has received. The first of two requests another
-    /// ClientHello (RFC 8446, 4.1.4).
+    /// The number of ServerHello messages that a client has received. If there are two, the first one
+    /// requests another ClientHello (RFC 8446, 4.1.4).
     var serverHelloCount = 0
     var choosesByHello = false
-    /// The ClientHello by which a server's settings were chosen, or `nil` if they were not.
+    /// The ClientHello for which a server's settings were selected. `nil` before the selection, after the
+    /// handshake, and if the server has no settings for names.
     private(set) var chosenHello: TLSClientHello?
-    /// The digest of the name by which a server's settings were chosen (`TLSClientHello.nameDigest`), or 0 if
-    /// they were not.
+    /// The digest of the client's server name (`TLSClientHello.nameDigest`) if a server's settings were
+    /// selected for that name, or else 0.
     private var nameDigest = 0
     /// Set on a client when the server has sent a session.
     @exclusivity(unchecked) var hasNewSession = false
@@ -38,8 +39,8 @@ final class Facts {
     @exclusivity(unchecked) var isAwaitingClient = false
     /// Where slow computations run.
     var work: EngineWork
-    /// OpenSSL has no such limit: it processes thousands of messages in one call, and replies to every
-    /// KeyUpdate.
+    /// Limits the peer's messages. OpenSSL has no such limit: it processes thousands of messages in one call,
+    /// and replies to every KeyUpdate.
     @exclusivity(unchecked) private var allowance = MessageAllowance()
     private let clock: @Sendable () -> Int
 
@@ -52,7 +53,8 @@ final class Facts {
         isServer = judge.isServer
     }
 
-    /// Uses the pre-shared keys of a context: first of the original one, and later of its replacement.
+    /// Uses the pre-shared keys of a context. Called for the engine's first context, and again if that
+    /// context is replaced.
     func adopt(_ proof: TLSProof) {
         preSharedKeys = proof.preSharedKeys.map { PreSharedKeyNegotiation($0) }
     }
@@ -86,7 +88,7 @@ final class Facts {
 
     func sawHandshakeMessage(_ type: UInt8, version: Int32) {
         spendAllowance()
-        // The engine continues from here: see rule 3 of `TLSEngine+ClientAuthentication.swift`.
+        // OpenSSL stops reading here: see rule 3 of `TLSEngine+ClientAuthentication.swift`.
         if isAwaitingClient, type == UInt8(SSL3_MT_FINISHED) { bio.isHeld = true }
         if !isEstablished, isServer, TLSProtocolVersion(wireNumber: version) < .tls13, type == UInt8(SSL3_MT_CERTIFICATE_VERIFY),
             judge.gate.isUndecided

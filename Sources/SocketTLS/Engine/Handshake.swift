@@ -1,5 +1,6 @@
-// The state machine of a handshake. When the owner calls, `move` returns the engine's next action. When an
-// OpenSSL step completes, `ended` returns the action that follows it. The first matching line applies:
+// The state machine of a handshake. When the owner calls `handshake()`, `move` returns the engine's next
+// action. When an OpenSSL step completes, `ended` returns the action that follows it. The first matching line
+// applies:
 //
 //     phase             condition                                   move
 //     failed            –                                           fail
@@ -47,7 +48,8 @@ struct Handshake {
         }
     }
 
-    // These are checked for each record. A `switch` over a phase with a payload would copy it.
+    // These properties are checked for each record. A `switch` over a phase with a payload would copy the
+    // payload.
 
     var isEstablished: Bool { if case .established = phase { true } else { false } }
     var isAuthenticating: Bool { if case .authenticating = phase { true } else { false } }
@@ -67,7 +69,8 @@ struct Handshake {
     struct Situation {
         /// Whether a decision by the program is pending.
         var isAsking = false
-        /// Whether the program has rejected the peer and OpenSSL would not call back for the decision.
+        /// Whether the program has rejected the peer, but OpenSSL has no later callback that could return
+        /// this decision.
         var isDecidedAgainst = false
         /// Whether bytes from the peer, or the end of the transport, have arrived.
         var hasInput = false
@@ -115,7 +118,7 @@ struct Handshake {
         }
     }
 
-    /// Notes that OpenSSL has the ClientHello that a server needs.
+    /// Notes that OpenSSL has already received the ClientHello, so a server's handshake can continue.
     mutating func listened() {
         if case .waiting = phase { phase = .ready }
     }

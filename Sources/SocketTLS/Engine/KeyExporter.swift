@@ -1,9 +1,10 @@
 // Rules for exporting:
 //  1. Any thread may export. The engine has one user at a time, so it lends its `SSL` to the exporter from
-//     the end of the handshake until it is freed, and excludes exports during its own calls (`excluding`).
+//     the end of the handshake until the `SSL` is freed, and excludes exports during its own calls
+//     (`excluding`).
 //  2. The lock is held for one OpenSSL call, about as long as a few records take. When a client presents its
-//     certificate after the handshake, the lock is held while it is signed or verified. No user code runs
-//     while the lock is held: session stores and sources of ticket keys are called before or after.
+//     certificate after the handshake, the lock is held while the signature is created or verified. No user
+//     code runs while the lock is held: session stores and sources of ticket keys are called before or after.
 //  3. TLS 1.2 without the extended master secret exports no keys: two connections could agree on the same
 //     keys (RFC 7627, section 5.4, and the triple handshake attack).
 
@@ -47,8 +48,8 @@ package struct KeyExporter: Sendable {
         }
     }
 
-    /// Returns keying material (RFC 5705; RFC 8446, section 7.5). In TLS 1.2, no context and an empty context
-    /// give different results.
+    /// Returns keying material (RFC 5705; RFC 8446, section 7.5). In TLS 1.2, a `nil` context and an empty
+    /// context give different results.
     package func keyingMaterial(label: String, context: [UInt8]?, length: Int) throws(Failure) -> [UInt8] {
         // The maximum length of a key label in addition to "tls13 " (RFC 8446, section 7.1).
         guard (1...249).contains(label.utf8.count) else {
@@ -76,8 +77,8 @@ package struct KeyExporter: Sendable {
         }
     }
 
-    /// The length of label and context that every OpenSSL version accepts in TLS 1.2: 1,024 bytes minus the
-    /// two randoms and the length of the context. OpenSSL 3.0 accepts no more.
+    /// The combined length of label and context that every OpenSSL version accepts in TLS 1.2: 1,024 bytes
+    /// minus the two random values and the context's length field. OpenSSL 3.0 accepts no more.
     private static let shortInput = 1024 - 66
 
     private static func export(
@@ -143,7 +144,7 @@ package struct KeyExporter: Sendable {
     private static func requireExtendedMasterSecret(of ssl: OpaquePointer, for purpose: String) throws(Failure) {
         guard TLSProtocolVersion(of: ssl) < .tls13, COpenSSL_hasExtendedMasterSecret(ssl) != 1 else { return }
         throw unavailable(
-            "\(purpose) requires the extended master secret in TLS 1.2, which the peer does not support (RFC 7627, 5.4)",
+            "with TLS 1.2, \(purpose) requires the extended master secret, which the peer does not support (RFC 7627, 5.4)",
             "SSL_get_extms_support")
     }
 

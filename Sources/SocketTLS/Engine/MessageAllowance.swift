@@ -1,12 +1,13 @@
 // Rules for the allowance:
 //  1. Every message from the peer that is not data is counted: handshake messages (KeyUpdate, tickets,
-//     renegotiation requests) and warnings, during and after the handshake. Data between them makes no
-//     difference: messages with one byte of data after each are also a flood.
+//     renegotiation requests) and warnings, during and after the handshake. Data between these messages makes
+//     no difference: a peer that sends one byte of data after each message still floods this side.
 //  2. A peer may send `burst` messages in quick succession, and `perSecond` over the lifetime of the
 //     connection. HAProxy allows the same number of KeyUpdates. Each message costs about 25 microseconds, so
-//     a peer at the limit uses 0.25% of a CPU. Beyond the limit, the connection fails after `burst` messages.
+//     a peer at the limit uses 0.25% of a CPU. If a peer exceeds this rate, the connection fails once the
+//     peer is `burst` messages ahead of it.
 //  3. An honest peer needs far fewer: even if it changes its key with every record of 16 KiB, it reaches the
-//     limit only at 1.6 MB a second.
+//     limit only at 1.6 MB per second.
 //  4. Once spent, the allowance stays spent.
 //
 // Empty records need no limit: OpenSSL closes a connection after 32 in a row, and a single empty record costs
@@ -14,8 +15,8 @@
 
 internal import Glibc
 
-/// A token bucket for the messages other than data that a peer may still send. It is stored as the time at
-/// which the bucket is full again.
+/// A token bucket that limits the peer's messages other than data. The bucket is stored as the time at which
+/// it is full again.
 package struct MessageAllowance {
     static let burst = 100
     static let perSecond = 100

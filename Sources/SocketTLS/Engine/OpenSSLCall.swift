@@ -3,8 +3,8 @@
 //  1. The queue is cleared before the call.
 //  2. `SSL_get_error` is called immediately, because it reads BIO flags that the next call changes.
 //  3. The queue is drained after a failed call, on the same thread, before any other code runs. Entries that
-//     a successful call may leave are cleared before the next call. A second check for each record took 2% of
-//     an echo's instructions.
+//     a successful call may leave are cleared before the next call. Checking the queue a second time for each
+//     record took 2% of the instructions of an echo.
 
 internal import COpenSSL
 

@@ -62,8 +62,8 @@ extension TLSEngine {
     /// Sends the alert for a rejected peer in the way that is possible at this point.
     func sendRefusal() {
         if bio.isHeld {
-            // This is before our ChangeCipherSpec (RFC 5246, 7.2), or where OpenSSL sends plaintext alerts in
-            // TLS 1.3 too.
+            // Alerts are still in plaintext: this is before our ChangeCipherSpec (RFC 5246, 7.2) or, in TLS
+            // 1.3, at a point at which OpenSSL itself sends plaintext alerts.
             sendPlaintextAlert(.badCertificate)
         } else if facts.isServer, SSL_version(ssl) == TLS1_3_VERSION {
             sendAlert(.badCertificate)
@@ -71,9 +71,9 @@ extension TLSEngine {
         if facts.sentAlert == nil { breakOff(.badCertificate) }
     }
 
-    /// Closes the connection with an encrypted alert. When the transport closes, OpenSSL sends decode_error,
-    /// which `SealedAlert` replaces. A close_notify would look like an orderly close, and the peer could
-    /// still use the session.
+    /// Closes the connection with an encrypted alert. `abandon()` makes OpenSSL treat the transport as closed
+    /// and send decode_error, which a server replaces with `alert` (`SealedAlert`). A close_notify would look
+    /// like an orderly close, and the peer could still use the session.
     private func breakOff(_ alert: TLSAlert) {
         let earlierCount = output.count
         bio.abandon()

@@ -34,16 +34,16 @@
 internal import COpenSSL
 package import SocketBuffers
 
-/// One TLS connection, with two ciphertext buffers and calls for plaintext. It is not Sendable: its owner
-/// confines it.
+/// One TLS connection, with two buffers for ciphertext and methods that read and write plaintext. It is not
+/// Sendable: its owner must not use it on several threads concurrently.
 package final class TLSEngine {
     /// Received ciphertext: the `sslPreBuffer`. The owner only appends to it.
     package let received: PreBuffer
     /// Ciphertext to send. The owner only sends and consumes it.
     package let output: PreBuffer
     package var hasOutput: Bool { !output.isEmpty }
-    /// The result of the handshake, or `nil` before `.complete`. It is rebuilt for each call, because keeping
-    /// it would take 0.1 KiB per connection.
+    /// The result of the handshake, or `nil` before `.complete`. The value is created at each access, because
+    /// storing it would take 0.1 KiB per connection.
     package var session: TLSSession? {
         facts.isEstablished ? TLSSession(of: ssl, judge, earlyFacts) : nil
     }
@@ -56,7 +56,8 @@ package final class TLSEngine {
     let facts: Facts
     let judge: Judge
     @exclusivity(unchecked) private(set) var ssl: OpaquePointer
-    // Unchecked: the engine has one user at a time, and the value makes no calls. It is read for each record.
+    // Unchecked: the engine has one user at a time, and `Handshake` calls no other code. This property is
+    // read for each record.
     @exclusivity(unchecked) var course: Handshake
     @exclusivity(unchecked) private(set) var hasReceivedClose = false
     /// Whether the transport closed without close_notify and everything before that was read.
@@ -64,13 +65,14 @@ package final class TLSEngine {
     @exclusivity(unchecked) var hasSentClose = false
     /// How many tickets to send with the next data.
     @exclusivity(unchecked) var ticketsToSend: UInt8 = 0
-    /// Early data until it is sent or delivered; `nil` if the settings do not enable early data.
+    /// Early data that is not yet sent or delivered, or `nil` if all of it was handled or the settings do not
+    /// enable early data.
     @exclusivity(unchecked) var early: EarlyData?
     var earlyFacts = EarlyDataFacts()
     /// `nil` on a client, and on a server that requests no certificates after the handshake.
     let clientAuthentication: ClientAuthentication?
-    /// Whether OpenSSL could not send a reply to the peer. The next read must then call OpenSSL even if no
-    /// bytes have arrived.
+    /// Whether OpenSSL has a reply to the peer for which `output` had no room. The next read must then call
+    /// OpenSSL even if no bytes have arrived.
     @exclusivity(unchecked) private var hasUnsentAnswer = false
 
     var phase: Handshake.Phase { course.phase }
@@ -127,7 +129,7 @@ package final class TLSEngine {
     deinit {
         exporter.withdraw()
         // Otherwise, the session could not be resumed if the connection closed without our close_notify. TLS
-        // has allowed that since version 1.1 (RFC 5246, 7.2.1), except after a failure (7.2.2).
+        // has allowed this resumption since version 1.1 (RFC 5246, 7.2.1), except after a failure (7.2.2).
         if case .failed = phase {} else { SSL_set_shutdown(ssl, SSL_SENT_SHUTDOWN | SSL_RECEIVED_SHUTDOWN) }
         detach()
     }
@@ -228,8 +230,8 @@ extension TLSEngine {
         return outcome
     }
 
-    /// Whether the step was done on another thread, or may have to be: verification takes a long time if a
-    /// client has sent more than one ordinary certificate.
+    /// Whether the step was performed on another thread, or may have to be, because verification can take a
+    /// long time if the client has sent more data than one ordinary certificate takes.
     private var mayStepElsewhere: Bool {
         if case .done = facts.work { return true }
         return judge.isServer && bio.handshakeByteCount + received.count > Self.usualCertificateBytes

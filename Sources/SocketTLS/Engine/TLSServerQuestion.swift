@@ -12,7 +12,7 @@ package enum TLSServerChoice: Sendable {
         /// The settings that contain the names.
         case useDefault
         case named(NamedContext)
-        /// This server does not have the requested name.
+        /// This server does not serve the requested name.
         case refused
         /// The function threw an error, with this description.
         case failed(String)

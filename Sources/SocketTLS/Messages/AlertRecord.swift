@@ -17,8 +17,8 @@ enum AlertRecord {
         record.count == length && record[0] == contentType
     }
 
-    /// Replaces the alert at the end of `output` if it is a fatal plaintext `wrong` alert. The version number
-    /// is kept. Returns whether the alert was replaced.
+    /// Replaces the alert at the end of `output` if it is the fatal alert `wrong` in plaintext. The version
+    /// number is kept. Returns whether the alert was replaced.
     static func replace(_ wrong: TLSAlert, by right: TLSAlert, atTheEndOf output: inout [UInt8]) -> Bool {
         let record = output.suffix(length)
         guard record.starts(with: [contentType, 3]),
@@ -41,7 +41,7 @@ enum AlertRecord {
         header.type == contentType && header.epoch == 0 && header.length == 2 && datagram.count == header.recordSize
     }
 
-    /// Returns one datagram with the alerts user_canceled and close_notify, which abandon a handshake.
+    /// Returns one datagram with the alerts user_canceled and close_notify, which cancel a handshake.
     static func cancellation(from sequence: UInt64) -> [UInt8] {
         datagramBytes(.userCanceled, .warning, sequence: sequence)
             + datagramBytes(.closeNotify, .warning, sequence: sequence + 1)

@@ -10,14 +10,14 @@ struct CertificateMessage {
     private let bytes: Slice<UnsafeRawBufferPointer>
     private let hasExtensions: Bool
 
-    /// - Parameter message: The message with its header of four bytes.
+    /// - Parameter message: The message, including its four-byte header.
     init(_ message: UnsafeRawBufferPointer, isTLS13: Bool) {
         bytes = message.dropFirst(4)
         hasExtensions = isTLS13
     }
 
-    /// Returns the offset of the first certificate if there are more than `limit`. Returns `nil` for fewer
-    /// certificates, and for a malformed message, which OpenSSL rejects itself.
+    /// Returns the offset of the first certificate if the message contains more than `limit` certificates.
+    /// Otherwise, or if the message is malformed, returns `nil`. OpenSSL itself rejects malformed messages.
     func startOfFirst(whenMoreThan limit: Int) -> Int? {
         var reader = FieldReader(bytes)
         if hasExtensions, reader.field(lengthOf: 1) == nil { return nil }

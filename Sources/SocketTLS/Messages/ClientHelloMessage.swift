@@ -1,9 +1,9 @@
 /// The first handshake message of a client (RFC 5246, 7.4.1.2; RFC 8446, 4.1.2), before OpenSSL decodes it.
 ///
 /// OpenSSL searches the whole list of groups for each key share. Both lists are limited only by the size of
-/// the message: a message of 65 kB with both lists full took 70 to 90 ms. The entries are therefore counted
-/// first. Each limit is several times what any client sends. Java can be configured to send 14 kB of
-/// authorities.
+/// the message: OpenSSL took 70 to 90 ms to process a 65 kB message filled with both lists. The entries are
+/// therefore counted first. Each limit is several times what any client sends. The list of certificate
+/// authorities has no limit of its own, because Java can be configured to send 14 kB of authorities.
 struct ClientHelloMessage {
     static let bytesOfMessage = 32 * 1024
     private static let bytesOfCipherSuites = 2 * 256
@@ -27,7 +27,7 @@ struct ClientHelloMessage {
     static let sessionIdentifier = 38
 
     /// - Parameters:
-    ///   - message: The message with a header of four bytes.
+    ///   - message: The message, including a four-byte header.
     ///   - hasCookie: Whether this is a DTLS message (RFC 6347, 4.2.1).
     init(_ message: UnsafeRawBufferPointer, hasCookie: Bool = false) {
         count = message.count
@@ -35,8 +35,8 @@ struct ClientHelloMessage {
         fieldSizes = hasCookie ? [1, 1, 2, 1] : [1, 2, 1]
     }
 
-    /// The part of the message that exceeds its limit. `nil` if every part is within its limit, and for a
-    /// malformed message, which OpenSSL rejects itself.
+    /// The part of the message that exceeds its limit. `nil` if every part is within its limit, or if the
+    /// message is malformed. OpenSSL itself rejects malformed messages.
     var excess: String? {
         if count > Self.bytesOfMessage { return "bytes" }
         var reader = FieldReader(bytes)

@@ -9,16 +9,17 @@ struct ClientHelloReader {
         case complete(TLSClientHello)
     }
 
-    /// The maximum size of the records of one message: more would not fit into the read-ahead buffer. A
-    /// client may split the message into any number of records (RFC 8446, 5.1), and OpenSSL accepts empty
-    /// records too.
+    /// The maximum total size of the records that contain the message. Larger records would not fit into the
+    /// read-ahead buffer. A client may split the message into any number of records (RFC 8446, 5.1), and
+    /// OpenSSL accepts empty records too.
     private static let limit = 48 * 1024
 
     private var message: [UInt8] = []
     /// The size of the records that have been read.
     private var offset = 0
 
-    /// - Parameter records: All bytes received so far, including those passed earlier. No byte is read twice.
+    /// - Parameter records: All bytes received so far, including the bytes passed in earlier calls. No byte
+    ///   is read twice.
     mutating func read(_ records: UnsafeRawBufferPointer) -> Reading {
         while offset < Self.limit {
             let rest = UnsafeRawBufferPointer(rebasing: records[offset...])

@@ -17,13 +17,13 @@ struct FieldReader {
 
     var offset: Int { rest.startIndex }
 
-    /// Reads a number of 1 to 8 bytes. A number of 8 bytes is signed.
+    /// Reads an integer that is 1 to 8 bytes long. An 8-byte integer is signed.
     mutating func number(of size: Int) -> Int? {
         guard let bytes = bytes(size) else { return nil }
         return bytes.reduce(0) { $0 << 8 | Int($1) }
     }
 
-    /// Reads a field that follows its own length, which takes `size` bytes.
+    /// Reads a field that is preceded by its length, an integer of `size` bytes.
     mutating func field(lengthOf size: Int) -> Slice<UnsafeRawBufferPointer>? {
         guard let length = number(of: size), length >= 0 else { return nil }
         return bytes(length)

@@ -3,9 +3,9 @@ internal import COpenSSL
 /// Replaces the description in the alert that OpenSSL's TLS 1.2 or DTLS 1.2 server sends after its Finished.
 ///
 /// OpenSSL cannot send an alert of our choice, and alerts are already encrypted at this point. So this type
-/// decrypts OpenSSL's record with the connection's keys, and encrypts the new alert with the same number and
-/// nonce. Reusing the nonce is safe because OpenSSL's own record is never sent. CBC records are sent
-/// unchanged.
+/// decrypts OpenSSL's record with the connection's keys, and encrypts the new alert with the same record
+/// number and nonce. Reusing the nonce is safe because OpenSSL's own record is never sent. CBC records are
+/// sent unchanged.
 struct SealedAlert {
     private let cipher: OpaquePointer
     private let isCCM: Bool
@@ -39,8 +39,8 @@ struct SealedAlert {
         salt = block.withBytes { Array($0.suffix(saltSize)) }
     }
 
-    /// Returns `record` with `right` in place of `wrong`, or `nil` if it is not a fatal `wrong` encrypted
-    /// with these keys.
+    /// Returns `record` with the alert `right` in place of `wrong`, or `nil` if `record` is not the fatal
+    /// alert `wrong`, encrypted with these keys.
     func replace(_ wrong: TLSAlert, by right: TLSAlert, in record: [UInt8]) -> [UInt8]? {
         guard let parts = Parts(record, hasExplicitNonce: hasExplicitNonce, tagSize: tagSize) else { return nil }
         let fatal = AlertRecord.Level.fatal.rawValue
@@ -63,8 +63,8 @@ struct SealedAlert {
 
         private static let alert: UInt8 = 21
         private static let streamHeaderSize = 5
-        /// With TLS, this is the second record under the server's keys, after its Finished. DTLS records
-        /// contain their number.
+        /// With TLS, the alert is the second record that is encrypted with the server's keys, after the
+        /// Finished. DTLS records contain their number.
         private static let numberInStream: [UInt8] = [0, 0, 0, 0, 0, 0, 0, 1]
 
         init?(_ record: [UInt8], hasExplicitNonce: Bool, tagSize: Int) {
@@ -92,7 +92,7 @@ struct SealedAlert {
 
     // MARK: - Keys and ciphers
 
-    /// P_hash of RFC 5246, section 5. Returns `nil` if the session has no master secret.
+    /// P_hash from RFC 5246, section 5. Returns `nil` if the session has no master secret.
     private static func keyBlock(of ssl: OpaquePointer, _ digest: OpaquePointer, count: Int) -> SecretBytes? {
         let master = SecretBytes(count: masterSize)
         var (client, server) = ([UInt8](repeating: 0, count: randomSize), [UInt8](repeating: 0, count: randomSize))
@@ -120,8 +120,8 @@ struct SealedAlert {
         return isDone ? Array(code.prefix(Int(count))) : nil
     }
 
-    /// Encrypts `text` and writes `tag`, or decrypts `text`. Returns `nil` if decrypting fails because `tag`
-    /// is wrong.
+    /// If `seals` is true, encrypts `text` and writes `tag`. Otherwise decrypts `text`, and returns `nil` if
+    /// `tag` is wrong.
     private func crypt(_ text: [UInt8], _ nonce: [UInt8], _ authenticated: [UInt8], _ tag: inout [UInt8], seals: Bool) -> [UInt8]?
     {
         guard let context = EVP_CIPHER_CTX_new() else { return nil }

@@ -34,8 +34,8 @@ public enum TLSServerProof: Sendable, Hashable {
 }
 
 extension TLSSettingValues {
-    /// The proof that a client requires of the server. Setting a case replaces all parts, so no rule of the
-    /// previous proof remains.
+    /// The proof that a client requires from the server. Setting a case replaces all parts, so no rule from
+    /// the previous proof remains.
     var serverProof: TLSServerProof {
         get {
             switch proof {
@@ -80,14 +80,14 @@ extension TLSSettingValues {
 public enum TLSClients: Sendable, Hashable {
     /// The server requests no proof.
     case anyone
-    /// Clients present certificates, whose chains must lead to `TLSSettings.trustRoots` and obey these rules.
+    /// Clients present certificates. Their chains must lead to `TLSSettings.trustRoots` and obey these rules.
     ///
     /// Set `trustRoots` to your own authority. By default it is the system's store, so a certificate from any
     /// of the system's authorities is accepted.
     case certificates(TLSClientCertificates, TLSCertificateRules = TLSCertificateRules())
-    /// Clients present certificates that the server requests after the handshake, when its program calls for
-    /// it: see `AsyncSocket.beginClientCertificateRequest(isRequired:)`. No certificate is requested during
-    /// the handshake (RFC 8446, section 4.6.2).
+    /// Clients present certificates when the program requests them after the handshake: see
+    /// `AsyncSocket.beginClientCertificateRequest(isRequired:)`. No certificate is requested during the
+    /// handshake (RFC 8446, section 4.6.2).
     ///
     /// Requires TLS 1.3 and a client that offers post-handshake authentication. Session tickets are created
     /// before the first request, so a client that resumes a session is treated as a client without a
@@ -121,8 +121,8 @@ public enum TLSClients: Sendable, Hashable {
 }
 
 extension TLSSettingValues {
-    /// The proof that a server requires of its clients. Setting a case replaces all parts, so no rule of the
-    /// previous proof remains.
+    /// The proof that a server requires from its clients. Setting a case replaces all parts, so no rule from
+    /// the previous proof remains.
     var clients: TLSClients {
         get {
             switch proof {

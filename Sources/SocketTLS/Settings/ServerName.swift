@@ -39,7 +39,7 @@ enum ServerName: Equatable {
 
     func expect(on ssl: OpaquePointer, verifies: Bool) throws(TLSError) {
         if verifies { try require(on: SSL_get0_param(ssl)) }
-        // Addresses are never sent (RFC 6066, 3).
+        // Addresses are never sent (RFC 6066, section 3).
         if case .hostName(let host) = self {
             try OpenSSLCall.requireSuccess("SSL_set_tlsext_host_name") { COpenSSL_setServerNameIndication(ssl, host) }
         }

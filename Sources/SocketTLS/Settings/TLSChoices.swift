@@ -15,13 +15,13 @@ public enum TLSRole: Sendable, Hashable {
 
 /// Whether OpenSSL, the trust callback, or both decide about the peer's certificate.
 public enum TLSTrustEvaluation: Sendable, Hashable {
-    /// OpenSSL decides, without the trust callback. If a task passes a `trust` closure, this is treated as
-    /// `.delegate`.
+    /// OpenSSL decides, and the trust callback is not called. If a task passes a `trust` closure, this is
+    /// treated as `.delegate`.
     case builtIn
     /// Both must accept the certificate. The trust callback is called only if OpenSSL accepts it, so the
     /// callback can only reject more certificates.
     case delegate
-    /// The trust callback decides, without OpenSSL. It receives OpenSSL's verdict.
+    /// Only the trust callback decides. It receives OpenSSL's verdict.
     ///
     /// **Dangerous**: a callback that accepts every certificate allows any attacker to impersonate the peer.
     case manual

@@ -10,9 +10,9 @@
 /// ```
 ///
 /// Some rules apply to every policy. Each key exchange is ephemeral and uses an elliptic curve or ML-KEM: a
-/// finite field costs a server a hundred times as much as X25519. Anonymous and unencrypted cipher suites are
-/// never used. PSK suites are used only if `TLSServerProof` or `TLSClients` enables them; these add the
-/// suites themselves. Compression and renegotiation are disabled.
+/// key exchange over a finite field costs a server a hundred times as much CPU time as X25519. Anonymous and
+/// unencrypted cipher suites are never used. PSK suites are used only if `TLSServerProof` or `TLSClients`
+/// enables pre-shared keys, which adds the suites automatically. Compression and renegotiation are disabled.
 public struct TLSPolicy: Sendable, Hashable {
     /// The oldest version to accept. `TLSSettings.minimumVersion` can only be stricter.
     public var minimumVersion: TLSProtocolVersion
@@ -23,10 +23,10 @@ public struct TLSPolicy: Sendable, Hashable {
     /// record.
     public var cipherSuites: [String]
     /// The key exchange groups, by IANA or OpenSSL name, in order of preference. In TLS 1.2, the list also
-    /// limits the curves of certificates (RFC 8422, section 5.1.1).
+    /// limits the curves that certificates may use (RFC 8422, section 5.1.1).
     ///
-    /// The presets add X25519MLKEM768 as the first choice if the loaded OpenSSL supports it (3.5), and P-521
-    /// if the peer may present a certificate. A custom list is used unchanged.
+    /// The presets add X25519MLKEM768 as the first choice if the loaded OpenSSL supports it (3.5 or newer),
+    /// and P-521 if the peer may present a certificate. A custom list is used unchanged.
     public var groups: [String]
     /// The signature algorithms for handshakes and certificates, by TLS 1.3 name, in order of preference. The
     /// presets add ML-DSA as the first choice if the loaded OpenSSL supports it.
@@ -36,7 +36,7 @@ public struct TLSPolicy: Sendable, Hashable {
     /// higher level in openssl.cnf takes precedence.
     public var securityLevel: Int
     /// Whether the server's order of cipher suites takes precedence, with ChaCha20 first for clients that
-    /// prefer it. If false, the client's order does.
+    /// prefer it. If `false`, the client's order takes precedence.
     public var prefersServerCipherSuites: Bool
     /// Whether every algorithm must be provided by OpenSSL's FIPS provider (fips_module(7)). Defaults to
     /// false.
@@ -90,7 +90,8 @@ public struct TLSPolicy: Sendable, Hashable {
         "rsa_pss_rsae_sha512", "rsa_pkcs1_sha256", "rsa_pkcs1_sha384", "rsa_pkcs1_sha512",
     ]
 
-    /// Whether the preset's list is used, to which newer names are added. A custom list is used unchanged.
+    /// Whether the list is the preset's, to which names of newer algorithms are added. A custom list is used
+    /// unchanged.
     var usesStandardGroups: Bool { groups == Self.standardGroups }
     var usesStandardSignatures: Bool { signatureAlgorithms == Self.standardSignatures }
 }

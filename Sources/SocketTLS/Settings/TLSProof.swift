@@ -14,11 +14,11 @@ package enum TLSProof: Sendable, Hashable {
         }
     }
 
-    /// Whether the keys need cipher suites that no policy names.
+    /// Whether the keys need PSK cipher suites, which a policy cannot contain.
     var bringsCipherSuites: Bool { if case .preSharedKeys = self { true } else { false } }
 
-    /// Keeps only the cipher suites that work with the keys. An empty list means that its version has no such
-    /// suite.
+    /// Removes the cipher suites that do not work with the keys, and adds the suite that the keys need in TLS
+    /// 1.2. Throws if TLS 1.3 is allowed but no suitable suite remains.
     func restrict(_ suites: inout CipherSuiteNames) throws(TLSError) {
         if case .preSharedKeys(let keys) = self { try keys.restrict(&suites) }
     }

@@ -60,7 +60,7 @@ extension TLSSettingValues {
     func validateRules() throws(TLSError) {
         try TrustRules.validate(rules)
         if case .certificates(let roots) = trustRoots, roots.isEmpty, verifiesCertificates {
-            throw Self.invalid("trustRoots is empty, which trusts no certificate: pass at least one root")
+            throw Self.invalid("trustRoots is empty, so no certificate would be trusted: pass at least one root")
         }
     }
 

@@ -1,5 +1,5 @@
-/// All settings of both sides, for internal code. `TLSSettings` determines by its type which of them a side
-/// has.
+/// All settings for both roles, for internal code. The type parameter of `TLSSettings` determines which of
+/// them a role has.
 package struct TLSSettingValues: Sendable, Hashable {
     package var role: TLSRole
     /// The name or address that a client expects. If `nil`, it expects the host that the program connected
@@ -24,7 +24,7 @@ package struct TLSSettingValues: Sendable, Hashable {
     package var earlyData: TLSEarlyData?
     package var serverNames: TLSServerNames?
     /// Whether the server confirms to the client that it recognized the name (RFC 6066, section 3). Set if
-    /// the settings were chosen by name.
+    /// the settings were selected for the client's server name (SNI).
     var acknowledgesServerName: Bool
     package var resumption: TLSResumption
     package var maximumCertificateChainBytes: Int
@@ -37,7 +37,7 @@ package struct TLSSettingValues: Sendable, Hashable {
 }
 
 extension TLSSettingValues {
-    /// Creates the settings of a side, with the default values for all other settings.
+    /// Creates settings for a role, with default values for all settings that are not parameters.
     init(role: TLSRole, serverName: String? = nil, identity: TLSIdentity?, earlyPlaintext: TLSEarlyPlaintext) {
         self.init(
             role: role,
@@ -133,8 +133,8 @@ extension TLSSettingValues {
             ("clients set to .certificatesOnRequest", clientCertificates == .onRequest),
         ]
         if let (name, _) = demands.first(where: \.1) {
-            throw Self.invalid("\(name) requires TLS 1.3, but the newest DTLS version is 1.2")
+            throw Self.invalid("\(name) requires TLS 1.3, but the newest supported DTLS version is 1.2")
         }
-        if serverNames != nil { throw Self.invalid("serverNames is supported only with TLS over streams, not with DTLS") }
+        if serverNames != nil { throw Self.invalid("serverNames is not supported with DTLS: set it to nil") }
     }
 }

@@ -88,9 +88,9 @@ public struct TLSSettings<Side: TLSRole.Side>: Sendable, Hashable {
     }
     /// The time limit for the handshake, not including the trust callback. Defaults to 30 seconds.
     ///
-    /// The time before the handshake is limited separately. A task's `startTLS` fails if no byte of the
-    /// pending writes is sent for this long. A task's `startDTLS` allows this long in total for everything
-    /// before the handshake. A delegate's `beginTLS` and `beginDTLS` set no limit on earlier operations.
+    /// The time before the handshake is limited separately. A task's `startTLS` fails if pending writes make
+    /// no progress for this long. A task's `startDTLS` limits the total time before the handshake to the same
+    /// value. A delegate's `beginTLS` and `beginDTLS` set no limit on earlier operations.
     public var handshakeTimeout: Duration {
         get { values.handshakeTimeout }
         set { values.handshakeTimeout = newValue }

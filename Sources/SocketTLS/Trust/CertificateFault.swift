@@ -1,7 +1,7 @@
 internal import COpenSSL
 internal import FoundationEssentials
 
-/// The first fault that OpenSSL found in a chain, and the affected certificate.
+/// A fault that OpenSSL found in a chain, and the affected certificate.
 struct CertificateFault {
     private let code: Int32
     private let depth: Int
@@ -46,7 +46,7 @@ struct CertificateFault {
     private var owner: String {
         guard let certificate else { return "the peer's certificate" }
         let subject = "the certificate of \"\(certificate.displayName)\""
-        return depth > 0 ? "\(subject), \(depth) above \"\(leaf?.displayName ?? "the peer")\" in the chain," : subject
+        return depth > 0 ? "\(subject) (depth \(depth) in the chain of \"\(leaf?.displayName ?? "the peer")\")" : subject
     }
 
     private var leafNames: String {
@@ -118,7 +118,7 @@ enum PeerKeyBounds {
                 : nil
         }
         if EVP_PKEY_is_a(key, "EC") == 1 {
-            if bits > bitsOfCurve { return "has a key on a curve of \(bits) bits, but at most \(bitsOfCurve) are accepted" }
+            if bits > bitsOfCurve { return "has a key on a \(bits)-bit curve, but at most \(bitsOfCurve) bits are accepted" }
             return describesItsCurve(key) ? "has a key on an unnamed curve" : nil
         }
         return refusedKinds.contains { EVP_PKEY_is_a(key, $0) == 1 } ? "has a key of an unsupported type" : nil

@@ -34,12 +34,12 @@ struct CertificateFolder {
         }
         guard !certificates.isEmpty else {
             throw TLSError(
-                .invalidCertificate, "the folder \"\(path.printable)\" contains no certificate", operation: "PEM_read_bio_X509")
+                .invalidCertificate, "the folder \"\(path.printable)\" contains no certificates", operation: "PEM_read_bio_X509")
         }
         return certificates
     }
 
-    /// Returns the paths. Throws `invalidCertificate` if the folder cannot be read.
+    /// Returns the paths of the files. Throws `invalidCertificate` if the folder cannot be read.
     func readableFiles() throws(TLSError) -> [String] {
         if let files = files() { return files }
         throw TLSError(.invalidCertificate, "the folder \"\(path.printable)\" cannot be read", operation: "opendir")

@@ -1,9 +1,9 @@
 internal import COpenSSL
 
-/// Verifies a chain outside a handshake, by the same rules. For the drop-in module, where programs set their
-/// roots when the delegate evaluates a peer.
+/// Verifies a chain outside a handshake, by the same rules. The drop-in module uses this, because its
+/// programs do not set their roots until the delegate evaluates a peer.
 package struct ChainEvaluation: Sendable {
-    /// The certificates as the peer sent them, own certificate first.
+    /// The certificates as the peer sent them, starting with its own.
     package var chain: [TLSCertificate]
     package var peer: TLSRole
     /// The name or address that a server's certificate must match, or `nil` to accept any name.
@@ -27,7 +27,7 @@ package struct ChainEvaluation: Sendable {
     /// `internalError` if OpenSSL is out of memory.
     package func verdict() throws(TLSError) -> PeerTrust.Verdict {
         guard let leaf = chain.first else {
-            return .untrusted(reason: "the chain contains no certificate", code: X509_V_ERR_UNSPECIFIED, depth: 0)
+            return .untrusted(reason: "the chain contains no certificates", code: X509_V_ERR_UNSPECIFIED, depth: 0)
         }
         if let excess = CertificateFault.excess(in: chain) { return excess }
         let name = try peer == .server ? serverName.map { text throws(TLSError) in try ServerName(text) } : nil
@@ -73,7 +73,7 @@ package struct ChainEvaluation: Sendable {
         return TrustRules.none.faults(in: VerifiedChain(of: context)).first ?? .trusted
     }
 
-    // The defaults of unmodified settings.
+    // The default values of the settings.
     private static let depth: Int32 = 10
     private static let securityLevel: Int32 = 2
 }

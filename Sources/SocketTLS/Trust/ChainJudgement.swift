@@ -1,4 +1,4 @@
-// Rules of a judgement:
+// Rules for judging a chain:
 //  1. OpenSSL stops at the first fault, unless the trust callback may overrule it (`.manual`). In this mode
 //     all evidence is judged, so that one fault cannot hide another.
 //  2. A chain without a pinned key is rejected in every mode, without calling the trust callback. If a chain

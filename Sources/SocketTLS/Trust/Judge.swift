@@ -1,8 +1,8 @@
 internal import COpenSSL
 internal import FoundationEssentials
 
-/// Collects the evidence about a peer (a chain, a raw key, a pre-shared key, or the verdict of a session),
-/// applies the rules of the settings, and passes the result to the trust gate.
+/// Collects the evidence about a peer (a chain, a raw key, a pre-shared key, or the verdict stored in a
+/// session), applies the rules of the settings, and passes the result to the trust gate.
 ///
 /// A class, because OpenSSL calls back during verification.
 final class Judge {
@@ -39,7 +39,7 @@ final class Judge {
         self.resumption = resumption
     }
 
-    /// Switches a server to the settings of a server name.
+    /// Switches a server to the settings for a server name.
     func adopt(_ domain: SecurityDomain) {
         (rules, proof, stapling) = (domain.rules, domain.proof, domain.stapling)
     }
@@ -69,7 +69,7 @@ final class Judge {
         return .refuse
     }
 
-    /// Rejects a chain that OpenSSL does not verify or even decode.
+    /// Rejects a chain before OpenSSL verifies it or even decodes it.
     @discardableResult
     func refuse(_ chain: [TLSCertificate], _ verdict: PeerTrust.Verdict) -> TrustGate.Ruling {
         gate.refuse(trust(chain, verdict))
@@ -99,9 +99,9 @@ final class Judge {
         if SSL_session_reused(ssl) == 1 { judgeResumedSession(of: ssl) }
     }
 
-    /// Whether a client that offers a session must stop at the ServerHello, because the trust callback has to
-    /// decide about the resumed session. Otherwise OpenSSL would continue to the client's Finished. Such a
-    /// client sends no early data.
+    /// Whether OpenSSL must stop at the ServerHello. This is necessary if a client offers a session and the
+    /// trust callback has to decide about it: OpenSSL would otherwise continue to the client's Finished. A
+    /// client that stops at the ServerHello sends no early data.
     var stopsAtServerHello: Bool { gate.asks && gate.ruling == nil && resumption?.offered != nil }
 
     /// Whether the peer's bytes are still held back. A client stopped at the ServerHello passes a resumed
@@ -112,7 +112,7 @@ final class Judge {
         return gate.isUndecided
     }
 
-    /// Passes the verdict of the resumed session to the gate. OpenSSL does not verify certificates in a
+    /// Passes the verdict of the resumed session to the gate. OpenSSL does not verify certificates during
     /// resumption.
     private func judgeResumedSession(of ssl: OpaquePointer) {
         guard gate.ruling == nil else { return }

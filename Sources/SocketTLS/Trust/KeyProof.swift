@@ -1,10 +1,10 @@
-/// A key for which a peer is accepted without a certificate.
+/// A key that authenticates a peer without a certificate.
 struct KeyProof: Equatable {
     let kind: Kind
     /// The public key, or the identity of a shared secret key.
     let value: [UInt8]
 
-    /// A kind of key. Each kind is declared by its feature.
+    /// A kind of key. Each kind is declared by the feature that uses it.
     struct Kind: Equatable, Sendable {
         private let number: UInt8
         /// Whether both sides hold the key. If so, neither side sends a certificate, and a peer without the
@@ -23,7 +23,7 @@ struct KeyProof: Equatable {
     }
 }
 
-/// Why a peer is rejected because of its key, or because the key is missing.
+/// The reason that a peer is rejected: its key is not accepted, or it has no key although a key is required.
 struct ProofFault: Equatable, Sendable {
     let error: TLSError
     /// The result of OpenSSL's verification, which determines the alert.

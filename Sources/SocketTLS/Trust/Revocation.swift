@@ -57,7 +57,7 @@ struct Revocation: Hashable, Sendable {
     }
 
     private static func nothing(in source: String) -> TLSError {
-        TLSError(.invalidCertificate, "\(source) contains no certificate revocation list", operation: "PEM_read_bio_X509_CRL")
+        TLSError(.invalidCertificate, "\(source) contains no certificate revocation lists", operation: "PEM_read_bio_X509_CRL")
     }
 
     private static func addLists(of path: String, to store: TrustStore) throws(TLSError) -> Int {

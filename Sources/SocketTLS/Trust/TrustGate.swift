@@ -12,7 +12,8 @@
 //     certificate accepts this peer.
 //  8. A chain that must not even be verified, for example because it is too long, is rejected in every mode.
 //  9. Evidence after the decision, such as a stapled OCSP response, can reject the peer in every mode.
-// 10. Settings chosen by server name cannot skip a question that the enclosing settings require.
+// 10. Settings selected for the client's server name (SNI) cannot skip a question that the settings
+//     containing `serverNames` require.
 // 11. A peer that has proved possession of a shared key is accepted without a question, because it sends no
 //     certificate. The proof applies only if no other evidence has been judged yet.
 // 12. If a key is required, certificates are rejected before they are verified, in every mode. If the
@@ -40,7 +41,7 @@ struct TrustGate {
         self.init(evaluation, requiredKey: settings.requiredKey)
     }
 
-    /// Returns the gate for settings that were chosen by server name (rule 10).
+    /// Returns the gate for the settings selected for the client's server name (rule 10).
     func replaced(by settings: TLSSettingValues) -> TrustGate {
         let asks = settings.trustEvaluation == .builtIn && evaluation != .builtIn
         return TrustGate(settings, asks ? .delegate : settings.trustEvaluation)
@@ -67,7 +68,7 @@ struct TrustGate {
 
     enum Refusal: Equatable {
         case byVerification(PeerTrust)
-        /// The chain exceeds the limits of this side's verification.
+        /// The chain exceeds the limits that this side sets for verification.
         case byExcess(PeerTrust)
         case byDecision(PeerTrust, TrustRefusal)
         /// The peer's key is not expected, or a required key is missing.
@@ -119,7 +120,8 @@ struct TrustGate {
         return ruling ?? .refuse
     }
 
-    /// Records the raw public key in `trust`. `fault` is the reason to reject an unexpected key.
+    /// Judges the raw public key in `trust`. `fault` is the reason to reject the key, or `nil` if the key is
+    /// expected.
     mutating func judge(_ key: KeyProof, _ fault: ProofFault?, _ trust: PeerTrust) -> Ruling {
         if let ruling { return ruling }
         if let requiredKey, requiredKey != key.kind {
@@ -181,7 +183,7 @@ struct TrustGate {
         }
     }
 
-    /// Why `admits` returned false after OpenSSL's handshake was complete.
+    /// The reason that `admits` returned `false` after OpenSSL's handshake was complete.
     var admissionError: TLSError {
         // OpenSSL 3.2 to 3.4 clients continued after such a rejection of a raw key (CVE-2024-12797).
         if case .byKey(let fault) = refusal { return fault.error }
@@ -208,7 +210,7 @@ struct TrustGate {
     }
 }
 
-/// Why a question was decided with a rejection.
+/// The reason that the peer was not trusted.
 package enum TrustRefusal: Sendable, Hashable {
     /// The trust callback rejected the peer.
     case rejected

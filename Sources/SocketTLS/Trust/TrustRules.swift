@@ -1,7 +1,7 @@
 internal import COpenSSL
 internal import FoundationEssentials
 
-/// The settings that modify the rules for a valid chain. By default, the rules are unmodified.
+/// The settings that change how chains are verified. The default values change nothing.
 struct TrustRules: Hashable, Sendable {
     private let acceptsPartialChains: Bool
     /// In seconds since 1970.
@@ -29,7 +29,7 @@ struct TrustRules: Hashable, Sendable {
         }
     }
 
-    /// Returns the faults of a chain that OpenSSL does not check for.
+    /// Returns the faults in a chain that OpenSSL does not check for.
     func faults(in chain: VerifiedChain) -> [PeerTrust.Verdict] {
         [chain.constraintFault, isStrict ? chain.authorityFault : nil, acceptsAnyKeyUsage ? nil : chain.keyUsageFault]
             .compactMap { $0 }

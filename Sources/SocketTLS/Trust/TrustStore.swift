@@ -1,4 +1,4 @@
-// Rules of the system's roots:
+// Rules for the system's roots:
 //  1. They are loaded on first use, once per process, which takes 4 to 28 ms.
 //  2. They are reloaded if the bundle or directory changes, or if the environment names different paths.
 //  3. A store in use never changes. A new store replaces it for later contexts.
@@ -32,8 +32,8 @@ enum SystemTrustStore {
         }
     }
 
-    /// If `store` is empty because the environment names an unreadable file of roots, returns a text that
-    /// explains this.
+    /// If `store` is empty because an environment variable names an unreadable file of roots, returns an
+    /// explanation for the error message.
     static func reasonForNoRoots(in store: OpaquePointer) -> String? {
         guard X509_STORE_lock(store) == 1 else { return nil }
         let count = OPENSSL_sk_num(X509_STORE_get0_objects(store))

@@ -1,12 +1,12 @@
 internal import COpenSSL
 
 /// The estimated cost of verifying a chain's signatures, in microseconds on a processor from 2024. The
-/// estimate separates chains that take milliseconds from ordinary ones.
+/// estimate separates chains that take milliseconds from ordinary chains.
 enum VerificationCost {
     /// Two milliseconds. A chain of three P-384 keys stays below this limit.
     private static let limit = 2000
 
-    /// Whether the verification should move to another thread, to keep an event loop from blocking.
+    /// Whether to run the verification on another thread, so that it does not block an event loop.
     static func isHigh(_ chain: OpaquePointer?, _ rules: TrustRules) -> Bool {
         var sum = 0
         for index in 0..<COpenSSL_sk_X509_num(chain) {

@@ -4,7 +4,7 @@ internal import FoundationEssentials
 /// The chain that OpenSSL built from the peer's certificate to a trusted one, with this library's additional
 /// checks. Valid only during the verification.
 struct VerifiedChain {
-    /// The peer's own certificate first.
+    /// The certificates, starting with the peer's own.
     let certificates: [OpaquePointer]
 
     init(of store: OpaquePointer) {
@@ -21,7 +21,8 @@ struct VerifiedChain {
 
     var leaf: VerifiedChain { VerifiedChain(Array(certificates.prefix(1))) }
 
-    /// The fault of a peer that presents a CA certificate. The owner of this key can issue certificates.
+    /// The fault of a peer that presents a CA certificate. The holder of its private key could issue
+    /// certificates.
     var authorityFault: PeerTrust.Verdict? {
         guard let leaf = certificates.first, X509_get_extension_flags(leaf) & UInt32(EXFLAG_CA) != 0 else { return nil }
         return .untrusted(

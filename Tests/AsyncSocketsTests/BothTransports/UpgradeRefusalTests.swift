@@ -44,7 +44,7 @@ import Testing
             switch self {
             case .refusal, .error: "rejected"
             case .badSettings: "minimumVersion"
-            case .noVerdict: "did not decide about the certificate"
+            case .noVerdict: "did not accept or reject the certificate"
             case .silence: "0.05 seconds"
             case .disconnectedMeanwhile, .cancelledMeanwhile, .ignoredCancellation: "closed"
             case .noOneDecides: "pass trust"

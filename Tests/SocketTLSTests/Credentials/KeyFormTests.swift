@@ -34,7 +34,7 @@ import Testing
         for bytes in [[], [0x30], [1, 2, 3], publicHalf] {
             let error = thrown { try TLSPrivateKey(der: bytes, passphrase: "any") }
             #expect(error?.code == .invalidPrivateKey)
-            #expect(error?.message == "the data has no private key in DER form")
+            #expect(error?.message == "the data is not a DER-encoded private key")
         }
     }
 

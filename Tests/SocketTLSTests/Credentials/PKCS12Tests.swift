@@ -177,7 +177,7 @@ import Testing
                     try TLSIdentity(pkcs12: bytes, passphrase: "sesame", allowsLegacyAlgorithms: allowsLegacyAlgorithms)
                 }
                 #expect(error?.code == .invalidCertificate)
-                #expect(error?.message == "the PKCS#12 file is not in PKCS#12 form")
+                #expect(error?.message == "the PKCS#12 file is not in PKCS#12 format")
             }
         }
     }

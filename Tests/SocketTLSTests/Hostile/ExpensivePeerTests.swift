@@ -134,7 +134,7 @@ import Testing
         let certificates = try Self.many(340)
         let result = try handshake(version, role, certificate: certificates[0], chain: Array(certificates.dropFirst()))
         #expect(result.error?.code == .certificateTooLarge)
-        #expect(result.error?.message.contains("bytes") == true)
+        #expect(result.error?.message.contains("too large") == true)
         #expect(result.error?.sentAlert == .illegalParameter)
         #expect(result.alert == .illegalParameter)
     }

@@ -84,7 +84,7 @@ import Testing
         #expect(pair.serverError?.code == .preSharedKeyMismatch && pair.clientError?.code == .preSharedKeyMismatch)
         let alert = version == .tls13 ? TLSAlert.decryptError : .badRecordMAC
         #expect(pair.serverError?.sentAlert == alert && pair.clientError?.alert == alert)
-        #expect(pair.serverError?.message.contains("for the identity \"alice\" differ") == true)
+        #expect(pair.serverError?.message.contains("different pre-shared keys for the identity \"alice\"") == true)
     }
 
     /// On the network, an unknown identity cannot be distinguished from a wrong key.

@@ -40,7 +40,7 @@ import Testing
         #expect(refusal { _ = try TLSRawPublicKeys(expected: []) }?.contains("the list of expected keys is empty") == true)
         for keys in [[[]], [key, Array(key.dropLast())], [key + [0]], [digest]] as [[[UInt8]]] {
             let message = refusal { _ = try TLSRawPublicKeys(expected: keys) }
-            #expect(message?.contains("the key of \(keys.last?.count ?? 0) bytes is not a SubjectPublicKeyInfo") == true)
+            #expect(message?.contains("a key (\(keys.last?.count ?? 0) bytes) is not a DER-encoded SubjectPublicKeyInfo") == true)
         }
         #expect(refusal { _ = try TLSRawPublicKeys(expectedSHA256: []) }?.contains("the list of expected keys is empty") == true)
         for (digests, count) in [([[]], 0), ([digest, Array(digest.dropLast())], 31), ([key], key.count)] as [(Set<[UInt8]>, Int)]

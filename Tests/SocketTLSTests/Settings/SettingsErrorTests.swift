@@ -53,8 +53,8 @@ import Testing
         let longest = String(repeating: "a", count: 255)
         let many = (0..<256).map { String(repeating: "a", count: 252) + "\(100 + $0)" }
         let rows = [
-            Row("DTLSv1.2 is a datagram version", { $0.minimumVersion = .dtls12 }, mended: { $0.minimumVersion = .tls12 }),
-            Row("DTLSv1.2 is a datagram version", { $0.maximumVersion = .dtls12 }, mended: { $0.maximumVersion = .tls13 }),
+            Row("DTLSv1.2 requires a datagram", { $0.minimumVersion = .dtls12 }, mended: { $0.minimumVersion = .tls12 }),
+            Row("DTLSv1.2 requires a datagram", { $0.maximumVersion = .dtls12 }, mended: { $0.maximumVersion = .tls13 }),
             Row(
                 "minimumVersion is TLSv1.3, which is newer than maximumVersion (TLSv1.2)",
                 { ($0.minimumVersion, $0.maximumVersion) = (.tls13, .tls12) }, mended: { $0.maximumVersion = .tls13 }),
@@ -179,8 +179,8 @@ import Testing
                     "the pre-shared key uses SHA-384, which requires TLS 1.3", { $0.preSharedKeys = sha384 },
                     mended: { $0.minimumVersion = .tls13 }),
                 Row(
-                    "at most 128 bytes without a zero byte", { $0.preSharedKeys = long }, mended: { $0.preSharedKeys = short }),
-                Row("at most 128 bytes without a zero byte", { $0.preSharedKeys = zero }, mended: { $0.minimumVersion = .tls13 }),
+                    "at most 128 bytes and no zero bytes", { $0.preSharedKeys = long }, mended: { $0.preSharedKeys = short }),
+                Row("at most 128 bytes and no zero bytes", { $0.preSharedKeys = zero }, mended: { $0.minimumVersion = .tls13 }),
             ], of: settings)
     }
 
@@ -250,7 +250,7 @@ import Testing
                 Row(
                     "acceptedEarlyData requires session tickets", { $0.tickets = .none }, mended: { $0.tickets = .issued(1) }),
                 Row(
-                    "ticket keys of this process", { $0.tickets = .issued(1, keys: keys) },
+                    "shared ticket keys", { $0.tickets = .issued(1, keys: keys) },
                     mended: { $0.tickets = .issued(1) }),
                 Row(
                     "requires clients to be .anyone", { ($0.clientCertificates, $0.trustRoots) = (.optional, roots) },
@@ -305,7 +305,7 @@ import Testing
                     "acceptedEarlyData requires TLS 1.3", { $0.acceptedEarlyData = accepting },
                     mended: { $0.acceptedEarlyData = nil }),
                 Row(
-                    "serverNames is supported only with TLS over streams", { $0.serverNames = names },
+                    "serverNames is not supported with DTLS", { $0.serverNames = names },
                     mended: { $0.serverNames = nil }),
             ], of: try ofServer(), over: .datagrams)
     }

@@ -74,7 +74,7 @@ import Testing
         var fixture = try fixture()
         fixture.client.values.rules.revocationLists = [.folder(path: folder)]
         let empty = thrown { try fixture.clientError() }
-        #expect(empty?.message == "the folder \"\(folder)\" contains no certificate revocation list")
+        #expect(empty?.message == "the folder \"\(folder)\" contains no certificate revocation lists")
         try Data(chain.root.revocationList()).write(to: URL(fileURLWithPath: folder + "/root.crl"))
         try Data(chain.intermediate.revocationList()).write(to: URL(fileURLWithPath: folder + "/0a1b2c3d.r0"))
         #expect(try fixture.clientError() == nil)

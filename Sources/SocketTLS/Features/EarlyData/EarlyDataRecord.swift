@@ -1,15 +1,15 @@
 // Rules against replays (RFC 8446, 8):
-//  1. OpenSSL accepts early data only within a window of 11 seconds, by the system clock, in which the
-//     ticket age stated in the ClientHello is correct (8.3; `TICKET_AGE_ALLOWANCE`). It also enforces the
-//     other conditions of 4.2.10: the first ticket, the same application protocol, no HelloRetryRequest.
+//  1. OpenSSL accepts early data only if the ticket age stated in the ClientHello is correct, by the system
+//     clock, to within a window of 11 seconds (8.3; `TICKET_AGE_ALLOWANCE`). It also enforces the other
+//     conditions of 4.2.10: the first ticket, the same application protocol, no HelloRetryRequest.
 //  2. The system clock may be changed. Each ticket therefore also records when it was issued by our own
 //     clock, and the two ages must agree to within 2 seconds. As a result, a ClientHello and its replay
 //     are less than 15 seconds apart.
 //  3. A ticket can be used for early data once within 20 seconds (8.1). It is identified by the secret
 //     that it resumes, which is different for each ticket.
 //  4. When the record is full, early data is rejected. Entries are never removed early to make room.
-//  5. The record belongs to the ticket keys. Only this process has these keys, and a restart creates new
-//     ones. Early data is therefore not available with shared keys.
+//  5. The record belongs to the ticket keys. Only this process has these keys, and new keys are created when
+//     it restarts. Early data is therefore not available with shared keys.
 //
 // OpenSSL's own protection requires stateful tickets: for each ticket, it caches a whole session for an
 // hour, whether or not the ticket is used. This record takes 25 bytes per use, for 20 to 40 seconds.

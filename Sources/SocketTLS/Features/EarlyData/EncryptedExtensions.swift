@@ -26,9 +26,9 @@ package struct EncryptedExtensions {
 }
 
 extension Facts {
-    /// Rejects a server that claims to have accepted early data after a HelloRetryRequest, which RFC
-    /// 8446, 4.2.10, rules out. OpenSSL's client would believe the claim. The extension type is
-    /// overwritten with a type that is not allowed in this message, so OpenSSL rejects it.
+    /// Rejects a server that claims to have accepted early data after a HelloRetryRequest, which RFC 8446,
+    /// 4.2.10, rules out. OpenSSL's client would accept the claim. The extension type is overwritten with a
+    /// type that is not allowed in this message, so OpenSSL rejects it.
     func noteEncryptedExtensions(_ message: UnsafeRawBufferPointer) {
         guard !isServer, serverHelloCount > 1, let place = EncryptedExtensions(message).placeOfEarlyData else {
             return

@@ -3,10 +3,11 @@ internal import Glibc
 internal import SocketBuffers
 
 extension SessionTickets {
-    /// The maximum difference between the ages of a ticket by the two clocks, in seconds.
+    /// The maximum difference between a ticket's age by the system clock and its age by our own clock, in
+    /// seconds.
     private static let tolerance = 2
 
-    /// Lets each ticket carry up to `limit` bytes of early data, once.
+    /// Allows each ticket to be used for up to `limit` bytes of early data, once.
     func allowEarlyData(_ limit: Int, on context: OpaquePointer) throws(TLSError) {
         // Without this option, OpenSSL would use only stateful tickets.
         SSL_CTX_set_options(context, COpenSSL_noAntiReplayOption())

@@ -17,7 +17,8 @@
 public struct TLSEarlyData: Sendable, Hashable {
     /// The bytes, from 1 to 65,536.
     public var bytes: [UInt8]
-    /// The protocol (ALPN) of the bytes. Required if the settings contain several protocols.
+    /// The application protocol (ALPN) that the bytes are for. Required if the settings contain several
+    /// protocols.
     ///
     /// If another protocol or no protocol is negotiated, the bytes are not sent after the handshake: see
     /// `TLSEarlyDataOutcome.withheld`. If `nil`, the bytes are for the only protocol in the settings, or

@@ -1,4 +1,4 @@
-// Rules of early data (RFC 8446, 2.3 and 4.2.10):
+// Rules for early data (RFC 8446, 2.3 and 4.2.10):
 //  1. A client sends early data with the ClientHello only if its session allows that many bytes, was
 //     established with the application protocol of the data, and has a positive verdict. Such a
 //     connection accepts no version older than TLS 1.3 (RFC 8446, appendix D.3).
@@ -84,7 +84,7 @@ extension TLSEngine {
         if case .server(let data) = early { data.isAsking } else { false }
     }
 
-    /// The question for the responder about new early bytes; `nil` if it is not to be called now.
+    /// The question for the responder about new early bytes; `nil` if the responder should not be called now.
     var earlyQuestion: HandshakeAnswer? {
         guard case .server(let data) = early, let responder = data.takeQuestion() else { return nil }
         let request = TLSEarlyDataRequest(

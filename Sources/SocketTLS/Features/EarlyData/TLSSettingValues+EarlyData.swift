@@ -10,7 +10,7 @@ extension TLSSettingValues {
         guard let acceptedEarlyData else { return }
         try Self.validate(
             acceptedEarlyData.maximumBytes, in: 1...TLSEarlyData.byteLimit, "acceptedEarlyData.maximumBytes")
-        // Early data arrives before a client could prove its identity.
+        // Early data arrives before a client can prove its identity.
         guard proof == .certificates, clientCertificates == .none, certificateType == .x509 else {
             throw Self.invalid("acceptedEarlyData requires clients to be .anyone and presentsRawPublicKey to be false")
         }
@@ -19,7 +19,7 @@ extension TLSSettingValues {
             throw Self.invalid("acceptedEarlyData requires session tickets: set sessionTickets to .issued(1)")
         // Other processes could accept the same early data once each.
         case .issued(_, .some):
-            throw Self.invalid("acceptedEarlyData requires ticket keys of this process: set sessionTickets without keys")
+            throw Self.invalid("acceptedEarlyData cannot be combined with shared ticket keys: set sessionTickets without keys")
         case .issued(_, nil): break
         }
         try requireTLS13("acceptedEarlyData")

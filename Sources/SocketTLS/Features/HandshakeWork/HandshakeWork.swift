@@ -3,7 +3,7 @@
 //     thread.
 //  2. OpenSSL stops in a callback: before it signs with a slow key (`TLSPrivateKey.signsSlowly`), and before
 //     a client verifies an expensive chain (`VerificationCost`). A server cannot stop before it verifies
-//     (TrustGate, rule 6), so there every step is moved to another thread once the client has sent more
+//     (TrustGate, rule 6), so on a server every step is moved to another thread once the client has sent more
 //     data than usual.
 //  3. `handshake()` returns `.awaitingWork`, and from then on the engine belongs to that work. One thread
 //     calls `perform()`. The owner then calls `finish()` to take the engine back.
@@ -17,7 +17,7 @@ internal import Synchronization
 
 /// A slow step of a handshake, and the engine that the step belongs to.
 package final class HandshakeWork: @unchecked Sendable {
-    // Unchecked: protected by rule 3.
+    // Unchecked: because of rule 3, only one thread at a time uses the engine.
     private let engine: TLSEngine
     private let cancellation = Atomic(false)
 

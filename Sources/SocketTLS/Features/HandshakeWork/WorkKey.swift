@@ -1,8 +1,8 @@
 internal import SocketBuffers
 internal import Synchronization
 
-/// The resource that a step of a handshake needs. Steps with different keys take turns, so they do not
-/// all queue for the same resource.
+/// The resource that a step of a handshake needs. Steps with different keys take turns, so that steps that
+/// need a slow resource do not delay all other steps.
 package enum WorkKey: Hashable, Sendable {
     /// Steps that need this slow private key. The number is a digest of its public key.
     case signing(Int)

@@ -12,7 +12,8 @@ final class ClientAuthentication {
     /// from it.
     var original: TrustGate?
 
-    /// Returns `nil` if no server name's settings allow a later certificate request.
+    /// Returns `nil` if neither these settings nor the settings for a server name can request a certificate
+    /// after the handshake.
     init?(_ settings: TLSSettingValues) {
         guard settings.mayRequestClientCertificates else { return nil }
         (handshakeTimeout, trustTimeout) = (settings.handshakeTimeout.inSeconds, settings.trustTimeout.inSeconds)

@@ -3,9 +3,9 @@
 //     post-handshake authentication, and only one request may be outstanding. Otherwise the call throws,
 //     and the connection is unaffected.
 //  2. Each request uses a new trust gate. The certificate from an earlier request is ignored.
-//  3. Data flows in both directions until the client's Finished arrives. The BIO then stops, so OpenSSL
-//     reads no further, and the phase is `.authenticating`, in which no data is read or written. As in
-//     the handshake, the owner calls `handshake()` to complete it.
+//  3. Data flows in both directions until the client's Finished arrives. The BIO then holds back all further
+//     bytes from OpenSSL, and the phase is `.authenticating`, in which no data is read or written. As in the
+//     handshake, the owner calls `handshake()` to complete it.
 //  4. No data is written while a response is partially received, because `SSL_write` would read the rest
 //     of it and then continue writing.
 //  5. Pending tickets are sent before the first request, and no tickets are sent after it, because a
@@ -110,7 +110,8 @@ extension TLSEngine {
 
     // MARK: - The response
 
-    /// OpenSSL stopped reading, possibly because the client's response is complete (rule 3).
+    /// Enters the phase `.authenticating` if the client's response is complete (rule 3). Otherwise, OpenSSL
+    /// has stopped reading for another reason.
     func noteClientAnswer() {
         guard facts.isAwaitingClient, bio.isHeld, SSL_in_init(ssl) == 0 else { return }
         facts.isAwaitingClient = false

@@ -1,10 +1,10 @@
 extension TLSSettings where Side == TLSRole.Client {
-    /// Whether the client lets the server request its certificate after the handshake (RFC 8446, section
-    /// 4.6.2). Defaults to false.
+    /// Whether the client allows the server to request the client's certificate after the handshake (RFC
+    /// 8446, section 4.6.2). Defaults to false.
     ///
-    /// Some servers request a certificate only once they know which resource the client wants. The client
-    /// responds while it reads, and sends the certificate of `identity`, or no certificate if `identity`
-    /// is `nil`. Requires TLS 1.3.
+    /// Some servers request a certificate only once they know which resource the client has requested. The
+    /// client responds while it reads, and sends the certificate of `identity`, or no certificate if
+    /// `identity` is `nil`. Requires TLS 1.3.
     public var allowsPostHandshakeAuthentication: Bool {
         get { values.allowsPostHandshakeAuthentication }
         set { values.allowsPostHandshakeAuthentication = newValue }

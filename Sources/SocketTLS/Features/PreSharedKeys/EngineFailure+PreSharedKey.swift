@@ -11,7 +11,7 @@ extension EngineFailure {
             guard let alert = entries.lazy.compactMap(\.peerAlert).first, refusals.contains(alert) else { return nil }
             var error = error(
                 .preSharedKeyMismatch,
-                "the server rejected the pre-shared key with the alert \(alert): it does not know the identity \(identity), or its key is different"
+                "the server rejected the pre-shared key with the alert \(alert): it has no key with the identity \(identity), or its key differs"
             )
             error.alert = alert
             return error
@@ -23,15 +23,15 @@ extension EngineFailure {
             .preSharedKeyMismatch,
             negotiation.isDecoy
                 ? "this server has no pre-shared key for the client's identity \(identity)"
-                : "the pre-shared keys of the client and this server for the identity \(identity) differ")
+                : "the client and this server have different pre-shared keys for the identity \(identity)")
     }
 
     // The alerts that servers send for a wrong key or an unknown identity.
 
-    /// From RFC 8446, 6.2, except the last one, which OpenSSL sends.
+    /// The alerts from RFC 8446, 6.2, and illegal_parameter, which OpenSSL sends.
     private static let refusals: [TLSAlert] = [.unknownPSKIdentity, .decryptError, .illegalParameter]
-    /// From RFC 4279, 2, except the last one, which a server sends if it cannot decrypt the client's
-    /// Finished.
+    /// The alerts from RFC 4279, 2, and bad_record_mac, which a server sends if it cannot decrypt the
+    /// client's Finished.
     private static let refusalsOfTLS12: [TLSAlert] = [.unknownPSKIdentity, .decryptError, .badRecordMAC]
 
     /// The error for a client without a usable key, if a key is required; otherwise `nil`.

@@ -2,11 +2,12 @@ internal import COpenSSL
 
 /// Verifies the binders, which prove that a TLS 1.3 client has the keys it offers (RFC 8446, 4.2.11.2).
 ///
-/// OpenSSL uses the first key that the callback returns and fails the handshake if the binder for that
-/// key is wrong. A client with one valid key could therefore list any other identity first, and find out
-/// whether it exists. To prevent this, a server checks the binders before it chooses a key.
+/// OpenSSL uses the first key that the callback returns and fails the handshake if the binder for that key is
+/// wrong. A client with one valid key could therefore list any other identity first, and find out whether
+/// that identity exists. To prevent this, a server checks the binders before it chooses a key.
 struct KeyBinders {
-    /// The ClientHello; or the first ClientHello, the HelloRetryRequest, and the second ClientHello.
+    /// The ClientHello or, after a HelloRetryRequest, the first ClientHello, the HelloRetryRequest, and the
+    /// second ClientHello.
     private var messages: [[UInt8]] = []
 
     mutating func sawHello(_ message: UnsafeRawBufferPointer) {

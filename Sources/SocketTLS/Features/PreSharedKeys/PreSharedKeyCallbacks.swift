@@ -1,8 +1,9 @@
-// Rules of external pre-shared keys:
-//  1. The keys are part of the context, and therefore of the settings that were chosen by name.
-//  2. TLS 1.3 has separate callbacks, which use sessions. OpenSSL would also call the TLS 1.2 callbacks
-//     in TLS 1.3, but they do not specify a hash algorithm and truncate an identity at a zero byte. Each
-//     callback therefore returns a key only in its own version.
+// Rules for external pre-shared keys:
+//  1. The keys are part of the context, and therefore of the settings that were selected for the client's
+//     server name (SNI).
+//  2. TLS 1.3 has separate callbacks, which use sessions. OpenSSL would also call the TLS 1.2 callbacks in
+//     TLS 1.3, but they do not specify a hash algorithm and truncate an identity at a zero byte. Each
+//     callback therefore returns a key only for its own version.
 //  3. A server reads all identities of a ClientHello before OpenSSL does, because OpenSSL looks up one
 //     identity at a time. This makes an unknown identity fail in the same way as a wrong key, and lets
 //     the server skip a key without a valid binder (`PreSharedKeyNegotiation.look`, `KeyBinders`).
@@ -64,7 +65,7 @@ enum PreSharedKeyCallbacks {
     private static func offerForTLS12(
         _ ssl: OpaquePointer?, _ identity: UnsafeMutableRawBufferPointer, _ buffer: UnsafeMutableRawBufferPointer
     ) -> UInt32 {
-        // Not called in TLS 1.3, where the other callback has already returned a session.
+        // Not called in TLS 1.3, because the callback for TLS 1.3 has already returned a session.
         guard let ssl, let key = negotiation(of: ssl)?.offer(inTLS12: true), key.identity.count < identity.count else { return 0 }
         identity.copyBytes(from: key.identity)
         identity[key.identity.count] = 0

@@ -23,8 +23,8 @@ final class PreSharedKeyNegotiation {
     /// Looks for the first known key with a valid binder. If no binder is valid, the first known key is used,
     /// and OpenSSL fails the handshake.
     ///
-    /// - Parameter isLast: Whether the client can only be accepted with a key. If no identity is known,
-    ///   the first one is then given a decoy key.
+    /// - Parameter isLast: Whether the client can only be accepted with a key. If so, and if no identity is
+    ///   known, the first identity is given a decoy key.
     func look(for list: PreSharedKeyList, isLast: Bool) {
         begin(with: list.identities.first, inTLS12: false)
         for (index, identity) in list.identities.enumerated() {
@@ -35,8 +35,8 @@ final class PreSharedKeyNegotiation {
         if isLast { makeDecoy() }
     }
 
-    /// Looks for the key of the only identity in TLS 1.2. The client can only be accepted with a key, so
-    /// an unknown identity is given a decoy key.
+    /// Looks up the key for the identity that a TLS 1.2 client sent. The client can only be accepted with a
+    /// key, so an unknown identity is given a decoy key.
     func lookInTLS12(for identity: [UInt8]) {
         begin(with: identity, inTLS12: true)
         key = keys.key(of: identity)

@@ -17,7 +17,7 @@ extension KeyProof.Kind {
     static let preSharedKey = KeyProof.Kind(
         number: 2, isShared: true,
         missing: ProofFault(
-            error: TLSError(.preSharedKeyMissing, "the peer uses no pre-shared key, but the settings require a pre-shared key"),
+            error: TLSError(.preSharedKeyMissing, "the peer did not use a pre-shared key, but the settings require one"),
             // OpenSSL maps this code to the alert handshake_failure.
             verifyCode: X509_V_ERR_APPLICATION_VERIFICATION))
 }

@@ -1,6 +1,6 @@
 internal import COpenSSL
 
-/// A secret key that both sides already have, and the identity by which they look it up (RFC 8446,
+/// A secret key that both sides already have, and the identity that they use to look it up (RFC 8446,
 /// sections 2.2 and 4.2.11; RFC 4279 for TLS 1.2).
 ///
 /// A peer that has the key is trusted, without certificates. Each key should therefore belong to exactly
@@ -43,7 +43,8 @@ public final class TLSPreSharedKey: @unchecked Sendable, Hashable {
     /// The allowed key lengths. A key of 16 bytes has the minimum of 128 bits from RFC 9257, section 6.
     /// The maximum is OpenSSL's limit.
     static let lengths = 16...512
-    /// The allowed identity lengths. Servers of this library reject a ClientHello of more than 16 KiB.
+    /// The allowed identity lengths. A server that uses this library rejects a ClientHello of more than 32
+    /// KiB.
     static let identityLengths = 1...8192
     /// The identity length that every TLS 1.2 implementation supports (RFC 4279, section 5.3).
     static let identityLimitOfTLS12 = 128
@@ -89,8 +90,8 @@ public final class TLSPreSharedKey: @unchecked Sendable, Hashable {
         TLSError(.invalidSettings, "the pre-shared key cannot be used: \(complaint)", operation: "TLSPreSharedKey")
     }
 
-    /// Returns whether identity, key and hash algorithm are equal. The comparison takes the same time
-    /// whatever the bytes of the keys are.
+    /// Returns whether identity, key and hash algorithm are equal. The duration of the comparison does not
+    /// depend on the bytes of the keys.
     public static func == (left: TLSPreSharedKey, right: TLSPreSharedKey) -> Bool {
         left === right
             || (left.identity == right.identity && left.hash == right.hash && left.secret.count == right.secret.count

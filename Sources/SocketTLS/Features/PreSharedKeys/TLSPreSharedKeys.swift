@@ -71,12 +71,12 @@ public struct TLSPreSharedKeys: Sendable, Hashable {
     /// - Parameters:
     ///   - hash: The hash algorithm of all keys.
     ///   - find: Returns the key for an identity, or `nil` if the identity is unknown. The identity is
-    ///     received from the network and can consist of any bytes, up to 16 KiB. A returned key with a
+    ///     received from the network and can consist of any bytes, up to 32 KiB. A returned key with a
     ///     different identity or hash algorithm is ignored. The function is called during the handshake, on
     ///     threads of the library, for up to eight identities of each client and sometimes more than once for
-    ///     the same identity. OpenSSL cannot wait here, so the function must return immediately, from memory,
-    ///     and must not call the socket. To wait for a database, use `TLSServerNames.init(_:)`, whose
-    ///     function also receives the client's identities.
+    ///     the same identity. The handshake cannot be suspended here, so the function must look up keys in
+    ///     memory, return immediately, and not call the socket. To wait for a database, use
+    ///     `TLSServerNames.init(_:)`, whose function also receives the client's identities.
     public init(
         hash: TLSPreSharedKey.HashAlgorithm = .sha256,
         find: @escaping @Sendable (_ identity: [UInt8]) -> TLSPreSharedKey?

@@ -40,7 +40,7 @@ extension TLSPreSharedKeys {
         for key in listed ?? [] {
             guard key.identity.count <= TLSPreSharedKey.identityLimitOfTLS12, !key.identity.contains(0) else {
                 throw TLSSettingValues.invalid(
-                    "TLS 1.2 allows identities of at most 128 bytes without a zero byte: set minimumVersion to .tls13")
+                    "with TLS 1.2, an identity can have at most 128 bytes and no zero bytes: set minimumVersion to .tls13")
             }
         }
     }

@@ -1,5 +1,5 @@
 extension TLSSettings where Side == TLSRole.Client {
-    /// Returns settings for a client that accepts a server only because both have the same key: see
+    /// Returns settings for a client that accepts a server only if both have the same key: see
     /// `TLSPreSharedKey`. After the handshake, `TLSSession.preSharedKeyIdentity` contains the key's identity.
     ///
     /// No certificate is verified, so `serverName` is only sent to the server by SNI. The minimum version
@@ -14,8 +14,8 @@ extension TLSSettings where Side == TLSRole.Client {
 }
 
 extension TLSSettings where Side == TLSRole.Server {
-    /// Returns settings for a server that accepts clients by pre-shared keys and needs no identity. To
-    /// accept clients by keys or certificates, set `identity` and `clients` too.
+    /// Returns settings for a server that accepts clients with pre-shared keys and needs no identity. To
+    /// accept clients with either keys or certificates, set `identity` and `clients` too.
     ///
     /// The minimum version is TLS 1.3, as in `client(serverName:preSharedKey:)`.
     public static func server(preSharedKeys: TLSPreSharedKeys) -> TLSServerSettings {

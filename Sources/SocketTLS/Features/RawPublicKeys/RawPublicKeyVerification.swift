@@ -1,12 +1,12 @@
-// Rules of raw public keys:
-//  1. The allowed certificate types are part of the context, and therefore of the settings that were
-//     chosen by name.
+// Rules for raw public keys:
+//  1. The allowed certificate types are part of the context, and therefore of the settings that were selected
+//     for the client's server name (SNI).
 //  2. OpenSSL would verify a raw key only against a DANE record. It calls our verify callback for raw
 //     keys and for certificates. The callback compares a raw key with the list and passes the result to
 //     the trust gate. OpenSSL still checks that the peer has the private key, as with certificates.
 //  3. A peer without support for raw public keys ignores the extension and sends a certificate. The gate
 //     itself must therefore reject certificates if a raw key is required.
-//  4. With such settings, a server issues no tickets and a client resumes no sessions, so a verdict on a
+//  4. With raw public keys, a server issues no tickets and a client resumes no sessions, so a verdict on a
 //     key is never reused.
 
 internal import COpenSSL
@@ -40,7 +40,8 @@ extension Judge {
     func judgeKey(in store: OpaquePointer) -> TrustGate.Ruling? {
         guard let key = COpenSSL_rawKey(store) else { return nil }
         let bytes = PublicKeyInfo.bytes(of: key) ?? []
-        // A raw key is negotiated only with expected keys. Without them, it is refused.
+        // Raw keys are negotiated only if the settings contain expected keys. If they do not, the key is
+        // rejected.
         let isExpected = proof.rawPublicKeys?.expects(bytes) ?? false
         return gate.judge(
             KeyProof(kind: .rawPublicKey, value: bytes), isExpected ? nil : .unexpectedPublicKey(bytes),

@@ -16,12 +16,12 @@ internal import COpenSSL
 /// library, `startTLS` throws `invalidSettings` with a message that contains the required and the loaded
 /// version.
 ///
-/// - `TLSSession.peerPublicKey` is the key with which the peer was accepted. Any other key fails with
+/// - `TLSSession.peerPublicKey` is the key that authenticated the peer. Any other key fails with
 ///   `rawPublicKeyMismatch`, and the peer receives the alert `certificate_unknown`.
-/// - If `TLSSettings.trustEvaluation` is `.delegate` or `.manual`, the trust callback is also called for
-///   an expected key. It receives the key in `PeerTrust.publicKey`, and can only reject it. It is not
+/// - If `TLSSettings.trustEvaluation` is `.delegate` or `.manual`, the trust callback is also called for an
+///   expected key. The callback receives the key in `PeerTrust.publicKey`, and can reject it. It is not
 ///   called for unexpected keys.
-/// - They cannot be combined with `TLSSettings.sessionTickets`, and a client resumes no sessions.
+/// - Raw public keys cannot be combined with `TLSSettings.sessionTickets`, and a client resumes no sessions.
 public struct TLSRawPublicKeys: Sendable, Hashable {
     /// Whether the peer may send a certificate instead.
     package enum Use: Sendable, Hashable {
@@ -42,7 +42,7 @@ public struct TLSRawPublicKeys: Sendable, Hashable {
         var digests: Set<[UInt8]> = []
         for key in keys {
             guard let canonical = PublicKeyInfo.canonical(key) else {
-                throw Self.invalid("the key of \(key.count) bytes is not a SubjectPublicKeyInfo in DER form")
+                throw Self.invalid("a key (\(key.count) bytes) is not a DER-encoded SubjectPublicKeyInfo")
             }
             digests.insert(PublicKeyInfo.sha256(of: canonical))
         }

@@ -14,7 +14,7 @@ extension TLSSettingValues {
         }
     }
 
-    /// Throws for settings that do not work together with a raw public key of either side.
+    /// Throws if either side uses a raw public key and another setting is incompatible with it.
     func validateCertificateTypes() throws(TLSError) {
         guard certificateType == .rawPublicKey || proof.rawPublicKeys != nil else { return }
         try TLSRawPublicKeys.requireSupport()

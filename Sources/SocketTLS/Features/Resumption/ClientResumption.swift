@@ -1,4 +1,4 @@
-// Rules of a client's resumption:
+// Rules for resumption on a client:
 //  1. A session is passed from one connection to another only within one scope (`ResumptionScope`): the
 //     same name, trust settings, identity and protocols. A session from the store is also used only for
 //     the same host and port.
@@ -9,7 +9,7 @@
 //     session, and calls the trust callback if the settings require it.
 //  5. A session is removed from the store before it is offered. A TLS 1.2 session is stored again if the
 //     server has resumed it and sent no new session. A TLS 1.3 session is used once.
-//  6. If the server does not accept a session, the handshake is a full one, with no other consequence.
+//  6. If the server does not accept a session, a full handshake is performed, with no other consequence.
 
 internal import COpenSSL
 internal import FoundationEssentials
@@ -21,7 +21,7 @@ final class ClientResumption: @unchecked Sendable {
     // Unchecked: the engine confines all properties except `latest`, which is protected by a lock.
 
     private let scope: ResumptionScope
-    /// Where new sessions are stored; `nil` if they stay with this connection.
+    /// Where new sessions are stored; `nil` if they are only available as `latest`.
     private let place: (store: any TLSSessionStore, key: TLSSessionStoreKey)?
     /// The offered session; reset to `nil` if the server did not resume it.
     private(set) var offered: TLSResumableSession?
@@ -63,7 +63,7 @@ final class ClientResumption: @unchecked Sendable {
             offered = session
         }
         if let place { offered = place.store.take(for: place.key) }
-        // A store may be user code.
+        // A store may be user code, so the session that it returns is checked.
         if let session = offered, session.scope != scope || !session.isUsable { offered = nil }
     }
 

@@ -20,7 +20,8 @@ extension TLSResumableSession {
         fields.append(otherFaults.count)
         for fault in otherFaults { fields.append(fault) }
         fields.append(Int(verified.timeIntervalSince1970))
-        // A certificate without an expiry date has the last second of the year 9999 (RFC 5280, 4.1.2.5).
+        // The expiry date of a certificate that does not expire is the last second of the year 9999 (RFC
+        // 5280, 4.1.2.5).
         fields.append(evidenceEnd.map { max(0, min(Self.latestDate, Int($0.timeIntervalSince1970))) } ?? -1)
         fields.append(peerCertificates.map(\.derBytes))
         fields.append(handle.derBytes)
@@ -75,7 +76,7 @@ extension TLSResumableSession {
 
         private static func date(_ seconds: Int) -> Date { Date(timeIntervalSince1970: TimeInterval(seconds)) }
 
-        /// Reads a list of elements that follows its count. Each element takes at least eight bytes.
+        /// Reads a count and then that many elements. Each element takes at least eight bytes.
         private mutating func list<Element>(
             _ element: (inout SessionReader) throws(TLSError) -> Element
         ) throws(TLSError) -> [Element] {

@@ -88,7 +88,8 @@ final class SessionHandle: @unchecked Sendable {
         return Date(timeIntervalSince1970: TimeInterval(COpenSSL_sessionTime(session)) + TimeInterval(limit))
     }
 
-    /// Lets `ssl` offer a copy of the session, because OpenSSL marks a session if its connection fails.
+    /// Makes `ssl` offer a copy of the session. A copy is needed because OpenSSL marks a session as not
+    /// resumable if its connection fails.
     func offer(on ssl: OpaquePointer) throws(TLSError) {
         let copy = try OpenSSLCall.require("SSL_SESSION_dup", or: .internalError, "OpenSSL is out of memory") {
             SSL_SESSION_dup(session)

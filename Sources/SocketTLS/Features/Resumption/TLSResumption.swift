@@ -2,11 +2,11 @@
 public enum TLSResumption: Sendable, Hashable {
     /// Disables resumption.
     case none
-    /// Uses the sessions of this process: `TLSInMemorySessionStore.shared`.
+    /// Uses the sessions in this process's memory: `TLSInMemorySessionStore.shared`.
     case inMemory
-    /// Uses the sessions of a store. Two settings are equal only if they contain the same object.
+    /// Uses the sessions in a store. Two settings are equal only if they contain the same object.
     case store(any TLSSessionStore)
-    /// Uses the session of another connection (`TLSSession.resumable`), such as an FTP control connection
+    /// Uses the session from another connection (`TLSSession.resumable`), such as an FTP control connection
     /// if its server requires the same session for each data connection. No store is used.
     ///
     /// The session must be from a connection with the same server name and the same settings, but may be

@@ -9,8 +9,8 @@ public protocol TLSSessionStore: AnyObject, Sendable {
     /// Stores a session. A server may offer several sessions for one connection: store all of them.
     func store(_ session: TLSResumableSession, for key: TLSSessionStoreKey)
 
-    /// Removes a session stored for `key` and returns it, or returns `nil`. If
-    /// there are several, removes the latest.
+    /// Removes the latest session stored for `key` and returns it. Returns `nil` if no session is stored for
+    /// `key`.
     ///
     /// The session is stored again with `store(_:for:)` if it can be reused, which is possible only with
     /// TLS 1.2.

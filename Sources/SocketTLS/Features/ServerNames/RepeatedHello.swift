@@ -1,7 +1,7 @@
 extension Facts {
-    /// Returns the reason to reject a second ClientHello (RFC 8446, 4.1.2) if its name or protocols differ
-    /// from the first ClientHello's, by which the settings were chosen. OpenSSL does not compare the two
-    /// messages and uses the second.
+    /// Returns the reason to reject a second ClientHello (RFC 8446, 4.1.2) if its server name or protocols
+    /// differ from those in the first ClientHello, for which the settings were selected. OpenSSL does not
+    /// compare the two messages and uses the second.
     func complaintAboutChange(in hello: UnsafeRawBufferPointer) -> String? {
         guard choosesByHello, !isEstablished else { return nil }
         guard let chosenHello else { return "no settings could be selected for its server name" }

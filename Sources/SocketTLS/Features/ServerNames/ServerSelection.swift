@@ -1,5 +1,5 @@
-/// The progress of choosing a server's settings by name. `isAsked` is set once the program's function is
-/// called.
+/// The progress of selecting a server's settings for the client's server name (SNI). `isAsked` is set once
+/// the program's function is called.
 final class ServerSelection {
     let names: TLSServerNames
     var isAsked = false

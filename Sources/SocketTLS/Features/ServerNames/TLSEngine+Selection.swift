@@ -2,7 +2,7 @@ internal import COpenSSL
 internal import SocketBuffers
 
 extension TLSEngine {
-    /// Chooses a server's settings by the ClientHello. Returns `nil` if the handshake can continue.
+    /// Selects a server's settings for the ClientHello. Returns `nil` if the handshake can continue.
     func select() -> HandshakeAnswer? {
         guard case .choosing(let selection) = phase else { return nil }
         guard !selection.isAsked, received.count >= selection.minimum || bio.hasReachedEndOfFile else { return .incomplete }
@@ -53,7 +53,7 @@ extension TLSEngine {
         case .failed(let reason):
             refuse(
                 .internalError,
-                TLSError(.invalidSettings, "no settings for the client: \(reason)", operation: "TLSServerNames"))
+                TLSError(.invalidSettings, "no settings could be chosen for the client: \(reason)", operation: "TLSServerNames"))
         }
     }
 

@@ -1,4 +1,4 @@
-// Rules of the choice by name:
+// Rules for selecting settings by server name:
 //  1. The ClientHello is read before it is passed to OpenSSL. The `SSL` is then created from the context of
 //     the chosen settings, so verify mode, options, application protocols and ticket keys all follow the
 //     choice. (Switching the context of an existing `SSL` would keep most of the old values.)
@@ -19,10 +19,10 @@
 /// ])
 /// ```
 ///
-/// All settings of a name apply, except `handshakeTimeout`, `trustTimeout` and `earlyPlaintext`,
-/// which are taken from the settings that contain the names. If those settings use a trust callback, it
-/// is called for clients of every name, after OpenSSL's verification: a name with `trustEvaluation` set
-/// to `.builtIn` does not skip it. Two `TLSServerNames` are equal only if they are the same object.
+/// All settings for a name apply, except `handshakeTimeout`, `trustTimeout` and `earlyPlaintext`, which are
+/// taken from the settings that contain the names. If those settings use a trust callback, it is called for
+/// clients of every name, after OpenSSL's verification: a name with `trustEvaluation` set to `.builtIn` does
+/// not skip it. Two `TLSServerNames` are equal only if they are the same object.
 public final class TLSServerNames: Sendable, Hashable {
     /// The treatment of a client that requests a name outside the list.
     public enum UnknownName: Sendable, Hashable {
@@ -36,11 +36,11 @@ public final class TLSServerNames: Sendable, Hashable {
     enum Answer: Sendable {
         /// The settings that contain the names.
         case useDefault
-        /// The settings of a listed name, as an index into `all`.
+        /// The settings for a listed name, as an index into `all`.
         case listed(Int)
         /// The settings that the function returned.
         case chosen(TLSSettingValues)
-        /// The server does not have the requested name.
+        /// The server does not serve the requested name.
         case refused
     }
 
@@ -51,7 +51,7 @@ public final class TLSServerNames: Sendable, Hashable {
     }
 
     private let kind: Kind
-    /// The settings of all listed names.
+    /// The settings for all listed names.
     let all: [TLSSettingValues]
     /// The settings that request client certificates.
     let verifying: [TLSSettingValues]
@@ -86,8 +86,8 @@ public final class TLSServerNames: Sendable, Hashable {
         verifying = all.filter(\.verifiesPeer)
     }
 
-    /// Creates settings that are chosen by a function. The function may suspend, for example to query a
-    /// database or to obtain a certificate.
+    /// Creates settings that a function selects for each client. The function may suspend, for example to
+    /// query a database or to obtain a certificate.
     ///
     /// - Parameter choose: Returns the settings for a client. If it returns `nil`, the client is rejected
     ///   with the alert `unrecognized_name`; if it throws, with `internal_error`. It is called for each

@@ -1,4 +1,4 @@
-// Rules of session tickets (RFC 8446, 4.6.1):
+// Rules for session tickets (RFC 8446, 4.6.1):
 //  1. A ticket is the encrypted session, so the server stores no data per client. The keys belong to one
 //     context and never leave the process (`TicketKeyRing`), or are supplied by a source that several
 //     processes share (`TLSTicketKeySource`). A server does not resume a session issued by a context with
@@ -21,18 +21,18 @@
 //     for them. A peer that is not accepted receives no tickets.
 //  7. A context that requests certificates issues tickets only if its settings allow it
 //     (`TLSSettings.sessionTickets`). The verdict is stored with the session, and the trust gate receives it
-//     again.
-//  8. A context uses the same identities whatever name the client requests, and selects among them by
-//     what the client supports. If identities are chosen by name, each name has a separate context, so a
-//     session is never resumed under another name (CVE-2025-23419).
+//     again when the session is resumed.
+//  8. A context uses the same identities whatever name the client requests, and selects the identity that the
+//     client supports. If identities are chosen by name, each name has a separate context, so a session is
+//     never resumed under another name (CVE-2025-23419).
 //  9. A session established for one name of a list (`TLSServerNames`) is not resumed under another name,
 //     even if both have the same settings (RFC 6066, 3).
 // 10. A key source is user code. It is called before any lock is taken (`TLSEngine.addTickets`), or
 //     during the handshake, when no keying material can be exported.
 // 11. A TLS 1.2 client without ticket support receives a session identifier, and the context stores the
 //     session (`IdentifiedSessions`). The same rules apply, and the session is stored once the peer is
-//     accepted. OpenSSL reports when a connection of the session has failed, and the context then removes
-//     the session.
+//     accepted. OpenSSL reports when a connection that uses the session has failed, and the context then
+//     removes the session.
 // 12. A connection with an external pre-shared key issues no ticket, because its client already has the
 //     key.
 
@@ -54,7 +54,8 @@ final class SessionTickets: Sendable {
     let earlyData: Locked<EarlyDataRecord>?
 
     /// - Parameters:
-    ///   - source: Keys shared with other processes; `nil` to use keys that only this object has.
+    ///   - source: The source of keys shared with other processes; `nil` to use keys that only this object
+    ///     has.
     ///   - earlyDataLimit: How many bytes of early data a ticket allows.
     ///   - record: The record of tickets that were used for early data.
     ///   - requiresFIPS: Whether tickets are encrypted by OpenSSL's FIPS provider.

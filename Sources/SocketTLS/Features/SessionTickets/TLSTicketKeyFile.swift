@@ -48,8 +48,8 @@ public final class TLSTicketKeyFile: TLSTicketKeySource {
         return keys
     }
 
-    /// Why the latest file is not used; `nil` if it is. As long as a file is invalid, the keys from the
-    /// last valid file remain in use.
+    /// The error that prevents the latest file from being used; `nil` if it is used. As long as a file is
+    /// invalid, the keys from the last valid file remain in use.
     public var failure: TLSError? { state.withLock { $0.failure } }
 
     /// Checks the file now, and reads it if it has changed or the last attempt to read it failed. Blocks the

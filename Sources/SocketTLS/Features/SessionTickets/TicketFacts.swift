@@ -4,8 +4,8 @@ struct TicketFacts {
     var key: TLSTicketKey?
     /// Whether a key source may be called, because no lock is held.
     var mayAskSource = true
-    /// The digest of the name by which a server's settings were chosen (`TLSClientHello.nameDigest`); 0
-    /// if they were not chosen by name.
+    /// The digest of the client's server name (`TLSClientHello.nameDigest`) if a server's settings were
+    /// selected for that name, or else 0.
     var name = 0
     /// When the evidence for trusting the peer expires: the certificates of its chain, and the lists that
     /// prove they are not revoked. In seconds since 1970; `nil` if no evidence was used.

@@ -1,7 +1,7 @@
 internal import COpenSSL
 
-/// The keys of one context's session tickets; the newest key encrypts. Callers pass the time, in seconds
-/// of any one clock.
+/// The keys of one context's session tickets; the newest key encrypts. Callers pass the time in seconds,
+/// always from the same clock.
 ///
 /// The ring has no timer. It creates a key when a ticket needs one, and removes expired keys when it is
 /// next used. A server without clients therefore keeps its last key until then.

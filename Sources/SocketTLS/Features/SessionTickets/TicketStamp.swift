@@ -6,8 +6,8 @@ struct Stamp {
     let end: Int
     /// When the ticket was created, by the same clock; -1 if early data is not accepted.
     let issued: Int
-    /// The digest of the name by which the settings were chosen (`TLSClientHello.nameDigest`); 0 if they
-    /// were not chosen by name.
+    /// The digest of the client's server name (`TLSClientHello.nameDigest`) if the settings were selected for
+    /// that name, or else 0.
     let name: Int
 
     init(end: Int, issued: Int, name: Int) {

@@ -1,12 +1,12 @@
-// Rules of stapled OCSP responses (RFC 6960, 3.2 and 4.2.2.2):
+// Rules for stapled OCSP responses (RFC 6960, 3.2 and 4.2.2.2):
 //  1. The response must be signed by the certificate's issuer in the verified chain, or by a delegate
 //     with a certificate that this issuer signed for the purpose. No other trust root is used.
 //  2. The response must contain a status for this certificate that is valid now. A status without a next
 //     update is rejected.
 //  3. The status "unknown" is not accepted.
-//  4. The response must have an ordinary size, and no certificate in it may be more expensive than a
-//     certificate the peer may send. In TLS 1.2 the response is a separate message, and any attacker on
-//     the path could append certificates after its signature.
+//  4. The response must have an ordinary size, and no certificate in it may be more expensive to process than
+//     the certificates that the peer may send. In TLS 1.2 the response is a separate message, and any
+//     attacker on the path could append certificates after its signature.
 //  5. A certificate can require a response by its TLS feature extension (RFC 7633). Without a response,
 //     such a certificate is rejected.
 
@@ -68,7 +68,8 @@ final class StapledStatus {
         return Int(TLSCertificate(sharing: signer).notAfter.timeIntervalSince1970)
     }
 
-    /// Returns the fault of the response, or of its absence, or `nil`.
+    /// Returns the fault in the response, or the fault that a required response is missing. Returns `nil` if
+    /// it finds no fault.
     func fault(in response: UnsafeBufferPointer<UInt8>?) -> PeerTrust.Verdict? {
         guard let response else {
             return isRequired ? fault("was sent without the required OCSP response", X509_V_ERR_OCSP_VERIFY_NEEDED) : nil

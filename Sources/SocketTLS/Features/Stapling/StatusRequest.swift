@@ -1,8 +1,8 @@
 internal import COpenSSL
 
 extension StapledStatus {
-    /// Lets clients request an OCSP response. OpenSSL calls this callback after the callback for the
-    /// certificate, because in TLS 1.2 the response arrives later. If the callback rejects the response,
+    /// Makes clients request and check an OCSP response. OpenSSL calls this callback after the callback for
+    /// the certificate, because in TLS 1.2 the response arrives later. If the callback rejects the response,
     /// OpenSSL sends the alert bad_certificate_status_response.
     static func request(on context: OpaquePointer) throws(TLSError) {
         try OpenSSLCall.requireSuccess("SSL_CTX_set_tlsext_status_type") { COpenSSL_CTX_requestStatus(context) }

@@ -2,20 +2,20 @@ internal import COpenSSL
 internal import Glibc
 
 extension TLSIdentity {
-    /// Returns this identity with an OCSP response (RFC 6960) about its certificate, in DER. A server
-    /// staples the response for clients that request it (RFC 6066, section 8; RFC 8446, section 4.4.2.1).
+    /// Returns this identity with an OCSP response (RFC 6960) for its certificate, in DER. A server staples
+    /// the response for clients that request it (RFC 6066, section 8; RFC 8446, section 4.4.2.1).
     ///
     /// The response must be signed by the certificate's issuer, or by a delegate that the issuer has
     /// authorized, and it must state that the certificate is good now. If `issuer` is `nil`, the second
     /// certificate in the chain is used.
     ///
-    /// A response expires, usually after a week, and a server does not staple an expired response. Obtain
-    /// a new one in time, and pass it to the listener with `SocketListener.replaceTLS(_:)` or
-    /// `reloadTLS`. The library never contacts a responder automatically.
+    /// A response expires, usually after a week, and a server does not staple an expired response. Obtain a
+    /// new response before then, and pass the new identity to the listener with
+    /// `SocketListener.replaceTLS(_:)` or `reloadTLS`. The library never contacts a responder automatically.
     ///
-    /// Throws `invalidCertificate` if the response proves nothing, `certificateRevoked` if it states that
-    /// the certificate is revoked, and `certificateRejected` for any other response that a client would
-    /// reject.
+    /// Throws `invalidCertificate` if `issuer` is `nil` and the chain does not contain the issuer,
+    /// `certificateRevoked` if the response states that the certificate is revoked, and `certificateRejected`
+    /// for any other response that a client would reject.
     public func stapling(ocspResponse: [UInt8], issuer: TLSCertificate? = nil) throws(TLSError) -> TLSIdentity {
         guard let leaf = certificateChain.first, let issuer = issuer ?? certificateChain.dropFirst().first else {
             throw TLSError(

@@ -1,0 +1,129 @@
+import AsyncSocketsTesting
+import Foundation
+import SocketTestSupport
+import SocketTestTraits
+import Testing
+
+@testable import AsyncSockets
+
+/// Two connections that a task relays.
+@Suite(.timeLimit(.patient)) struct RelayTests {
+    private struct Relay {
+        let client: SocketPair
+        let backend: SocketPair
+        let result: Task<RelayTotals, any Error>
+
+        init(isClientSecure: Bool = false, isBackendSecure: Bool = false, idleTimeout: Duration? = nil) async throws {
+            let client = try await SocketPair(isSecure: isClientSecure)
+            let backend = try await SocketPair(isSecure: isBackendSecure)
+            (self.client, self.backend) = (client, backend)
+            result = Task { try await client.server.relay(with: backend.client, idleTimeout: idleTimeout) }
+        }
+    }
+
+    @Test(arguments: [false, true], [false, true])
+    func bytesAndEndsPassInBothDirections(isClientSecure: Bool, isBackendSecure: Bool) async throws {
+        let relay = try await Relay(isClientSecure: isClientSecure, isBackendSecure: isBackendSecure)
+        let request = Data(pattern(3_000_000)), response = Data(pattern(5_000_000).reversed())
+        let sending = Task {
+            try await relay.client.client.write(request)
+            relay.client.client.closeWriteStream()
+        }
+        #expect(try await relay.backend.server.readToEnd(maxLength: .max) == request)
+        // The other direction stays open after the end of the first.
+        let responding = Task {
+            try await relay.backend.server.write(response)
+            relay.backend.server.closeWriteStream()
+        }
+        #expect(try await relay.client.client.readToEnd(maxLength: .max) == response)
+        try await sending.value
+        try await responding.value
+        let totals = try await relay.result.value
+        #expect(totals == RelayTotals(forwarded: request.count, returned: response.count))
+    }
+
+    /// Neither peer closes its side: one is reset, and the other is silent.
+    @Test(arguments: [false, true]) func aFailureOnOneSideEndsTheOther(isClientsFault: Bool) async throws {
+        let relay = try await Relay(isClientSecure: true, isBackendSecure: true)
+        let (failing, other) =
+            isClientsFault ? (relay.client.client, relay.backend.server) : (relay.backend.server, relay.client.client)
+        failing.disconnect(.reset)
+        let error = await #expect(throws: AsyncSocketError.self) { try await other.readToEnd() }
+        #expect(error?.code == .connectionReset)
+        let reason = await #expect(throws: AsyncSocketError.self) { try await relay.result.value }
+        #expect(reason?.code == .connectionReset)
+        #expect(relay.client.server.isDisconnected)
+        #expect(relay.backend.client.isDisconnected)
+    }
+
+    @Test func aCancelledRelayEndsBothConnections() async throws {
+        let relay = try await Relay(isClientSecure: true, isBackendSecure: true)
+        try await relay.client.server.readWaits()
+        relay.result.cancel()
+        #expect(await relay.result.outcome == .cancelled)
+        for socket in [relay.client.client, relay.backend.server] {
+            let error = await #expect(throws: AsyncSocketError.self) { try await socket.readToEnd() }
+            #expect(error?.code == .connectionReset)
+        }
+    }
+
+    @Test func silenceInBothDirectionsIsAnError() async throws {
+        let relay = try await Relay(isClientSecure: true, idleTimeout: .milliseconds(100))
+        let error = await #expect(throws: AsyncSocketError.self) { try await relay.result.value }
+        #expect(error?.code == .idleTimeout)
+        let end = await #expect(throws: AsyncSocketError.self) { try await relay.client.client.readToEnd() }
+        #expect(end?.code == .connectionReset)
+        let other = await #expect(throws: AsyncSocketError.self) { try await relay.backend.server.readToEnd() }
+        #expect(other?.code == .connectionReset)
+    }
+
+    /// Bytes flow only to the client, and for longer than the limit. A run in which the machine paused for
+    /// half of the limit proves nothing.
+    @Test func oneDirectionKeepsTheOtherFromTimingOut() async throws {
+        let limit = Duration.seconds(2)
+        try await eventually("a run is quick enough") {
+            let relay = try await Relay(isClientSecure: true, idleTimeout: limit)
+            let start = ContinuousClock.now
+            var last = start
+            var longestPause = Duration.zero
+            do {
+                while start.duration(to: last) < limit * 2 {
+                    try await relay.backend.server.write("x")
+                    _ = try await relay.client.client.read(exactly: 1)
+                    longestPause = max(longestPause, last.duration(to: .now))
+                    last = .now
+                }
+            } catch {
+                guard last.duration(to: .now) >= limit / 2 || longestPause >= limit / 2 else { throw error }
+                return false
+            }
+            relay.backend.server.closeWriteStream()
+            relay.client.client.closeWriteStream()
+            #expect(try await relay.result.value.forwarded == 0)
+            return true
+        }
+    }
+
+    @Test func aFinishedRelayLeavesNoLimitBehind() async throws {
+        let relay = try await Relay(idleTimeout: .seconds(30))
+        relay.backend.server.closeWriteStream()
+        relay.client.client.closeWriteStream()
+        #expect(try await relay.result.value == RelayTotals(forwarded: 0, returned: 0))
+        _ = try await relay.client.client.readToEnd()
+        _ = try await relay.backend.server.readToEnd()
+    }
+
+    @Test func aRelayNeedsTwoConnections() async throws {
+        let pair = try await SocketPair()
+        let own = await #expect(throws: AsyncSocketError.self) { try await pair.client.relay(with: pair.client) }
+        #expect(own?.code == .badParameter)
+        #expect(own?.message == "a connection cannot be relayed to itself: pass another socket")
+        for (one, other) in [(pair.client, AsyncSocket()), (AsyncSocket(), pair.client)] {
+            let unused = await #expect(throws: AsyncSocketError.self) { try await one.relay(with: other) }
+            #expect(unused?.code == .badConfiguration)
+        }
+        // The misuse has closed nothing.
+        try await pair.client.write("x")
+        #expect(try await pair.server.read(exactly: 1) == Data("x"))
+    }
+}
