@@ -81,6 +81,25 @@ extension AsyncSocket {
         enqueue(.delimiter(delimiter), maxLength, timeout, tag, buffer, offset)
     }
 
+    /// Delivers the next `length` bytes with `socket(_:didRead:withTag:)` and leaves them unread.
+    ///
+    /// With this, one port can serve several protocols: look at the first bytes, then call `beginTLS` or read
+    /// a request. The next read delivers the same bytes, and a server's `beginTLS` takes them as the start of
+    /// the handshake. Reads that are already queued come first.
+    ///
+    /// - Parameters:
+    ///   - length: The number of bytes, from 1 to 65,536. Any other number closes the connection with
+    ///     `.badParameter`.
+    ///   - timeout: See `readData(withTimeout:buffer:bufferOffset:maxLength:tag:)`.
+    ///   - tag: An application-defined value that is returned with the data.
+    public func peekData(toLength length: Int, withTimeout timeout: TimeInterval = -1, tag: Int = 0) {
+        guard ReadHalf.peekLengths.contains(length) else {
+            connection?.post(.fail(.badPeekLength(length)))
+            return
+        }
+        enqueue(.peek(length), length, timeout, tag, nil, 0)
+    }
+
     /// Reads everything until the peer closes its side of the connection.
     ///
     /// The read is complete when the peer closes its side in an orderly way: with a FIN or, under TLS, a

@@ -118,6 +118,11 @@ extension SystemError {
 }
 
 extension AsyncSocketError {
+    static func badPeekLength(_ length: Int) -> AsyncSocketError {
+        .badParameter(
+            .read, "the length of a peek must be from 1 to \(ReadHalf.peekLengths.upperBound) bytes, but is \(length)")
+    }
+
     static func closing(_ operation: Operation) -> AsyncSocketError {
         AsyncSocketError(
             .closed, fault: .caller, operation: operation,

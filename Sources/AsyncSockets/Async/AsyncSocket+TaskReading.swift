@@ -43,6 +43,21 @@ extension AsyncSocket {
         return try await read(.length(count), count, timeout)
     }
 
+    /// Returns the next `count` bytes and leaves them unread.
+    ///
+    /// With this, one port can serve several protocols: look at the first bytes, then call `startTLS` or read
+    /// a request. The next read returns the same bytes, and a server's `startTLS` takes them as the start of
+    /// the handshake.
+    ///
+    /// - Parameters:
+    ///   - count: The number of bytes, from 1 to 65,536.
+    ///   - timeout: See `read(maxLength:timeout:)`.
+    /// - Throws: The errors of `read(exactly:timeout:)`, and `.badParameter` for another `count`.
+    public nonisolated(nonsending) func peek(exactly count: Int, timeout: Duration? = nil) async throws -> Data {
+        guard ReadHalf.peekLengths.contains(count) else { throw AsyncSocketError.badPeekLength(count) }
+        return try await read(.peek(count), count, timeout)
+    }
+
     /// Reads up to and including the first `delimiter`.
     ///
     /// - Parameters:

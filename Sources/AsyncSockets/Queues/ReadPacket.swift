@@ -17,6 +17,8 @@ struct ReadPacket: WaitingPacket, Sendable {
         case loan
         /// Any bytes are available. They stay in the buffer.
         case arrival
+        /// This many bytes have been received, at least one. They are copied and stay in the buffer.
+        case peek(Int)
         /// The reader is done. It holds the result.
         case reader(BufferReader)
     }
@@ -34,13 +36,14 @@ struct ReadPacket: WaitingPacket, Sendable {
     /// The goal without its payload. Comparing kinds is cheap, but matching a goal that contains a `Data`
     /// retains and releases the data.
     private enum Kind {
-        case anyBytes, length, delimiter, end, loan, arrival, reader
+        case anyBytes, length, delimiter, end, loan, arrival, peek, reader
     }
 
     // Ordered to minimize the size: every connection with a waiting read has one.
 
     private let delimiter: Data
-    /// For a read to a length, that length. For other goals, the maximum number of bytes to deliver.
+    /// For a read to a length and for a peek, that length. For other goals, the maximum number of bytes to
+    /// deliver.
     private let limit: Int
     let timeout: Double
     /// The destination of the bytes. For a read to a length or to the end, it also holds the bytes received
@@ -79,6 +82,7 @@ struct ReadPacket: WaitingPacket, Sendable {
         case .end: (.end, maxLength, Data(), nil)
         case .loan: (.loan, maxLength, Data(), nil)
         case .arrival: (.arrival, maxLength, Data(), nil)
+        case .peek(let length): (.peek, length, Data(), nil)
         case .reader(let reader): (.reader, maxLength, Data(), reader)
         }
     }
@@ -93,6 +97,7 @@ struct ReadPacket: WaitingPacket, Sendable {
         case .end: takeUpToEnd(from: buffer)
         case .loan: .incomplete
         case .arrival: buffer.isEmpty ? .incomplete : .complete(Data())
+        case .peek: buffer.count < limit ? .incomplete : .complete(Data(buffer.readableBytes.prefix(limit)))
         case .reader: read(from: buffer)
         }
     }
@@ -100,7 +105,7 @@ struct ReadPacket: WaitingPacket, Sendable {
     /// Whether `take(from:)` would either complete the read or leave the buffer unchanged.
     func takesAllOrNothing(of buffer: PreBuffer) -> Bool {
         switch kind {
-        case .anyBytes, .delimiter, .loan, .arrival, .reader: true
+        case .anyBytes, .delimiter, .loan, .arrival, .peek, .reader: true
         case .length: buffer.count >= limit
         case .end: false
         }
@@ -120,7 +125,7 @@ struct ReadPacket: WaitingPacket, Sendable {
     /// Takes the bytes received so far, because the read will not be completed.
     mutating func takeIncomplete(from buffer: PreBuffer) -> Data {
         switch kind {
-        case .anyBytes, .length, .end, .loan, .arrival, .reader: taken?.data ?? Data()
+        case .anyBytes, .length, .end, .loan, .arrival, .peek, .reader: taken?.data ?? Data()
         case .delimiter: takeAll(buffer, bytesDone(in: buffer))
         }
     }
@@ -134,14 +139,14 @@ struct ReadPacket: WaitingPacket, Sendable {
     func bytesDone(in buffer: PreBuffer) -> Int {
         switch kind {
         case .length, .end: taken?.count ?? 0
-        case .anyBytes, .delimiter, .loan, .arrival, .reader: min(buffer.count, maxLength)
+        case .anyBytes, .delimiter, .loan, .arrival, .peek, .reader: min(buffer.count, maxLength)
         }
     }
 
     /// Mutating, so that it is called in place and not on a copy of the packet.
     mutating func progress(in buffer: PreBuffer) -> OperationProgress {
         OperationProgress(
-            tag: completion.tag, bytesDone: bytesDone(in: buffer), total: kind == .length ? limit : nil)
+            tag: completion.tag, bytesDone: bytesDone(in: buffer), total: kind == .length || kind == .peek ? limit : nil)
     }
 
     /// Returns the number of bytes that have arrived since the last call, or `nil` if no bytes have arrived.
