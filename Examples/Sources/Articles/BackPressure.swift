@@ -23,3 +23,13 @@ func receiveFile(_ path: String, on socket: AsyncSocket) async throws {
     try await socket.readToFile(path, exactly: count) { print("received \($0)") }
 }
 // Article: end
+
+// Article: forward
+/// Forwards bytes, and then the end of the stream. A write returns once the kernel has accepted the
+/// bytes, so this never reads faster than the other side does. It fails if the other side accepts nothing
+/// for a minute.
+func forward(from source: AsyncSocket, to destination: AsyncSocket) async throws {
+    for try await bytes in source.chunks { try await destination.write(bytes, timeout: .seconds(60)) }
+    destination.closeWriteStream()
+}
+// Article: end

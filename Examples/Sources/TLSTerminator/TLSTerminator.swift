@@ -1,6 +1,5 @@
 // Terminates TLS and forwards the connections in plaintext, for example to a web server. The program
-// tls-proxy does the same with a delegate. Forwards half-close, and applies back-pressure when one side reads
-// slowly.
+// tls-proxy does the same with a delegate.
 //
 //     swift run --package-path Examples tls-terminator 8443 localhost 8080
 //
@@ -23,25 +22,11 @@ struct TLSTerminator {
         try await listener.run(onError: report) { client in
             // Article: relay
             try await AsyncSocket.withConnection(to: backendHost, port: backendPort, timeout: .seconds(10)) { backend in
-                try await withThrowingTaskGroup(of: Void.self) { directions in
-                    directions.addTask { try await forward(from: client, to: backend) }
-                    directions.addTask { try await forward(from: backend, to: client) }
-                    try await directions.waitForAll()  // an error in one direction cancels the other
-                }
+                try await client.relay(with: backend, idleTimeout: .seconds(60))
             }
             // Article: end
         }
     }
-
-    // Article: forward
-    /// Forwards bytes, and then the end of the stream. A write returns once the kernel has accepted the
-    /// bytes, so this never reads faster than the other side does. It fails if the other side accepts nothing
-    /// for a minute.
-    private func forward(from source: AsyncSocket, to destination: AsyncSocket) async throws {
-        for try await bytes in source.chunks { try await destination.write(bytes, timeout: .seconds(60)) }
-        destination.closeWriteStream()
-    }
-    // Article: end
 
     private func report(_ error: any Error, of client: AsyncSocket) {
         log("\(client.connectedAddress.map { "\($0)" } ?? "a client"): \(error)")

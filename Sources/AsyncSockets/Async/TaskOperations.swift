@@ -204,10 +204,15 @@ struct TaskOperations {
 
     /// Closes the connection if no byte moves for `timeout`, except during a handshake, which has a separate
     /// limit.
+    ///
+    /// - Parameter position: Turns the counters of this connection into the position that has to change.
     @discardableResult
-    func endWhenIdle(_ timeout: Duration) -> IdleWaiter {
-        let waiter = IdleWaiter(timeout, error: .idle(for: timeout)) { [unowned connection] in
-            connection.isOpenForData ? connection.data.carried : nil
+    func endWhenIdle(
+        _ timeout: Duration, intent: CloseIntent = .abandoned,
+        position: @escaping @Sendable (CarriedBytes) -> CarriedBytes = { $0 }
+    ) -> IdleWaiter {
+        let waiter = IdleWaiter(timeout, error: .idle(for: timeout), intent: intent) { [unowned connection] in
+            connection.isOpenForData ? position(connection.data.carried) : nil
         }
         connection.post(.awaitEnd(waiter))
         return waiter

@@ -159,7 +159,7 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
         case .extendRead(let number, let seconds): follow(data.extendRead(number, by: seconds))
         case .extendWrite(let number, let seconds): follow(data.extendWrite(number, by: seconds))
         case .cancel(let waiter): cancel(waiter)
-        case .close(let intent): if intent.isAtOnce { close(nil, isAbandoned: !intent.isEmpty) } else { data.close(intent) }
+        case .close(let intent): if intent.isAtOnce { close(nil, intent) } else { data.close(intent) }
         case .closeWriteStream: data.closeWriting()
         case .flush: sendWritten()
         case .configure(let configuration): configure(configuration)
@@ -218,7 +218,7 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
     private func cancel(_ waiter: AnyObject, _ error: any Error = CancellationError()) {
         if data.cancel(waiter, error) { return }
         guard let refuse = waiters.remove(waiter) ?? upgrade?.remove(waiter) else { return }
-        close(error as? AsyncSocketError)
+        close(error as? AsyncSocketError, (waiter as? IdleWaiter)?.intent ?? .abandoned)
         // Last, because the resumed task may reconnect immediately.
         refuse(error)
     }
@@ -309,7 +309,7 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
         if !isOver { follow(data.settle()) }
     }
 
-    private func follow(_ fate: DataPath.Fate) { if case .ends(let error) = fate { close(error, isAbandoned: error != nil) } }
+    private func follow(_ fate: DataPath.Fate) { if case .ends(let error) = fate { close(error, error == nil ? [] : .abandoned) } }
 
     /// Advances the TLS upgrade. Returns `true` if bytes may be able to move now.
     private func advanceUpgrade() -> Bool {
@@ -359,9 +359,9 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
     // MARK: - Closing
     /// Closes the descriptor, the queues, the buffers and the engine, once. `didDisconnect` is the last
     /// event.
-    /// - Parameter isAbandoned: Whether the program did not request the close, and expected its queued bytes
+    /// - Parameter intent: `.abandoned` if the program did not request the close, and expected its queued bytes
     ///   to be sent.
-    private func close(_ error: AsyncSocketError?, isAbandoned: Bool = true) {
+    private func close(_ error: AsyncSocketError?, _ intent: CloseIntent = .abandoned) {
         let ended = phase
         guard !ended.isClosed else { return }
         sendWritten()
@@ -375,7 +375,7 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
             ConnectionObservation.deliverFailure(error, to: configuration.value.observer)
         }
         ended.establishing?.cancel()
-        data.closeChannel(error, isEstablished: ended.isEstablished, isAbandoned: isAbandoned, on: loop)
+        data.closeChannel(error, isEstablished: ended.isEstablished, intent, on: loop)
         withExtendedLifetime(withdrawn) {}
         if let loss = data.drop(error) { record.withLock { $0.snapshot.loss = CopyOnWrite(loss) } }
         waiters.answerEnd(phase.endError)

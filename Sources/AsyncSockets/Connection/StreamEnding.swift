@@ -21,7 +21,7 @@
 //     for a read (after the end of input, or while `startTLS` is waiting) and no bytes are unread.
 //  9. A lingering close protects the last bytes sent from being overtaken by a reset. It is used for an
 //     alert, for an abandoned handshake, and for data that the caller wanted to be sent before the close. A
-//     broken file causes a reset.
+//     broken file causes a reset, and so does a failed relay.
 
 internal import SocketCore
 
@@ -266,7 +266,10 @@ struct CloseIntent: OptionSet, Sendable {
     /// connection sends no close_notify, so that the peer detects a truncation.
     static let abandoned = CloseIntent(rawValue: 1 << 2)
 
-    var isAtOnce: Bool { isSubset(of: .abandoned) }
+    /// Immediately, with a reset: the peer must not take a FIN or a close_notify for the end of the data.
+    static let reset = CloseIntent(rawValue: 1 << 3)
+
+    var isAtOnce: Bool { isSubset(of: [.abandoned, .reset]) }
 
     func isMet(readsDone: Bool, writesDone: Bool) -> Bool {
         (!contains(.afterReads) || readsDone) && (!contains(.afterWrites) || writesDone)
