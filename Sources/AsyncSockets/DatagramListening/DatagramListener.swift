@@ -233,6 +233,14 @@ public final class DatagramListener: Sendable {
         if let timeout { reception.cut(after: timeout) }
     }
 
+    /// Calls `body`, and cancels it when the listener begins to close. Returns `nil` if that happens first. See
+    /// `SocketListener.untilClosing(_:)`.
+    public nonisolated(nonsending) func untilClosing<Result: Sendable>(
+        _ body: @escaping @Sendable () async throws -> Result?
+    ) async throws -> Result? {
+        try await reception.untilStopped(body)
+    }
+
     /// Stops accepting peers.
     func stopAccepting() {
         reception.stop()

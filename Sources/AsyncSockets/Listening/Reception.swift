@@ -32,6 +32,12 @@ final class Reception<Arrival: Sendable>: Sendable {
         }
     }
 
+    /// A child task of `untilStopped(_:)` that has finished.
+    private enum Finished<Result: Sendable>: Sendable {
+        case body(Result?)
+        case watch
+    }
+
     private struct State {
         var use = Use.none
         var isStopped = false
@@ -45,6 +51,8 @@ final class Reception<Arrival: Sendable>: Sendable {
         var taker: UnsafeContinuation<Void, Never>?
         /// The task suspended in `lastCall()`.
         var closer: UnsafeContinuation<Void, Never>?
+        /// The tasks suspended in `stopped()`. There may be one for each connection.
+        var stopWaiters: [Int: UnsafeContinuation<Void, Never>] = [:]
         var endWaiters: [(number: Int, waiter: UnsafeContinuation<Void, Never>)] = []
         var lastNumber = 0
         /// The accepting task. Cancelling it cancels the tasks that serve.
@@ -68,6 +76,9 @@ final class Reception<Arrival: Sendable>: Sendable {
     var waitingCount: Int { state.withLock { $0.arrived.count } }
 
     var servedCount: Int { state.withLock { $0.servedCount } }
+
+    /// How many tasks are suspended in `stopped()`.
+    var stopWaiterCount: Int { state.withLock { $0.stopWaiters.count } }
 
     /// Starts accepting. Returns `false` for a repeated use of `connections`, which several tasks may use.
     ///
@@ -163,14 +174,64 @@ final class Reception<Arrival: Sendable>: Sendable {
 
     /// Stops accepting. Closes the connections that have arrived but have not been taken.
     func stop() {
-        let (arrived, taker) = state.withLock { state in
+        let (arrived, taker, waiters) = state.withLock { state in
             state.isStopped = true
-            defer { state.arrived = [] }
-            return (state.arrived, state.taker.take())
+            defer { (state.arrived, state.stopWaiters) = ([], [:]) }
+            return (state.arrived, state.taker.take(), state.stopWaiters)
         }
         // Released outside the lock, because this closes descriptors.
         withExtendedLifetime(arrived) {}
         taker?.resume()
+        for waiter in waiters.values { waiter.resume() }
+    }
+
+    /// Returns when accepting has stopped or the task is cancelled.
+    nonisolated(nonsending) func stopped() async {
+        let number = state.withLock { state in
+            state.lastNumber += 1
+            return state.lastNumber
+        }
+        await withTaskCancellationHandler {
+            await withUnsafeContinuation { continuation in
+                let waits = state.withLock { state in
+                    guard !state.isStopped, !Task.isCancelled else { return false }
+                    state.stopWaiters[number] = continuation
+                    return true
+                }
+                if !waits { continuation.resume() }
+            }
+        } onCancel: {
+            state.withLock { $0.stopWaiters.removeValue(forKey: number) }?.resume()
+        }
+    }
+
+    /// Calls `body`, and cancels it when accepting stops. Returns `nil` if `body` then throws a
+    /// `CancellationError`, or if accepting had already stopped.
+    nonisolated(nonsending) func untilStopped<Result: Sendable>(
+        _ body: @escaping @Sendable () async throws -> Result?
+    ) async throws -> Result? {
+        guard isOpen else { return nil }
+        return try await withThrowingTaskGroup(of: Finished<Result>.self) { group in
+            group.addTask {
+                do {
+                    return .body(try await body())
+                } catch let error as CancellationError {
+                    // If accepting has not stopped, it was the caller's task that was cancelled.
+                    if self.isOpen { throw error }
+                    return .body(nil)
+                }
+            }
+            group.addTask {
+                await self.stopped()
+                return .watch
+            }
+            defer { group.cancelAll() }
+            while let finished = try await group.next() {
+                if case .body(let result) = finished { return result }
+                group.cancelAll()
+            }
+            return nil
+        }
     }
 
     /// Stops accepting and cancels all tasks.

@@ -248,6 +248,33 @@ public final class SocketListener: Sendable {
         if let timeout { reception.cut(after: timeout) }
     }
 
+    /// Calls `body`, and cancels it when the listener begins to close, or stops listening because of an error.
+    /// Returns `nil` if that happens first.
+    ///
+    /// Use it in a connection's task for reads between two requests, so that connections without a request
+    /// close immediately and do not use up the `timeout` of the close:
+    ///
+    /// ```swift
+    /// try await listener.run(untilSignals: [SIGTERM]) { socket in
+    ///     while let request = try await listener.untilClosing({ try await socket.readLine() }) {
+    ///         try await respond(to: request, on: socket)
+    ///     }
+    /// }
+    /// ```
+    ///
+    /// A read that is cancelled in this way loses no bytes. If `body` has already completed, or completes in
+    /// spite of the cancellation, its result is returned. To check the state without an operation, use
+    /// `isListening`.
+    ///
+    /// - Parameter body: Runs in a child task, with the executor preference of the current task.
+    /// - Returns: The value that `body` returns, or `nil` if the listener begins to close first.
+    /// - Throws: The errors of `body`, and `CancellationError` if the current task is cancelled.
+    public nonisolated(nonsending) func untilClosing<Result: Sendable>(
+        _ body: @escaping @Sendable () async throws -> Result?
+    ) async throws -> Result? {
+        try await reception.untilStopped(body)
+    }
+
     func stopAccepting() {
         reception.stop()
         listener.close()
