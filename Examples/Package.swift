@@ -57,6 +57,10 @@ let package = Package(
         .executableTarget(
             name: "tls-terminator", dependencies: [sockets], path: "Sources/TLSTerminator", swiftSettings: strict),
         .executableTarget(
+            name: "name-router", dependencies: [sockets], path: "Sources/NameRouter", swiftSettings: strict),
+        .executableTarget(
+            name: "http-server", dependencies: [sockets], path: "Sources/HTTPServer", swiftSettings: strict),
+        .executableTarget(
             name: "json-frames", dependencies: [sockets], path: "Sources/JSONFrames", swiftSettings: strict),
         .executableTarget(
             name: "reconnecting-client", dependencies: [sockets], path: "Sources/ReconnectingClient", swiftSettings: strict),

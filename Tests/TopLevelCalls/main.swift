@@ -22,6 +22,7 @@ await withDeadline(.seconds(1)) {}
 _ = try await socket.read()
 _ = try await socket.read(exactly: 3)
 _ = try await socket.read(until: Data(bytes))
+_ = try await socket.peek(exactly: 3)
 _ = try await socket.readLine()
 _ = try await socket.readToEnd()
 try await socket.readToFile("/tmp/example", exactly: 3)
@@ -37,6 +38,8 @@ try await socket.write(bytes.span.bytes)
 try await socket.write(ProxyHeader(source: address, destination: address))
 try await socket.write(Data(bytes), as: LengthPrefixed<UInt8>())
 try await socket.write(contentsOfFile: "/etc/hostname")
+
+try await socket.relay(with: AsyncSocket())
 
 let (input, output) = (socket.input, socket.output)
 _ = try await input.read()

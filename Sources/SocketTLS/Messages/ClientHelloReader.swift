@@ -14,9 +14,18 @@ struct ClientHelloReader {
     /// OpenSSL accepts empty records too.
     private static let limit = 48 * 1024
 
+    /// The maximum size of the records that are read.
+    static let maximumLength = limit + 5 + 16_384
+
     private var message: [UInt8] = []
+    private var recordsLeft: Int
     /// The size of the records that have been read.
-    private var offset = 0
+    private(set) var offset = 0
+
+    /// - Parameter maximumRecords: A limit for callers that start again whenever more bytes arrive.
+    init(maximumRecords: Int = .max) {
+        recordsLeft = maximumRecords
+    }
 
     /// - Parameter records: All bytes received so far, including the bytes passed in earlier calls. No byte
     ///   is read twice.
@@ -29,6 +38,8 @@ struct ClientHelloReader {
             // A handshake record with major version 3 (RFC 8446, 5.1).
             guard rest[1] == 3, length <= 16_384 else { return .unreadable }
             guard rest.count >= 5 + length else { return .incomplete(minimum: offset + 5 + length) }
+            guard recordsLeft > 0 else { return .unreadable }
+            recordsLeft -= 1
             message += rest[5..<5 + length]
             offset += 5 + length
             if let reading = finish() { return reading }

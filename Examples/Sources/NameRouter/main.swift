@@ -1,0 +1,41 @@
+// Forwards TLS connections by the server name that the client requests, without decrypting them, so it needs
+// no certificate.
+//
+//     swift run --package-path Examples name-router 8443 a.example=9001 b.example=9002
+//
+// Then, with TLS servers on the ports 9001 and 9002:
+//
+//     curl --connect-to a.example:443:localhost:8443 https://a.example/
+
+import AsyncSockets
+import Foundation
+
+setvbuf(stdout, nil, Int32(_IOLBF), 0)
+let arguments = CommandLine.arguments.dropFirst()
+let ports = arguments.dropFirst().reduce(into: [String: UInt16]()) { ports, route in
+    let parts = route.split(separator: "=")
+    ports[parts[0].lowercased()] = parts.last.flatMap { UInt16($0) }
+}
+guard let port = arguments.first.flatMap({ UInt16($0) }), !ports.isEmpty else {
+    print("usage: name-router PORT NAME=PORT …")
+    exit(EX_USAGE)
+}
+do {
+    let listener = try SocketListener(port: port, maximumConnections: 1_000)
+    print("listening on port \(listener.localPort)")
+    try await listener.run(onError: { error, _ in print("\(error)") }) { client in
+        let start = try await client.readFrame(TLSClientHelloFraming(), timeout: .seconds(10))
+        let name = start?.hello.serverName?.lowercased() ?? ""
+        guard let start, let port = ports[name] else {
+            // The alert unrecognized_name (RFC 6066, section 3).
+            return try await client.write([21, 3, 3, 0, 2, 2, 112])
+        }
+        try await AsyncSocket.withConnection(to: "localhost", port: port, timeout: .seconds(10)) { server in
+            try await server.write(start.bytes)
+            try await client.relay(with: server, idleTimeout: .seconds(300))
+        }
+    }
+} catch {
+    print("failed: \(error)")
+    exit(EXIT_FAILURE)
+}
