@@ -10,20 +10,19 @@
 import AsyncSockets
 import Foundation
 
-setvbuf(stdout, nil, Int32(_IOLBF), 0)
 let arguments = CommandLine.arguments.dropFirst()
 let ports = arguments.dropFirst().reduce(into: [String: UInt16]()) { ports, route in
     let parts = route.split(separator: "=")
     ports[parts[0].lowercased()] = parts.last.flatMap { UInt16($0) }
 }
 guard let port = arguments.first.flatMap({ UInt16($0) }), !ports.isEmpty else {
-    print("usage: name-router PORT NAME=PORT …")
+    log("usage: name-router PORT NAME=PORT …")
     exit(EX_USAGE)
 }
 do {
     let listener = try SocketListener(port: port, maximumConnections: 1_000)
-    print("listening on port \(listener.localPort)")
-    try await listener.run(onError: { error, _ in print("\(error)") }) { client in
+    log("listening on port \(listener.localPort)")
+    try await listener.run(onError: { error, _ in log("\(error)") }) { client in
         let start = try await client.readFrame(TLSClientHelloFraming(), timeout: .seconds(10))
         let name = start?.hello.serverName?.lowercased() ?? ""
         guard let start, let port = ports[name] else {
@@ -36,6 +35,11 @@ do {
         }
     }
 } catch {
-    print("failed: \(error)")
+    log("failed: \(error)")
     exit(EXIT_FAILURE)
+}
+
+/// Prints a line without buffering, even to a pipe.
+@Sendable func log(_ line: String) {
+    FileHandle.standardOutput.write(Data("\(line)\n".utf8))
 }

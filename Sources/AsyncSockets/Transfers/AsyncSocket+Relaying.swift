@@ -23,7 +23,7 @@ extension AsyncSocket {
     /// ```swift
     /// try await listener.run { client in
     ///     try await AsyncSocket.withConnection(to: "localhost", port: 8080) { backend in
-    ///         try await client.relay(with: backend, idleTimeout: .seconds(60))
+    ///         _ = try await client.relay(with: backend, idleTimeout: .seconds(60))
     ///     }
     /// }
     /// ```
