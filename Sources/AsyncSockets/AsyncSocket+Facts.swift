@@ -134,4 +134,14 @@ extension AsyncSocket {
     private var record: ConnectionRecord? {
         connection?.record.withLock { $0 }
     }
+
+    /// The socket's event loop, for other tasks that use the socket: `Task(executorPreference:
+    /// socket.executor) { … }`.
+    ///
+    /// A socket never changes its loop. See `ConnectionExecutor.eventLoop` for the code that may run there.
+    /// The value is `nil`, which means no preference, only if the process has no free descriptors for a
+    /// loop.
+    public var executor: SocketEventLoop? {
+        try? chooseLoop(.connect)
+    }
 }

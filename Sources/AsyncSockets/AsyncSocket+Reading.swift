@@ -81,11 +81,11 @@ extension AsyncSocket {
         enqueue(.delimiter(delimiter), maxLength, timeout, tag, buffer, offset)
     }
 
-    /// Delivers the next `length` bytes with `socket(_:didRead:withTag:)` and leaves them unread.
+    /// Delivers the next `length` bytes with `socket(_:didRead:withTag:)` without consuming them.
     ///
     /// With this, one port can serve several protocols: look at the first bytes, then call `beginTLS` or read
     /// a request. The next read delivers the same bytes, and a server's `beginTLS` takes them as the start of
-    /// the handshake. Reads that are already queued come first.
+    /// the handshake. Reads that are already queued are performed first.
     ///
     /// - Parameters:
     ///   - length: The number of bytes, from 1 to 65,536. Any other number closes the connection with

@@ -43,7 +43,7 @@ extension AsyncSocket {
         return try await read(.length(count), count, timeout)
     }
 
-    /// Returns the next `count` bytes and leaves them unread.
+    /// Returns the next `count` bytes without consuming them.
     ///
     /// With this, one port can serve several protocols: look at the first bytes, then call `startTLS` or read
     /// a request. The next read returns the same bytes, and a server's `startTLS` takes them as the start of

@@ -125,6 +125,44 @@ extension AsyncSocket {
         }
     }
 
+    // MARK: - Forwarding
+
+    /// Forwards bytes between this connection and another in both directions, until both have ended.
+    ///
+    /// Returns when both peers have closed their sides in an orderly way and everything has been written. A
+    /// peer that closes only its side keeps receiving: the end is forwarded as well, as a FIN or, with TLS, a
+    /// close_notify. Each connection may use TLS. A connection is read only as fast as the other accepts the
+    /// bytes, so a relay holds about 64 KiB for each direction, and a `writeHighWaterMark` in addition.
+    ///
+    /// If one connection fails or the task is cancelled, both are reset, so that neither peer takes the end
+    /// for the end of the data.
+    ///
+    /// ```swift
+    /// try await listener.run { client in
+    ///     try await AsyncSocket.withConnection(to: "localhost", port: 8080) { backend in
+    ///         _ = try await client.relay(with: backend, idleTimeout: .seconds(60))
+    ///     }
+    /// }
+    /// ```
+    ///
+    /// - Parameters:
+    ///   - other: The other connection.
+    ///   - idleTimeout: The relay fails if no byte is received or sent on either connection for that long. A
+    ///     long download does not time out because the client sends nothing. `nil` means no limit.
+    /// - Returns: The number of bytes in each direction.
+    /// - Throws: The reason the first connection failed: the errors of `read(maxLength:timeout:)` and
+    ///   `write(_:timeout:)`, `.idleTimeout`, or `CancellationError`. `.badParameter` if
+    ///   `other` is this socket, and `.badConfiguration` if one of them is not in use.
+    @discardableResult
+    public nonisolated(nonsending) func relay(
+        with other: AsyncSocket, idleTimeout: Duration? = nil
+    ) async throws -> RelayTotals {
+        guard other !== self else {
+            throw AsyncSocketError.badParameter(.read, "a connection cannot be relayed to itself: pass another socket")
+        }
+        return try await Relay(self, other).run(idleTimeout)
+    }
+
     // MARK: - Internal
 
     func prepareWrite(_ timeout: Duration?) throws -> (TaskOperations, OperationLimit) {

@@ -1,4 +1,4 @@
-public import SocketCore
+internal import SocketCore
 
 /// The executor that runs a connection's task.
 public struct ConnectionExecutor: Sendable {
@@ -37,18 +37,6 @@ public struct ConnectionExecutor: Sendable {
             if (executor as? SocketEventLoop)?.isCurrent != true { await Task.yield() }
             return try await body()
         }
-    }
-}
-
-extension AsyncSocket {
-    /// The socket's event loop, for other tasks that use the socket: `Task(executorPreference:
-    /// socket.executor) { … }`.
-    ///
-    /// A socket never changes its loop. See `ConnectionExecutor.eventLoop` for the code that may run there.
-    /// The value is `nil`, which means no preference, only if the process has no free descriptors for a
-    /// loop.
-    public var executor: SocketEventLoop? {
-        try? chooseLoop(.connect)
     }
 }
 

@@ -309,7 +309,7 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
         if !isOver { follow(data.settle()) }
     }
 
-    private func follow(_ fate: DataPath.Fate) { if case .ends(let error) = fate { close(error, error == nil ? [] : .abandoned) } }
+    private func follow(_ fate: DataPath.Fate) { if case .ends(let end) = fate { close(end, end == nil ? [] : .abandoned) } }
 
     /// Advances the TLS upgrade. Returns `true` if bytes may be able to move now.
     private func advanceUpgrade() -> Bool {
@@ -359,8 +359,8 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
     // MARK: - Closing
     /// Closes the descriptor, the queues, the buffers and the engine, once. `didDisconnect` is the last
     /// event.
-    /// - Parameter intent: `.abandoned` if the program did not request the close, and expected its queued bytes
-    ///   to be sent.
+    /// - Parameter intent: `.abandoned` if the program did not request the close, and expected its queued
+    ///   bytes to be sent.
     private func close(_ error: AsyncSocketError?, _ intent: CloseIntent = .abandoned) {
         let ended = phase
         guard !ended.isClosed else { return }

@@ -233,8 +233,8 @@ public final class DatagramListener: Sendable {
         if let timeout { reception.cut(after: timeout) }
     }
 
-    /// Calls `body`, and cancels it when the listener begins to close. Returns `nil` if that happens first. See
-    /// `SocketListener.untilClosing(_:)`.
+    /// Calls `body`, and cancels it when the listener starts to close. Returns `nil` if that happens first.
+    /// See `SocketListener.untilClosing(_:)`.
     public nonisolated(nonsending) func untilClosing<Result: Sendable>(
         _ body: @escaping @Sendable () async throws -> Result?
     ) async throws -> Result? {

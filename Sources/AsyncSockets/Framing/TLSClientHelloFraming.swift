@@ -18,7 +18,7 @@ public import SocketTLS
 public struct TLSClientHelloFraming: Framing {
     /// A client's first message.
     public struct Frame: Sendable, Hashable {
-        /// What the client offers.
+        /// The parameters that the client offers.
         public let hello: TLSClientHello
         /// The TLS records with the message, unchanged, to be forwarded.
         public let bytes: Data

@@ -184,8 +184,8 @@ final class Listener: Sendable {
         )
     }
 
-    /// Called on the loop when the quota has no permit. Logs at most once a minute, because peers can open and
-    /// close connections at the limit as often as they like.
+    /// Called on the loop when the quota has no permit. Logs at most once a minute, because peers can open
+    /// and close connections at the limit as often as they like.
     private func noteFull(_ quota: AcceptQuota) {
         if let limit = quota.reachedLimit, isNoticeDue(at: .now) {
             logger.warning(

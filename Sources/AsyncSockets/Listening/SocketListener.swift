@@ -248,8 +248,8 @@ public final class SocketListener: Sendable {
         if let timeout { reception.cut(after: timeout) }
     }
 
-    /// Calls `body`, and cancels it when the listener begins to close, or stops listening because of an error.
-    /// Returns `nil` if that happens first.
+    /// Calls `body`, and cancels it when the listener starts to close, or stops listening because of an
+    /// error. Returns `nil` if that happens first.
     ///
     /// Use it in a connection's task for reads between two requests, so that connections without a request
     /// close immediately and do not use up the `timeout` of the close:
@@ -267,7 +267,7 @@ public final class SocketListener: Sendable {
     /// `isListening`.
     ///
     /// - Parameter body: Runs in a child task, with the executor preference of the current task.
-    /// - Returns: The value that `body` returns, or `nil` if the listener begins to close first.
+    /// - Returns: The value that `body` returns, or `nil` if the listener starts to close first.
     /// - Throws: The errors of `body`, and `CancellationError` if the current task is cancelled.
     public nonisolated(nonsending) func untilClosing<Result: Sendable>(
         _ body: @escaping @Sendable () async throws -> Result?

@@ -17,7 +17,7 @@ final class ReadHalf {
     /// The maximum number of bytes to read ahead of any request. Reading ahead is needed to detect a FIN.
     static let readAheadLimit = 64 * 1024
 
-    /// A peek of more bytes would not fit into what is read ahead.
+    /// The possible lengths of a peek: more bytes are not read ahead.
     static let peekLengths = 1...readAheadLimit
 
     init() {}

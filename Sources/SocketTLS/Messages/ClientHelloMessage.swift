@@ -3,7 +3,7 @@
 /// OpenSSL searches the whole list of groups for each key share. Both lists are limited only by the size of
 /// the message: OpenSSL took 70 to 90 ms to process a 65 kB message filled with both lists. The entries are
 /// therefore counted first. Each limit is several times what any client sends. The list of certificate
-/// authorities has no limit of its own, because Java can be configured to send 14 kB of authorities.
+/// authorities has no separate limit, because Java can be configured to send 14 kB of authorities.
 struct ClientHelloMessage {
     static let bytesOfMessage = 32 * 1024
     private static let bytesOfCipherSuites = 2 * 256

@@ -1,6 +1,6 @@
 extension TLSClientHello {
-    /// A client may split its message into more records than this (RFC 8446, section 5.1), but no known client
-    /// does. Each call parses all records again, so many short records would be costly.
+    /// A client may split its message into more records than this (RFC 8446, section 5.1), but no known
+    /// client does. Each call parses all records again, and many short records would be costly.
     private static let maximumRecords = 64
 
     /// The maximum size of the records with the message.
@@ -18,8 +18,8 @@ extension TLSClientHello {
     /// Returns `nil` if the message is incomplete: call this again when more bytes have arrived. To read the
     /// message from a socket, use `AsyncSocket.readFrame(_:timeout:)` with a `TLSClientHelloFraming`.
     ///
-    /// The name is what the client requests. Nothing proves that it will be used: with Encrypted Client Hello,
-    /// it is the public name of the provider.
+    /// The name is only requested. Nothing proves that it will be used: with Encrypted Client
+    /// Hello, it is the public name of the provider.
     ///
     /// - Parameter records: All bytes that the client has sent so far. Bytes after the message are ignored.
     /// - Throws: `.notTLS` if the bytes are not the start of a TLS handshake, and `.protocolViolation` if the
