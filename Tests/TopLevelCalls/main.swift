@@ -79,10 +79,12 @@ let listener = try SocketListener(port: 7)
 try await listener.run { _ in }
 try await listener.run(untilSignals: [SIGTERM]) { _ in }
 try await listener.reloadTLS(from: []) { try .server(identity: TLSIdentity(pem: "")) }
+_ = try await listener.untilClosing { 7 }
 await listener.close()
 
 let peers = try DatagramListener(port: 7)
 try await peers.run { _ in }
 try await peers.run(untilSignals: [SIGTERM]) { _ in }
 try await peers.reloadTLS(from: []) { try .server(identity: TLSIdentity(pem: "")) }
+_ = try await peers.untilClosing { 7 }
 await peers.close()

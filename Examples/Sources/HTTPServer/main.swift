@@ -1,5 +1,5 @@
-// An HTTP/1.1 server that keeps connections alive and closes them gracefully: on SIGTERM, requests in progress
-// are answered, and connections between two requests close immediately.
+// An HTTP/1.1 server that keeps connections alive and closes them gracefully: on SIGTERM, requests in
+// progress receive their responses, and connections between two requests close immediately.
 //
 //     swift run --package-path Examples http-server 8080
 //     curl http://localhost:8080/hello
@@ -16,7 +16,7 @@ do {
     log("listening on port \(listener.localPort)")
     try await listener.run(untilSignals: [SIGTERM, SIGINT], idleTimeout: .seconds(60)) { socket in
         // Article: requests
-        // `nil` if the client closes the connection, or if the server begins to close.
+        // `nil` if the client closes the connection, or if the server starts to close.
         while let request = try await listener.untilClosing({ try await socket.readLine(maxLength: 8192) }) {
             let headers = try await readHeaders(from: socket)
             let keepsAlive = listener.isListening && headers["connection"]?.lowercased() != "close"

@@ -193,8 +193,8 @@ public final class SocketListener: Sendable {
     /// sets no limit.
     ///
     /// When the limit is reached, the listener stops accepting, and further connections wait in the kernel's
-    /// backlog until a connection closes. A change takes effect immediately. Lowering the limit does not
-    /// close connections. Values below 1 are treated as 1.
+    /// backlog until a connection closes. A warning is logged, at most once a minute. A change takes effect
+    /// immediately. Lowering the limit does not close connections. Values below 1 are treated as 1.
     public var maximumConnections: Int {
         get { preparation.model.maximumConnections }
         set {
