@@ -7,8 +7,8 @@
 //  4. A progress event is merged with a progress event of the same operation that is still queued, so that a
 //     peer cannot fill memory with events if the delegate is slow.
 //  5. When the delegate moves to another queue, the queued events move to that queue.
-//  6. Only one block holds events at a time. If another block runs on another queue during that time, the
-//     first block also delivers the other block's events or passes them to the delegate's current queue.
+//  6. Only one block delivers events at a time. A block that starts on another queue in the meantime takes no
+//     events: the first block delivers those events too, or moves them to the delegate's current queue.
 //  7. While events are queued in the backlog, no events are delivered inline.
 
 internal import SocketBuffers

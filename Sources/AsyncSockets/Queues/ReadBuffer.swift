@@ -1,5 +1,6 @@
 // Rules for the buffer:
-//  1. A read delivers a view of the buffer's memory, not a copy. Changing the view changes a copy.
+//  1. A read delivers a view of the buffer's memory without copying it. The view is copy-on-write: changing
+//     it does not affect the buffer.
 //  2. `Data` copies its bytes before a change if its memory has a second owner. The buffer is that owner:
 //     each view is a prefix of an anchor, a `Data` from the same offset to the end of the block. The buffer
 //     keeps the anchor as long as it uses the block. A view created separately for each read would have only
@@ -18,8 +19,8 @@ internal import SocketBuffers
 /// buffer grows if they do not fit. The `data` passed to `socket(_:didRead:withTag:)` is a view of this
 /// memory. It is delivered without a copy, and its contents change when a later read fills the same place.
 /// Take what you need before you queue that read, and do not use the same place for two reads at the same
-/// time. You may change that `data`: as with any other `Data`, this changes a copy and does not affect the
-/// buffer.
+/// time. You may change that `data`: as with any other `Data`, this makes a copy first and does not affect
+/// the buffer.
 public final class ReadBuffer: Sendable {
     private let contents: Locked<Contents>
 

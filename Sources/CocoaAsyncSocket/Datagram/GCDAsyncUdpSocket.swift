@@ -9,7 +9,7 @@ internal import SocketBuffers
 /// The callbacks of a `GCDAsyncUdpSocket`, which are called on its delegate queue. Every method is optional:
 /// see `GCDAsyncSocketDelegate`.
 @preconcurrency
-public protocol GCDAsyncUdpSocketDelegate: NSObjectProtocol {
+public protocol GCDAsyncUdpSocketDelegate: AnyObject {
     /// Reports that the socket is connected. It now sends to this address and receives only from it.
     func udpSocket(_ sock: GCDAsyncUdpSocket, didConnectToAddress address: Data)
     /// Reports that an attempt to connect failed. The socket stays open.
@@ -206,6 +206,7 @@ open class GCDAsyncUdpSocket: NSObject {
     /// Connects to a host, so that the socket sends to it and receives only from it. The delegate is notified
     /// of the result.
     open func connect(toHost host: String, onPort port: UInt16) throws {
+        let host = HostLookup.text(host)
         try connect { core throws(AsyncSocketError) in try core.connect(toHost: host, onPort: port, withTimeout: -1) }
     }
     /// Connects to an address. See `connect(toHost:onPort:)`.
@@ -262,7 +263,7 @@ open class GCDAsyncUdpSocket: NSObject {
     }
     /// Sends a datagram to a host. Empty datagrams are dropped.
     open func send(_ data: Data, toHost host: String, port: UInt16, withTimeout timeout: TimeInterval, tag: Int) {
-        if !data.isEmpty { fresh.send(data, toHost: host, port: port, withTimeout: timeout, tag: tag) }
+        if !data.isEmpty { fresh.send(data, toHost: HostLookup.text(host), port: port, withTimeout: timeout, tag: tag) }
     }
     /// Sends a datagram to an address. Empty datagrams are dropped.
     open func send(_ data: Data, toAddress remoteAddr: Data, withTimeout timeout: TimeInterval, tag: Int) {

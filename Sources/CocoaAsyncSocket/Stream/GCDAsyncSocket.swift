@@ -9,7 +9,7 @@ internal import SocketBuffers
 /// is not called if only a subclass of the conforming class implements it, or if its labels or types differ.
 /// Override a base class method, or declare the conformance in the implementing class.
 @preconcurrency
-public protocol GCDAsyncSocketDelegate: NSObjectProtocol {
+public protocol GCDAsyncSocketDelegate: AnyObject {
     /// Returns the queue for an accepted socket. `nil`, the default, means the library's own threads.
     func newSocketQueueForConnection(fromAddress address: Data, on sock: GCDAsyncSocket) -> DispatchQueue?
     /// Reports an accepted connection. Keep a reference to `newSocket`, or it is closed immediately.
@@ -227,7 +227,7 @@ open class GCDAsyncSocket: NSObject {
     open func connect(
         toHost host: String, onPort port: UInt16, viaInterface interface: String?, withTimeout timeout: TimeInterval
     ) throws {
-        guard !host.isEmpty else { throw GCDAsyncSocketError(.badParamError, InterfaceCheck.emptyHost) }
+        let host = try HostLookup.nonEmptyText(host)
         try begin("connect", to: host, by: interface) { core throws(AsyncSocketError) in
             try core.connect(toHost: host, onPort: port, viaInterface: interface, withTimeout: timeout)
         }

@@ -3,11 +3,25 @@ internal import SocketBuffers
 internal import SocketCore
 
 enum HostLookup {
+    /// Removes trailing zero bytes. The original ignores them, because it passes a C string to
+    /// getaddrinfo(3), and programs create such text from the buffers of inet_ntop(3). Text with a zero byte
+    /// inside is rejected later.
+    static func text(_ host: String) -> String {
+        guard host.utf8.last == 0 else { return host }
+        return String(decoding: host.utf8.reversed().drop { $0 == 0 }.reversed(), as: UTF8.self)
+    }
+
+    static func nonEmptyText(_ host: String) throws -> String {
+        let host = text(host)
+        guard !host.isEmpty else { throw GCDAsyncSocketError(.badParamError, InterfaceCheck.emptyHost) }
+        return host
+    }
+
     /// - Throws: A `ResolveError`.
     static func addresses(of host: String, port: UInt16) throws -> [SocketEndpoint] {
         let answer = Locked<Resolver.Answer?>(nil)
         let done = DispatchSemaphore(value: 0)
-        _ = Resolver.system.resolve(HostQuery(host: host, port: port)) { result in
+        _ = Resolver.system.resolve(HostQuery(host: text(host), port: port)) { result in
             answer.withLock { $0 = result }
             done.signal()
         }

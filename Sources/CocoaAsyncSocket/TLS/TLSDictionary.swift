@@ -62,7 +62,7 @@ struct TLSDictionary {
     private func client(
         expecting name: String?, isManual: Bool, _ anchors: [TLSCertificate]?
     ) throws(Refusal) -> TLSClientSettings {
-        var settings = name.map { TLSClientSettings.client(serverName: $0) } ?? .client
+        var settings = name.map { TLSClientSettings.client(serverName: HostLookup.text($0)) } ?? .client
         if name == nil, isManual {
             // No name is available to verify or to send, so the server name is an address, which is never
             // sent as SNI. The delegate makes the trust decision.

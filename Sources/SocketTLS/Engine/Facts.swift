@@ -18,8 +18,8 @@ final class Facts {
     }
     /// The reason that this side rejects the ClientHello, or `nil` if it does not reject it.
     var complaintAboutHello: String?
-    /// The number of ServerHello messages that a client has received. If there are two, the first one
-    /// requests another ClientHello (RFC 8446, 4.1.4).
+    /// The number of ServerHello messages that a client has received. If there are two, the first
+    /// was a HelloRetryRequest (RFC 8446, 4.1.4).
     var serverHelloCount = 0
     var choosesByHello = false
     /// The ClientHello for which a server's settings were selected. `nil` before the selection, after the

@@ -20,7 +20,7 @@ struct Pair {
     }
 
     func send(_ text: String, tag: Int = 0) {
-        near.send(Data(text.utf8), toHost: "127.0.0.1", port: far.localPort(), withTimeout: -1, tag: tag)
+        near.send(Data(text.utf8), toHost: "127.0.0.1\0\0", port: far.localPort(), withTimeout: -1, tag: tag)
     }
 }
 
@@ -72,7 +72,7 @@ struct Pair {
 
     @Test func aConnectedSocketSendsToItsPeerAndHearsItAlone() async throws {
         let pair = try Pair()
-        try pair.near.connect(toHost: "127.0.0.1", onPort: pair.far.localPort())
+        try pair.near.connect(toHost: "127.0.0.1\0", onPort: pair.far.localPort())
         try await pair.atNear.wait(for: "connected to 127.0.0.1")
         #expect(pair.near.isConnected() && pair.near.connectedHost() == "127.0.0.1")
         #expect(pair.near.connectedPort() == pair.far.localPort() && pair.near.connectedAddress() != nil)

@@ -16,6 +16,8 @@ import Testing
         let address = try #require(try GCDAsyncSocket.lookupHost("127.0.0.1", port: 1)[0] as? Data)
         let forms: [(GCDAsyncSocket, UInt16, Data) throws -> Void] = [
             { socket, port, _ in try socket.connect(toHost: "127.0.0.1", onPort: port) },
+            // As created from the buffer of inet_ntop(3).
+            { socket, port, _ in try socket.connect(toHost: "127.0.0.1\0\0\0", onPort: port) },
             { socket, port, _ in try socket.connect(toHost: "localhost", onPort: port, withTimeout: .patient) },
             { socket, port, _ in try socket.connect(toHost: "127.0.0.1", onPort: port, viaInterface: "lo", withTimeout: -1) },
             { socket, _, address in try socket.connect(toAddress: address) },
@@ -34,6 +36,16 @@ import Testing
             #expect(socket.connectedHost == "127.0.0.1" && socket.connectedPort == peer.port)
             _ = try await peer.finish()
         }
+    }
+
+    @Test func aZeroByteInsideAHostIsRefused() throws {
+        let socket = makeSocket(Diary())
+        for host in ["127.0.0.1\0.example", "\0localhost"] {
+            #expect(throws: GCDAsyncSocketError.self) { try socket.connect(toHost: host, onPort: 9) }
+            #expect(throws: (any Error).self) { try GCDAsyncSocket.lookupHost(host, port: 9) }
+        }
+        #expect(code { try socket.connect(toHost: "\0\0", onPort: 9) } == .badParamError)
+        #expect(try GCDAsyncSocket.lookupHost("127.0.0.1\0", port: 9).count == 1)
     }
 
     private func withPort(_ port: UInt16, _ address: Data) -> Data {

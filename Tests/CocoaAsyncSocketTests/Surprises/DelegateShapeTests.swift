@@ -5,6 +5,7 @@ import Foundation
 import SocketTestSupport
 import SocketTestTraits
 import Testing
+import XCTest
 
 /// A Swift 6 delegate on the main actor.
 @MainActor private final class Screen: NSObject, @preconcurrency GCDAsyncSocketDelegate {
@@ -15,7 +16,34 @@ import Testing
     }
 }
 
+/// Test cases are often delegates. On Linux, XCTestCase is not an NSObject.
+private final class TestCase: XCTestCase, GCDAsyncSocketDelegate, GCDAsyncUdpSocketDelegate {
+    private(set) var lines: [String] = []
+
+    func socket(_ sock: GCDAsyncSocket, didRead data: Data, withTag tag: Int) {
+        lines.append(String(decoding: data, as: UTF8.self))
+    }
+
+    func udpSocket(_ sock: GCDAsyncUdpSocket, didSendDataWithTag tag: Int) { lines.append("sent \(tag)") }
+}
+
 @Suite(.timeLimit(.patient)) struct DelegateShapeTests {
+    @Test func aTestCaseMayBeADelegate() async throws {
+        let peer = try ScriptedPeer.listening([.send("hello"), .expectEnd])
+        let queue = DispatchQueue(label: "delegate")
+        let delegate = TestCase(name: "delegate") { _ in }
+        let socket = GCDAsyncSocket(delegate: delegate, delegateQueue: queue)
+        try socket.connect(toHost: "127.0.0.1", onPort: peer.port)
+        socket.readData(toLength: 5, withTimeout: -1, tag: 1)
+        try await eventually("it has read") { queue.sync { delegate.lines } == ["hello"] }
+        let datagrams = GCDAsyncUdpSocket(delegate: delegate, delegateQueue: queue)
+        datagrams.send(Data("x".utf8), toHost: "127.0.0.1", port: 9, withTimeout: -1, tag: 2)
+        try await eventually("it has sent") { queue.sync { delegate.lines } == ["hello", "sent 2"] }
+        datagrams.close()
+        socket.disconnect()
+        _ = try await peer.finish()
+    }
+
     @Test func aDelegateWithoutTheTimeoutMethodsTimesOut() async throws {
         let peer = try ScriptedPeer.listening([.expectEnd])
         let delegate = ReadersDelegate()

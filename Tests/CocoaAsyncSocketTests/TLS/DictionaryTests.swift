@@ -138,7 +138,7 @@ import Testing
     }
 
     @Test func aNameThatNoCertificateHasIsRefused() async throws {
-        for name in ["", ".", "a b", "*.example.org\0"] {
+        for name in ["", ".", "a b", "example\0.org"] {
             let (error, seen) = try await end(of: [GCDAsyncSocketSSLPeerName: name as NSString])
             #expect(error?.code == GCDAsyncSocketError.otherError.rawValue && !seen.contains("secret"))
         }

@@ -110,8 +110,8 @@ extension TLSEngine {
 
     // MARK: - The response
 
-    /// Enters the phase `.authenticating` if the client's response is complete (rule 3). Otherwise, OpenSSL
-    /// has stopped reading for another reason.
+    /// Called when OpenSSL has stopped reading. Enters the phase `.authenticating` if that is because the
+    /// client's response is complete (rule 3), and otherwise does nothing.
     func noteClientAnswer() {
         guard facts.isAwaitingClient, bio.isHeld, SSL_in_init(ssl) == 0 else { return }
         facts.isAwaitingClient = false
