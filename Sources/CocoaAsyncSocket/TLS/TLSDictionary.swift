@@ -71,7 +71,7 @@ struct TLSDictionary {
         }
         settings.proof = .certificates(rules(anchors))
         try complete(&settings, isManual: isManual, anchors)
-        settings.resumption = try values.data(GCDAsyncSocketSSLPeerID).map { .store(PeerSessions.store(for: $0)) } ?? .none
+        settings.resumption = try values.data(GCDAsyncSocketSSLPeerID).map { .store(PeerSessions.shared.store(for: $0)) } ?? .none
         return settings
     }
 
@@ -217,22 +217,24 @@ struct TLSDictionary {
 }
 
 /// The resumable sessions of clients, by `GCDAsyncSocketSSLPeerID`.
-enum PeerSessions {
+final class PeerSessions: Sendable {
+    static let shared = PeerSessions()
+
     private struct Entry {
         let peerID: Data
         let sessions: TLSInMemorySessionStore
     }
 
     /// Least recently used first.
-    private static let entries = Locked<[Entry]>([])
+    private let entries = Locked<[Entry]>([])
     private static let limit = 64
 
-    static func store(for peerID: Data) -> TLSInMemorySessionStore {
+    func store(for peerID: Data) -> TLSInMemorySessionStore {
         entries.withLock { entries in
             let sessions = entries.first { $0.peerID == peerID }?.sessions ?? TLSInMemorySessionStore()
             entries.removeAll { $0.peerID == peerID }
             entries.append(Entry(peerID: peerID, sessions: sessions))
-            if entries.count > limit { entries.removeFirst() }
+            if entries.count > Self.limit { entries.removeFirst() }
             return sessions
         }
     }

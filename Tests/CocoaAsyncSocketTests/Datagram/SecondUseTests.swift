@@ -61,10 +61,11 @@ import Testing
     /// The sessions of a limited number of peers are kept, and the oldest are dropped first.
     @Test func theSessionsOfTheOldestPeerAreDropped() {
         func peer(_ number: Int) -> Data { Data("SecondUseTests \(number)".utf8) }
-        let first = PeerSessions.store(for: peer(0))
-        #expect(PeerSessions.store(for: peer(0)) === first)
-        for number in 1...64 { _ = PeerSessions.store(for: peer(number)) }
-        #expect(PeerSessions.store(for: peer(0)) !== first)
+        let sessions = PeerSessions()
+        let first = sessions.store(for: peer(0))
+        #expect(sessions.store(for: peer(0)) === first)
+        for number in 1...64 { _ = sessions.store(for: peer(number)) }
+        #expect(sessions.store(for: peer(0)) !== first)
     }
 
     /// The configuration applies to every later use.

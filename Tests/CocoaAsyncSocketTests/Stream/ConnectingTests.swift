@@ -179,13 +179,10 @@ import Testing
     }
 
     @Test func aRefusedConnectionIsAnErrorOfPOSIX() async throws {
-        let (listener, atListener) = try Wire.listening()
-        let port = listener.localPort
-        listener.disconnect()
-        #expect(try await atListener.end() == nil)
+        let refusing = try RawSocket.refusing()
         let diary = Diary()
         let socket = makeSocket(diary)
-        try socket.connect(toHost: "127.0.0.1", onPort: port, withTimeout: .patient)
+        try socket.connect(toHost: "127.0.0.1", onPort: refusing.localPort, withTimeout: .patient)
         let error = try #require(try await diary.end())
         #expect(error.domain == NSPOSIXErrorDomain && error.code == Int(ECONNREFUSED))
         #expect(error.localizedDescription == "Connection refused")
