@@ -13,7 +13,7 @@ import Foundation
 let arguments = CommandLine.arguments.dropFirst()
 let ports = arguments.dropFirst().reduce(into: [String: UInt16]()) { ports, route in
     let parts = route.split(separator: "=")
-    ports[parts[0].lowercased()] = parts.last.flatMap { UInt16($0) }
+    if parts.count == 2 { ports[parts[0].lowercased()] = UInt16(parts[1]) }
 }
 guard let port = arguments.first.flatMap({ UInt16($0) }), !ports.isEmpty else {
     log("usage: name-router PORT NAME=PORT …")

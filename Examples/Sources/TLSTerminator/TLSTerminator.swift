@@ -22,7 +22,7 @@ struct TLSTerminator {
         try await listener.run(onError: report) { client in
             // Article: relay
             try await AsyncSocket.withConnection(to: backendHost, port: backendPort, timeout: .seconds(10)) { backend in
-                _ = try await client.relay(with: backend, idleTimeout: .seconds(60))
+                _ = try await client.relay(with: backend, idleTimeout: .seconds(300))
             }
             // Article: end
         }

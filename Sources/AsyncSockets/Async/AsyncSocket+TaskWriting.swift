@@ -129,7 +129,7 @@ extension AsyncSocket {
 
     /// Forwards bytes between this connection and another in both directions, until both have ended.
     ///
-    /// Returns when both peers have closed their sides in an orderly way and everything has been written. A
+    /// Returns when both peers have closed their sides in an orderly way and the kernel has everything. A
     /// peer that closes only its side keeps receiving: the end is forwarded as well, as a FIN or, with TLS, a
     /// close_notify. Each connection may use TLS. A connection is read only as fast as the other accepts the
     /// bytes, so a relay holds about 64 KiB for each direction, and a `writeHighWaterMark` in addition.
@@ -140,19 +140,21 @@ extension AsyncSocket {
     /// ```swift
     /// try await listener.run { client in
     ///     try await AsyncSocket.withConnection(to: "localhost", port: 8080) { backend in
-    ///         _ = try await client.relay(with: backend, idleTimeout: .seconds(60))
+    ///         _ = try await client.relay(with: backend, idleTimeout: .seconds(300))
     ///     }
     /// }
     /// ```
     ///
     /// - Parameters:
     ///   - other: The other connection.
-    ///   - idleTimeout: The relay fails if no byte is received or sent on either connection for that long. A
-    ///     long download does not time out because the client sends nothing. `nil` means no limit.
+    ///   - idleTimeout: The relay fails if no byte is received or passed to the kernel on either connection
+    ///     for that long. Bytes that the kernel still has to send do not count, so allow time for a slow
+    ///     peer to receive up to a few megabytes. `nil` means no limit.
     /// - Returns: The number of bytes in each direction.
     /// - Throws: The reason the first connection failed: the errors of `read(maxLength:timeout:)` and
-    ///   `write(_:timeout:)`, `.idleTimeout`, or `CancellationError`. `.badParameter` if
-    ///   `other` is this socket, and `.badConfiguration` if one of them is not in use.
+    ///   `write(_:timeout:)`, `.idleTimeout`, or `CancellationError`. `.badParameter` if `other` is this
+    ///   socket. `.badConfiguration` if one of them is not in use or has `autoDisconnectOnClosedReadStream`
+    ///   set, as sockets with a delegate do by default.
     @discardableResult
     public nonisolated(nonsending) func relay(
         with other: AsyncSocket, idleTimeout: Duration? = nil

@@ -18,8 +18,6 @@ final class IdleWaiter: OperationWaiter {
     }
 
     let lateError: any Error
-    /// How the connection closes when the time has expired.
-    let intent: CloseIntent
     private let seconds: Double
     private let position: @Sendable () -> CarriedBytes?
     private let last = Locked(Look())
@@ -27,12 +25,8 @@ final class IdleWaiter: OperationWaiter {
 
     /// - Parameter position: Returns a value that changes with each byte, or `nil` while the idle timeout is
     ///   suspended. Called inside the turn.
-    init(
-        _ timeout: Duration, error: AsyncSocketError, intent: CloseIntent = .abandoned,
-        position: @escaping @Sendable () -> CarriedBytes?
-    ) {
+    init(_ timeout: Duration, error: AsyncSocketError, position: @escaping @Sendable () -> CarriedBytes?) {
         lateError = error
-        self.intent = intent
         seconds = max(timeout.inSeconds, 0)
         self.position = position
     }

@@ -208,10 +208,9 @@ struct TaskOperations {
     /// - Parameter position: Turns the counters of this connection into the position that has to change.
     @discardableResult
     func endWhenIdle(
-        _ timeout: Duration, intent: CloseIntent = .abandoned,
-        position: @escaping @Sendable (CarriedBytes) -> CarriedBytes = { $0 }
+        _ timeout: Duration, position: @escaping @Sendable (CarriedBytes) -> CarriedBytes = { $0 }
     ) -> IdleWaiter {
-        let waiter = IdleWaiter(timeout, error: .idle(for: timeout), intent: intent) { [unowned connection] in
+        let waiter = IdleWaiter(timeout, error: .idle(for: timeout)) { [unowned connection] in
             connection.isOpenForData ? position(connection.data.carried) : nil
         }
         connection.post(.awaitEnd(waiter))

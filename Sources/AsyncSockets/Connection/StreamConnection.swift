@@ -218,7 +218,7 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
     private func cancel(_ waiter: AnyObject, _ error: any Error = CancellationError()) {
         if data.cancel(waiter, error) { return }
         guard let refuse = waiters.remove(waiter) ?? upgrade?.remove(waiter) else { return }
-        close(error as? AsyncSocketError, (waiter as? IdleWaiter)?.intent ?? .abandoned)
+        close(error as? AsyncSocketError)
         // Last, because the resumed task may reconnect immediately.
         refuse(error)
     }
@@ -375,7 +375,7 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
             ConnectionObservation.deliverFailure(error, to: configuration.value.observer)
         }
         ended.establishing?.cancel()
-        data.closeChannel(error, isEstablished: ended.isEstablished, intent, on: loop)
+        data.closeChannel(error, isEstablished: ended.isEstablished, waiters.adjust(intent, error), on: loop)
         withExtendedLifetime(withdrawn) {}
         if let loss = data.drop(error) { record.withLock { $0.snapshot.loss = CopyOnWrite(loss) } }
         waiters.answerEnd(phase.endError)

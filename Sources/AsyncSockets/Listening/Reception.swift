@@ -210,8 +210,9 @@ final class Reception<Arrival: Sendable>: Sendable {
     nonisolated(nonsending) func untilStopped<Result: Sendable>(
         _ body: @escaping @Sendable () async throws -> Result?
     ) async throws -> Result? {
+        try Task.checkCancellation()
         guard isOpen else { return nil }
-        return try await withThrowingTaskGroup(of: Finished<Result>.self) { group in
+        let result = try await withThrowingTaskGroup(of: Finished<Result>.self) { group in
             group.addTask {
                 do {
                     return .body(try await body())
@@ -232,6 +233,9 @@ final class Reception<Arrival: Sendable>: Sendable {
             }
             return nil
         }
+        // `cut` cancels the task after the listener has begun to close.
+        if result == nil { try Task.checkCancellation() }
+        return result
     }
 
     /// Stops accepting and cancels all tasks.

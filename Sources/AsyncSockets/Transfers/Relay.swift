@@ -20,14 +20,28 @@ struct Relay: Sendable {
 
     nonisolated(nonsending) func run(_ idleTimeout: Duration?) async throws -> RelayTotals {
         guard let here = first.operations, let there = second.operations else { throw AsyncSocket.notInUse(.read) }
+        for socket in [first, second] where socket.autoDisconnectOnClosedReadStream {
+            throw AsyncSocketError.badConfiguration(
+                .read, "a relay needs half-closed connections: set autoDisconnectOnClosedReadStream to false")
+        }
         let idleness = idleTimeout.map { RelayIdleness($0, here, there) }
-        defer { idleness?.switchOff() }
+        let watches = [RelayWatch(of: here), RelayWatch(of: there)]
+        defer {
+            idleness?.switchOff()
+            for watch in watches { watch.switchOff() }
+        }
         do {
-            // In a group, because a failure in either direction ends the other.
-            return try await withThrowingTaskGroup(of: RelayTotals.self) { directions in
-                directions.addTask { RelayTotals(forwarded: try await forward(from: first, to: second), returned: 0) }
-                directions.addTask { RelayTotals(forwarded: 0, returned: try await forward(from: second, to: first)) }
-                return try await directions.reduce(RelayTotals(forwarded: 0, returned: 0)) {
+            // In a group, because a failure of either connection ends all.
+            return try await withThrowingTaskGroup(of: RelayTotals.self) { parts in
+                parts.addTask { RelayTotals(forwarded: try await forward(from: first, to: second), returned: 0) }
+                parts.addTask { RelayTotals(forwarded: 0, returned: try await forward(from: second, to: first)) }
+                for watch in watches {
+                    parts.addTask {
+                        try await watch.end()
+                        return RelayTotals(forwarded: 0, returned: 0)
+                    }
+                }
+                return try await parts.reduce(RelayTotals(forwarded: 0, returned: 0)) {
                     RelayTotals(forwarded: $0.forwarded + $1.forwarded, returned: $0.returned + $1.returned)
                 }
             }
@@ -50,18 +64,51 @@ struct Relay: Sendable {
     }
 }
 
+/// Notices the end of a connection of a relay, also when no read or write is pending on it. While the
+/// connection has a watch, a failure resets it.
+final class RelayWatch: OperationWaiter {
+    private let connection: StreamConnection
+    private let isOff = Locked(false)
+    private let (ended, ending) = AsyncStream<Void>.makeStream()
+
+    init(of operations: TaskOperations) {
+        connection = operations.connection
+        connection.post(.awaitEnd(self))
+    }
+
+    var deadline: Deadline? { nil }
+    var lateError: any Error { AsyncSocketError.closed }
+    var isAbandoned: Bool { isOff.withLock { $0 } }
+
+    func switchOff() { isOff.withLock { $0 = true } }
+
+    func complete(_ result: Result<Void, any Error>) { ending.finish() }
+
+    /// Returns after an orderly end of both directions.
+    ///
+    /// - Throws: The reason the connection failed, or the reason queued bytes were dropped.
+    nonisolated(nonsending) func end() async throws {
+        for await _ in ended {}
+        try Task.checkCancellation()
+        if let lost = connection.record.withLock({ $0.snapshot.loss?.value.writes }) { throw lost.error }
+        do {
+            _ = try await TaskOperations(connection: connection).read(.anyBytes, 1, OperationLimit(nil))
+        } catch let error as AsyncSocketError where error.isOrderlyEnd {}
+    }
+}
+
 /// Closes the connections of a relay if neither moves a byte for some time.
 ///
 /// Each connection has a waiter, and the waiters share their counters. A waiter whose time has expired sees
 /// the bytes of the other connection and starts again. So the connection that moved the last byte closes,
-/// exactly `timeout` later.
+/// `timeout` later.
 private struct RelayIdleness {
     private let waiters: [(TaskOperations, IdleWaiter)]
 
     init(_ timeout: Duration, _ connections: TaskOperations...) {
         let counts = Locked([CarriedBytes](repeating: CarriedBytes(), count: connections.count))
         waiters = connections.enumerated().map { index, operations in
-            let waiter = operations.endWhenIdle(timeout, intent: .reset) { own in
+            let waiter = operations.endWhenIdle(timeout) { own in
                 counts.withLock { counts in
                     counts[index] = own
                     return counts.reduce(into: CarriedBytes()) {

@@ -46,7 +46,7 @@ struct TLSDictionary {
         let anchors = try values.array(GCDAsyncSocketSSLAnchorCertificates, of: SecCertificate.self, "SecCertificate")?
             .map(\.certificate)
         guard try values.isTrue(GCDAsyncSocketSSLIsServer) else {
-            let named = try values.string(GCDAsyncSocketSSLPeerName)
+            let named = try values.string(GCDAsyncSocketSSLPeerName).map { HostLookup.text($0) }
             // An empty name disables the name check if the delegate decides. Otherwise it is rejected.
             let name = named?.isEmpty == true && isManual ? nil : named ?? host
             let client = try client(expecting: name, isManual: isManual, anchors)
@@ -62,7 +62,7 @@ struct TLSDictionary {
     private func client(
         expecting name: String?, isManual: Bool, _ anchors: [TLSCertificate]?
     ) throws(Refusal) -> TLSClientSettings {
-        var settings = name.map { TLSClientSettings.client(serverName: HostLookup.text($0)) } ?? .client
+        var settings = name.map { TLSClientSettings.client(serverName: $0) } ?? .client
         if name == nil, isManual {
             // No name is available to verify or to send, so the server name is an address, which is never
             // sent as SNI. The delegate makes the trust decision.

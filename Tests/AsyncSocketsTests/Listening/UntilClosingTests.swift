@@ -95,6 +95,12 @@ import Testing
         #expect(await task.outcome == .cancelled)
         #expect(listener.reception.stopWaiterCount == 0)
         await listener.close()
+        // The same after the listener has begun to close, as when the time of the close is over.
+        let late = Task {
+            withUnsafeCurrentTask { $0?.cancel() }
+            return try await listener.untilClosing { 7 }
+        }
+        #expect(await late.outcome == .cancelled)
     }
 
     @Test func peersOfADatagramListenerAreInterruptedToo() async throws {

@@ -56,6 +56,32 @@ import Testing
         #expect(relay.backend.client.isDisconnected)
     }
 
+    /// The backend's direction has ended, so only the silent client is read.
+    @Test(arguments: [false, true]) func aFailureAfterOneDirectionHasEndedIsNoticed(isSecure: Bool) async throws {
+        let relay = try await Relay(isClientSecure: isSecure, isBackendSecure: isSecure)
+        try await relay.backend.server.write("response")
+        relay.backend.server.closeWriteStream()
+        #expect(try await relay.client.client.readToEnd() == Data("response".utf8))
+        relay.backend.server.disconnect(.reset)
+        let reason = await #expect(throws: AsyncSocketError.self) { try await relay.result.value }
+        #expect(reason?.code == .connectionReset)
+        try await eventually("the client is closed") { relay.client.server.isDisconnected }
+    }
+
+    /// Another limit than the relay's ends the connection.
+    @Test func anyFailureOfARelayedConnectionIsAReset() async throws {
+        let relay = try await Relay(isClientSecure: true, isBackendSecure: true)
+        try await relay.client.server.readWaits()
+        let limit = try #require(relay.client.server.operations).endWhenIdle(.milliseconds(50))
+        for socket in [relay.client.client, relay.backend.server] {
+            let error = await #expect(throws: AsyncSocketError.self) { try await socket.readToEnd() }
+            #expect(error?.code == .connectionReset)
+        }
+        let reason = await #expect(throws: AsyncSocketError.self) { try await relay.result.value }
+        #expect(reason?.code == .idleTimeout)
+        limit.switchOff()
+    }
+
     @Test func aCancelledRelayEndsBothConnections() async throws {
         let relay = try await Relay(isClientSecure: true, isBackendSecure: true)
         try await relay.client.server.readWaits()
@@ -122,6 +148,11 @@ import Testing
             let unused = await #expect(throws: AsyncSocketError.self) { try await one.relay(with: other) }
             #expect(unused?.code == .badConfiguration)
         }
+        let closing = try await SocketPair()
+        closing.server.autoDisconnectOnClosedReadStream = true
+        let unfit = await #expect(throws: AsyncSocketError.self) { try await pair.client.relay(with: closing.server) }
+        #expect(unfit?.code == .badConfiguration)
+        #expect(unfit?.message.contains("autoDisconnectOnClosedReadStream") == true)
         // The misuse has closed nothing.
         try await pair.client.write("x")
         #expect(try await pair.server.read(exactly: 1) == Data("x"))

@@ -21,7 +21,7 @@ enum TestSettings {
 
     static func client(_ more: [String: NSObject] = [:]) throws -> [String: NSObject] {
         let settings: [String: NSObject] = [
-            kCFStreamSSLPeerName as String: "localhost" as NSString,
+            kCFStreamSSLPeerName as String: "localhost\0" as NSString,
             GCDAsyncSocketSSLAnchorCertificates: [try TestIdentity.root] as NSArray,
         ]
         return settings.merging(more) { $1 }
