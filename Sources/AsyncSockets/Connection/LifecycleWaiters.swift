@@ -71,7 +71,7 @@ struct LifecycleWaiters {
     /// Returns how the connection closes: with a reset if it fails during a relay.
     func adjust(_ intent: CloseIntent, _ error: AsyncSocketError?) -> CloseIntent {
         guard !waiting.isEmpty, let error, !error.isOrderlyEnd else { return intent }
-        return waiting.contains { ($0.waiter as? RelayWatch)?.isAbandoned == false } ? .reset : intent
+        return waiting.contains { $0.waiter.resetsOnFailure } ? .reset : intent
     }
 
     /// Removes a waiter and returns the function that completes it with an error, or `nil` if the waiter was

@@ -233,7 +233,7 @@ final class Reception<Arrival: Sendable>: Sendable {
             }
             return nil
         }
-        // `cut` cancels the task after the listener has begun to close.
+        // `cut` cancels the task while the listener is closing.
         if result == nil { try Task.checkCancellation() }
         return result
     }

@@ -20,6 +20,8 @@ protocol OperationWaiter<Value>: AnyObject, Sendable {
     var lateError: any Error { get }
     /// Whether the result is no longer needed.
     var isAbandoned: Bool { get }
+    /// Whether the connection is reset if it fails before this is complete.
+    var resetsOnFailure: Bool { get }
     /// Completes the operation. Called once, inside the turn. The implementation resumes a task and runs no
     /// user code.
     ///
@@ -29,6 +31,7 @@ protocol OperationWaiter<Value>: AnyObject, Sendable {
 
 extension OperationWaiter {
     var isAbandoned: Bool { false }
+    var resetsOnFailure: Bool { false }
 }
 
 /// The delegate or waiter to notify when an operation finishes.

@@ -31,7 +31,7 @@ struct Relay: Sendable {
             for watch in watches { watch.switchOff() }
         }
         do {
-            // In a group, because a failure of either connection ends all.
+            // In a group, because a failure of either connection cancels the rest.
             return try await withThrowingTaskGroup(of: RelayTotals.self) { parts in
                 parts.addTask { RelayTotals(forwarded: try await forward(from: first, to: second), returned: 0) }
                 parts.addTask { RelayTotals(forwarded: 0, returned: try await forward(from: second, to: first)) }
@@ -79,6 +79,7 @@ final class RelayWatch: OperationWaiter {
     var deadline: Deadline? { nil }
     var lateError: any Error { AsyncSocketError.closed }
     var isAbandoned: Bool { isOff.withLock { $0 } }
+    var resetsOnFailure: Bool { !isAbandoned }
 
     func switchOff() { isOff.withLock { $0 = true } }
 
