@@ -1,6 +1,7 @@
 package import AsyncSockets
 internal import FoundationEssentials
 package import Glibc
+internal import SocketBuffers
 
 extension RawSocket {
     /// Creates a socket that is neither bound nor connected, with the arguments of socket(2).
@@ -70,11 +71,15 @@ extension RawSocket {
         }
     }
 
-    /// Returns a port that is free on all addresses. The kernel does not assign the port to another socket,
-    /// because it is below the ephemeral port range.
+    private static let assignedPorts = Locked<Set<UInt16>>([])
+
+    /// Returns a port that is free on all addresses, and a different port on each call. The kernel does not
+    /// assign the port to another socket, because it is below the ephemeral port range.
     package static func freePort() throws(LoopbackError) -> UInt16 {
         for port in UInt16.random(in: 20_000..<30_000)..<32_000 {
             guard let any = SocketEndpoint(literal: "::", port: port) else { break }
+            // A program that was given the port may not have bound it yet.
+            guard assignedPorts.withLock({ $0.insert(port).inserted }) else { continue }
             do throws(LoopbackError) {
                 _ = try bound(to: any)
                 return port
