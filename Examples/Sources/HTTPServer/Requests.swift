@@ -7,8 +7,10 @@ func readHeaders(from socket: AsyncSocket) async throws -> [String: String] {
         var headers: [String: String] = [:]
         for _ in 0..<100 {
             guard let line = try await socket.readLine(maxLength: 8192), !line.isEmpty else { return headers }
-            let parts = line.split(separator: ":", maxSplits: 1)
-            guard parts.count == 2 else { throw AsyncSocketError.malformedFrame("a header line has no name or no value") }
+            let parts = line.split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false)
+            guard parts.count == 2, !parts[0].isEmpty else {
+                throw AsyncSocketError.malformedFrame("a header line has no name or no colon")
+            }
             headers[parts[0].lowercased()] = parts[1].trimmingCharacters(in: .whitespaces)
         }
         throw AsyncSocketError.malformedFrame("the request has more than 100 header lines")

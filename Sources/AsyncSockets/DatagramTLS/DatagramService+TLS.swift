@@ -35,7 +35,7 @@ extension DatagramService {
         output.appendStartTLS()
     }
 
-    /// Continues the upgrade. If this returns an error, the socket closes with it.
+    /// Continues the upgrade. If this returns an error, the socket is closed with that error.
     func goOnWithTLS() -> AsyncSocketError? {
         guard let upgrade else { return nil }
         if upgrade.isQuiet {

@@ -55,7 +55,7 @@ final class DatagramUpgrade {
         isSecure && layer?.isQuiet == true
     }
 
-    /// Continues the upgrade. If this returns an error, the socket closes with it.
+    /// Continues the upgrade. If this returns an error, the socket is closed with that error.
     func advance(
         _ channel: DatagramChannel, _ peer: InternetAddress, _ configuration: DatagramConfiguration, _ input: DatagramInput,
         _ output: DatagramOutput
@@ -178,7 +178,7 @@ final class DatagramUpgrade {
 
     func lateWaiter(at now: Deadline) -> (waiter: AnyObject, error: any Error)? { upgrade.lateWaiter(at: now) }
 
-    /// Handles timeouts. If this returns an error, the socket closes with it.
+    /// Handles timeouts. If this returns an error, the socket is closed with that error.
     func expire(at now: Deadline) -> AsyncSocketError? {
         if let error = layer?.engine.handleTimeout() { return AsyncSocketError(error, operation: .startDTLS) }
         layer?.flush()

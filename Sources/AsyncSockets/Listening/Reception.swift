@@ -185,12 +185,16 @@ final class Reception<Arrival: Sendable>: Sendable {
         for waiter in waiters.values { waiter.resume() }
     }
 
-    /// Returns when accepting has stopped or the task is cancelled.
-    nonisolated(nonsending) func stopped() async {
-        let number = state.withLock { state in
+    private func newWaiterNumber() -> Int {
+        state.withLock { state in
             state.lastNumber += 1
             return state.lastNumber
         }
+    }
+
+    /// Returns when accepting has stopped or the task is cancelled.
+    nonisolated(nonsending) func stopped() async {
+        let number = newWaiterNumber()
         await withTaskCancellationHandler {
             await withUnsafeContinuation { continuation in
                 let waits = state.withLock { state in
@@ -306,10 +310,7 @@ final class Reception<Arrival: Sendable>: Sendable {
     /// If the calling task is cancelled, this cuts all connections and returns without waiting for them.
     nonisolated(nonsending) func ended() async {
         if ServedTask.isNeeded(by: self) { return }
-        let number = state.withLock { state in
-            state.lastNumber += 1
-            return state.lastNumber
-        }
+        let number = newWaiterNumber()
         await withTaskCancellationHandler {
             await withUnsafeContinuation { continuation in
                 let waits = state.withLock { state in
