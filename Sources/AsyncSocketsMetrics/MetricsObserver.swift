@@ -123,7 +123,7 @@ private struct ConnectionMetrics: Sendable {
         closed.increment()
         bytesReceived.increment(by: totals.bytesReceived)
         bytesSent.increment(by: totals.bytesSent)
-        duration.record(duration: totals.duration)
+        duration.recordSeconds(totals.duration / .seconds(1))
     }
 }
 
@@ -158,7 +158,7 @@ private struct HandshakeMetrics: Sendable {
         if let version = versions.first(where: { $0.version == session.protocolVersion }) {
             (session.isResumed ? version.resumed : version.full).increment()
         }
-        duration.record(duration: time)
+        duration.recordSeconds(time / .seconds(1))
     }
 
     func fail(_ error: AsyncSocketError?) {

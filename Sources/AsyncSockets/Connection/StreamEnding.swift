@@ -7,7 +7,7 @@
 //  3. After an orderly close or a truncation, only the read side closes if half-close is allowed and our
 //     side is open. That is reported once, and pending reads are abandoned with the reason. The connection
 //     closes when our side is finished too. If the stream was truncated and no read received that error, the
-//     connection closes with it.
+//     connection closes with that error.
 //  4. A close requested by the caller takes precedence over any other end. Once its conditions are met, the
 //     connection closes in an orderly way.
 //  5. A file that can no longer be read closes the connection immediately, even if there are unread bytes.
