@@ -104,12 +104,15 @@ check_expiry_checker() {
     contains valid '^days left: 89$'
     printed 1 soon "${trusting[@]}" "$checker" localhost "${port[server]}"
     contains soon '^days left: 1$'
-    # A certificate that is not trusted is printed too, with each fault.
-    said faulty trustRejected "${trusting[@]}" "$checker" 127.0.0.1 "${port[quarter]}"
+    # A certificate that is not trusted is printed too.
+    printed 1 faulty "${trusting[@]}" "$checker" localhost "${port[quarter]}"
     contains faulty '^valid until 20'
     contains faulty '^not trusted: .*self-signed'
-    contains faulty '^not trusted: .*not for "127.0.0.1"'
+    contains faulty '^days left: 89$'
+    printed 1 misnamed "${trusting[@]}" "$checker" 127.0.0.1 "${port[server]}"
+    contains misnamed '^not trusted: .*not for "127.0.0.1"'
     stop server quarter
+    said stopped connectFailed "$checker" localhost "${port[server]}"
 }
 
 # The demo prints colours on a terminal, unless NO_COLOR or the type of the terminal forbids them.

@@ -25,12 +25,22 @@ public struct PeerTrust: Sendable, Hashable {
     ///
     /// The key is one of the keys in the settings: the trust callback is never called for an unexpected key.
     public let publicKey: [UInt8]?
+    /// The chain that OpenSSL built before it found the fault in `verdict`, to which the fault's depth refers.
+    let path: [TLSCertificate]
 
     /// Creates a value with a given chain and verdict, for tests of a trust callback.
     public init(
         peer: TLSRole = .server, chain: [TLSCertificate], verdict: Verdict = .trusted, otherFaults: [Verdict] = [],
         serverName: String? = nil, publicKey: [UInt8]? = nil
     ) {
+        self.init(peer, chain, verdict, otherFaults, path: [], serverName: serverName, publicKey: publicKey)
+    }
+
+    init(
+        _ peer: TLSRole, _ chain: [TLSCertificate], _ verdict: Verdict, _ otherFaults: [Verdict], path: [TLSCertificate],
+        serverName: String?, publicKey: [UInt8]?
+    ) {
+        self.path = path
         self.otherFaults = otherFaults
         self.peer = peer
         self.chain = chain
@@ -41,6 +51,16 @@ public struct PeerTrust: Sendable, Hashable {
 
     /// The peer's own certificate.
     public var leaf: TLSCertificate? { chain.first }
+
+    /// The certificate that the fault in `verdict` is about. `nil` if the chain is trusted, or if the
+    /// certificate was not read, for example because the peer sent too many.
+    ///
+    /// It is not always in `chain`: a root that has expired is in your store of trusted roots.
+    public var rejectedCertificate: TLSCertificate? {
+        guard case .untrusted(_, _, let depth) = verdict else { return nil }
+        let certificates = path.isEmpty ? chain : path
+        return certificates.indices.contains(depth) ? certificates[depth] : nil
+    }
 
     /// OpenSSL's verdict.
     @nonexhaustive

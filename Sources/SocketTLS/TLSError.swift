@@ -17,6 +17,12 @@ public struct TLSError: LocalizedError, Sendable, Hashable, CustomStringConverti
     public var sentAlert: TLSAlert?
     /// OpenSSL's `X509_V_ERR_*` code, if a certificate was rejected.
     public var verifyCode: Int32?
+    /// The certificates that the peer sent and the verdict on them, if the peer was rejected because of
+    /// them, otherwise `nil`.
+    ///
+    /// `peerTrust.rejectedCertificate` is the certificate at fault, with its names, dates and issuer, and
+    /// `peerTrust.leaf` is the peer's own. The peer may not hold its private key.
+    public var peerTrust: PeerTrust?
     /// OpenSSL's error queue, oldest entry first.
     public var openSSLStack: [String]
 
@@ -28,6 +34,7 @@ public struct TLSError: LocalizedError, Sendable, Hashable, CustomStringConverti
         alert: TLSAlert? = nil,
         sentAlert: TLSAlert? = nil,
         verifyCode: Int32? = nil,
+        peerTrust: PeerTrust? = nil,
         openSSLStack: [String] = []
     ) {
         self.code = code
@@ -36,6 +43,7 @@ public struct TLSError: LocalizedError, Sendable, Hashable, CustomStringConverti
         self.alert = alert
         self.sentAlert = sentAlert
         self.verifyCode = verifyCode
+        self.peerTrust = peerTrust
         self.openSSLStack = openSSLStack
     }
 

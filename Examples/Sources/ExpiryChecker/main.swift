@@ -12,30 +12,29 @@ let arguments = CommandLine.arguments.dropFirst()
 let host = arguments.first ?? "www.example.org"
 let port = arguments.dropFirst().first.flatMap(Int.init) ?? 443
 
-/// Prints a certificate and its faults, and returns whether it is valid.
-@Sendable func inspect(_ server: PeerTrust) -> Bool {
-    if let leaf = server.leaf {
-        print("\(leaf.subject), issued by \(leaf.issuer)")
-        print("valid until \(leaf.notAfter.ISO8601Format())")
+/// Returns the server's certificate and, if the server is not trusted, the certificate at fault and its fault.
+func inspect() async throws -> (certificate: TLSCertificate?, fault: String?) {
+    do {
+        let session = try await withDeadline(.seconds(20)) {
+            try await AsyncSocket.withConnection(to: host, port: port, tls: .client) { $0.tlsSession }
+        }
+        return (session?.peerCertificates.first, nil)
+    } catch let error as AsyncSocketError {
+        guard let tls = error.tls, let peer = tls.peerTrust else { throw error }
+        return (peer.rejectedCertificate ?? peer.leaf, tls.message)
     }
-    let verdicts = [server.verdict] + server.otherFaults
-    for case .untrusted(let reason, _, _) in verdicts {
-        print("not trusted: \(reason)")
-    }
-    return server.verdict == .trusted
 }
 
 do {
-    var settings = TLSSettings.client
-    settings.trustEvaluation = .manual
-    let end = try await withDeadline(.seconds(20)) {
-        try await AsyncSocket.withConnection(
-            to: host, port: port, tls: settings, trust: inspect
-        ) { $0.tlsSession?.peerCertificates.first?.notAfter }
+    let (certificate, fault) = try await inspect()
+    if let certificate {
+        print("\(certificate.subject), issued by \(certificate.issuer)")
+        print("valid until \(certificate.notAfter.ISO8601Format())")
     }
-    let days = (end?.timeIntervalSinceNow ?? 0) / 86_400
+    if let fault { print("not trusted: \(fault)") }
+    let days = (certificate?.notAfter.timeIntervalSinceNow ?? 0) / 86_400
     print("days left: \(Int(days))")
-    exit(days < 14 ? EXIT_FAILURE : EXIT_SUCCESS)
+    exit(fault == nil && days >= 14 ? EXIT_SUCCESS : EXIT_FAILURE)
 } catch {
     print("failed: \(error)")
     exit(EXIT_FAILURE)

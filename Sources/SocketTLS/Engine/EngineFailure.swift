@@ -52,13 +52,15 @@ struct EngineFailure {
         switch facts.judge.gate.refusal {
         case .byVerification(let trust):
             guard case .untrusted(let reason, let code, _) = trust.verdict else { return nil }
-            return TLSError(TLSError.Code(verifyCode: code), reason, operation: operation, verifyCode: code)
+            return TLSError(
+                TLSError.Code(verifyCode: code), reason, operation: operation, verifyCode: code, peerTrust: trust)
         case .byExcess(let trust):
             guard case .untrusted(let reason, let code, _) = trust.verdict else { return nil }
-            return TLSError(.certificateTooLarge, reason, operation: operation, verifyCode: code)
+            return TLSError(.certificateTooLarge, reason, operation: operation, verifyCode: code, peerTrust: trust)
         case .byDecision(let trust, let refusal):
             return TLSError(
-                refusal.code, refusal.sentence(about: trust), operation: operation, verifyCode: trust.verifyCode)
+                refusal.code, refusal.sentence(about: trust), operation: operation, verifyCode: trust.verifyCode,
+                peerTrust: trust)
         case .byKey(let fault): return fault.error
         case nil: return nil
         }

@@ -13,7 +13,9 @@ extension Judge {
         let chain = TLSCertificate.certificates(sharing: X509_STORE_CTX_get0_untrusted(store))
         if let excess = CertificateFault.excess(in: chain) { return refuse(chain, excess) }
         var faults = verify(store, chain)
-        guard faults.isEmpty || gate.evaluation == .manual else { return judge(chain, faults) }
+        guard faults.isEmpty || gate.evaluation == .manual else {
+            return judge(chain, faults, path: VerifiedChain(of: store).copies)
+        }
         let verified = VerifiedChain(of: store)
         let trusted = faults.allSatisfy(\.leavesPathTrusted) ? verified : verified.leaf
         faults += rules.faults(in: verified)
@@ -24,7 +26,7 @@ extension Judge {
         if let fault = rules.pins.fault(in: trusted) {
             if faults.isEmpty || gate.evaluation == .manual { return refuseForPins(chain, fault) }
         }
-        return judge(chain, faults)
+        return judge(chain, faults, path: faults.isEmpty ? [] : verified.copies)
     }
 
     /// Returns OpenSSL's faults in the order found: all of them in `.manual` mode, otherwise only the first.

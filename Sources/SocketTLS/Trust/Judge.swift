@@ -56,12 +56,16 @@ final class Judge {
 
     /// Passes the faults of a chain to the gate. A revocation is passed as the main fault, because it is the
     /// most serious.
-    func judge(_ chain: [TLSCertificate], _ faults: [PeerTrust.Verdict]) -> TrustGate.Ruling {
+    ///
+    /// - Parameter path: The chain that OpenSSL built, to which the depths of the faults refer.
+    func judge(
+        _ chain: [TLSCertificate], _ faults: [PeerTrust.Verdict], path: [TLSCertificate]
+    ) -> TrustGate.Ruling {
         let first = faults.firstIndex(where: \.isRevocation) ?? 0
         let verdict = faults.isEmpty ? .trusted : faults[first]
         let others = faults.indices.filter { $0 != first }.map { faults[$0] }
         resumption?.judged(verdict, others)
-        return gate.judge(trust(chain, verdict, otherFaults: others))
+        return gate.judge(trust(chain, verdict, otherFaults: others, path: path))
     }
 
     func refuseForPins(_ chain: [TLSCertificate], _ fault: PeerTrust.Verdict) -> TrustGate.Ruling {
@@ -82,11 +86,12 @@ final class Judge {
     }
 
     func trust(
-        _ chain: [TLSCertificate], _ verdict: PeerTrust.Verdict, otherFaults: [PeerTrust.Verdict] = [], publicKey: [UInt8]? = nil
+        _ chain: [TLSCertificate], _ verdict: PeerTrust.Verdict, otherFaults: [PeerTrust.Verdict] = [],
+        path: [TLSCertificate] = [], publicKey: [UInt8]? = nil
     ) -> PeerTrust {
         PeerTrust(
-            peer: isServer ? .client : .server, chain: chain, verdict: verdict, otherFaults: otherFaults,
-            serverName: expectedName, publicKey: publicKey)
+            isServer ? .client : .server, chain, verdict, otherFaults, path: path, serverName: expectedName,
+            publicKey: publicKey)
     }
 
     // MARK: - Evidence other than certificates

@@ -19,6 +19,9 @@ struct VerifiedChain {
     /// The earliest expiry of all certificates including the root, in seconds since 1970.
     var end: Int? { certificates.map { Int(TLSCertificate(sharing: $0).notAfter.timeIntervalSince1970) }.min() }
 
+    /// The certificates, usable after the verification.
+    var copies: [TLSCertificate] { certificates.map { TLSCertificate(sharing: $0) } }
+
     var leaf: VerifiedChain { VerifiedChain(Array(certificates.prefix(1))) }
 
     /// The fault of a peer that presents a CA certificate. The holder of its private key could issue
