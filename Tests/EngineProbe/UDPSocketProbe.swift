@@ -14,24 +14,32 @@ enum UDPSocketProbe {
             ("ff05::1:9", "2001:db8::2", "2001:db8::1", "2001:db8::99"),
         ] {
             try groups(group, host, elsewhere)
+            // A socket bound to the address of one interface.
+            try groups(group, host, boundTo: "veth2", elsewhere)
             try oneSource(group.contains(":") ? "ff35::8000:9" : "232.1.1.9", host, own: own, stranger: stranger, elsewhere)
         }
-        try broadcast(elsewhere)
+        for interface in [nil, "veth2"] {
+            for address in ["192.0.2.255", "255.255.255.255"] { try broadcast(to: address, boundTo: interface, elsewhere) }
+        }
     }
 
     /// Returns a sending socket here, and a receiving one there.
-    private static func parties(_ elsewhere: Elsewhere) throws -> (sender: AsyncUDPSocket, receiver: AsyncUDPSocket, Inbox) {
+    private static func parties(
+        _ elsewhere: Elsewhere, boundTo interface: String? = nil
+    ) throws -> (sender: AsyncUDPSocket, receiver: AsyncUDPSocket, Inbox) {
         let inbox = Inbox()
         let (sender, receiver) = (AsyncUDPSocket(), AsyncUDPSocket(inlineDelegate: inbox))
         try sender.bind(toPort: 0)
         try sender.setMulticastInterface("veth1")
-        try elsewhere { try receiver.bind(toPort: 0) }
+        try elsewhere { try receiver.bind(toPort: 0, interface: interface) }
         try receiver.beginReceiving()
         return (sender, receiver, inbox)
     }
 
-    private static func groups(_ group: String, _ host: String, _ elsewhere: Elsewhere) throws {
-        let (sender, receiver, inbox) = try parties(elsewhere)
+    private static func groups(
+        _ group: String, _ host: String, boundTo interface: String? = nil, _ elsewhere: Elsewhere
+    ) throws {
+        let (sender, receiver, inbox) = try parties(elsewhere, boundTo: interface)
         let port = receiver.localPort
         let (target, unicast) = (try SocketEndpoint.loopback(group, port: port), try SocketEndpoint.loopback(host, port: port))
         func send(_ number: UInt8, to address: SocketEndpoint) {
@@ -40,10 +48,10 @@ enum UDPSocketProbe {
         send(0, to: target)
         send(1, to: unicast)
         try inbox.expect(1, "before it has joined \(group)")
-        try elsewhere { try receiver.joinMulticastGroup(group, onInterface: "veth2") }
+        try elsewhere { try receiver.joinMulticastGroup(group, onInterface: interface == nil ? "veth2" : nil) }
         send(2, to: target)
         try inbox.expect(2, "as a member of \(group)")
-        try elsewhere { try receiver.leaveMulticastGroup(group, onInterface: "veth2") }
+        try elsewhere { try receiver.leaveMulticastGroup(group, onInterface: interface == nil ? "veth2" : nil) }
         send(3, to: target)
         send(4, to: unicast)
         try inbox.expect(4, "after it has left \(group)")
@@ -65,12 +73,14 @@ enum UDPSocketProbe {
         withExtendedLifetime((sender, receiver)) {}
     }
 
-    private static func broadcast(_ elsewhere: Elsewhere) throws {
-        let (sender, receiver, inbox) = try parties(elsewhere)
+    private static func broadcast(to address: String, boundTo interface: String?, _ elsewhere: Elsewhere) throws {
+        let (sender, receiver, inbox) = try parties(elsewhere, boundTo: interface)
         try sender.setOption(.broadcast, to: true)
-        let target = try SocketEndpoint.loopback("192.0.2.255", port: receiver.localPort)
+        try sender.setOption(.bindToDevice, to: "veth1")
+        if interface != nil { try elsewhere { try receiver.setOption(.broadcast, to: true) } }
+        let target = try SocketEndpoint.loopback(address, port: receiver.localPort)
         sender.send(Data([9]), toAddress: target, withTimeout: -1, tag: 9)
-        try inbox.expect(9, "by broadcast")
+        try inbox.expect(9, "by broadcast to \(address)")
         withExtendedLifetime((sender, receiver)) {}
     }
 }

@@ -15,6 +15,8 @@ class DatagramChannel {
     }
 
     let descriptor: DatagramDescriptor
+    /// Whether the descriptor belongs to `GroupReceivers`.
+    let onlyReceives: Bool
     private let receiver: DatagramReceiver
     private let sender: DatagramSender
     @exclusivity(unchecked) private var input = Readiness.ready
@@ -30,8 +32,9 @@ class DatagramChannel {
     /// The maximum number of errors from earlier datagrams to skip at a time.
     private static let refusalLimit = 32
 
-    init(_ descriptor: DatagramDescriptor, maximumSize: Int, coalesces: Bool) {
+    init(_ descriptor: DatagramDescriptor, maximumSize: Int, coalesces: Bool, onlyReceives: Bool = false) {
         self.descriptor = descriptor
+        self.onlyReceives = onlyReceives
         receiver = DatagramReceiver(maximumSize: maximumSize, coalesces: coalesces)
         receiver.localPort = descriptor.localAddress?.port ?? 0
         sender = DatagramSender(for: descriptor)
@@ -77,7 +80,8 @@ class DatagramChannel {
     var fixedPeer: InternetAddress? { nil }
 
     func reaches(_ address: InternetAddress) -> Bool {
-        switch descriptor.families {
+        if onlyReceives { return false }
+        return switch descriptor.families {
         case .ipv4: address.isIPv4
         case .ipv6: address.isIPv6
         case .both: address.isIPv4 || address.isIPv6

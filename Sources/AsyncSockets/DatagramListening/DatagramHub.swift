@@ -49,6 +49,8 @@ final class DatagramHub: EventHandler {
 
     let loop: SocketEventLoop
     let localAddresses: [SocketEndpoint]
+    private let descriptors: [DatagramDescriptor]
+    private let receivers = Locked(GroupReceivers())
     let counts = Counts()
     let mailboxes: MailboxSpace
     private let setup: Setup
@@ -68,6 +70,7 @@ final class DatagramHub: EventHandler {
         self.setup = setup
         loop = setup.loop
         localAddresses = descriptors.compactMap(\.localAddress)
+        self.descriptors = descriptors
         ports = descriptors.map { DatagramPort($0, maximumSize: setup.maximumReceiveSize, coalesces: setup.coalesces) }
         limiter = setup.rateLimit.map { DatagramRateLimiter($0) }
         state = Locked(PeerTable(maximumPeers: max(1, maximumPeers)))
@@ -115,7 +118,42 @@ final class DatagramHub: EventHandler {
             return true
         }
         guard isNeeded else { return loop.deregister(registration) }
-        for port in ports { try loop.watch(port.descriptor.socket, for: registration) }
+        for descriptor in descriptors { try loop.watch(descriptor.socket, for: registration) }
+        loop.run { [self] in updateReceivers() }
+    }
+
+    /// Changes the receivers for multicast groups.
+    func changeReceivers(
+        _ change: ([DatagramDescriptor], inout GroupReceivers) throws(AsyncSocketError) -> Void
+    ) throws(AsyncSocketError) {
+        try receivers.withLock { (receivers) throws(AsyncSocketError) in try change(descriptors, &receivers) }
+        loop.run { [self] in updateReceivers() }
+    }
+
+    /// Watches new receivers, and closes removed ones. Called on the loop.
+    private func updateReceivers() {
+        guard let registration = state.withLock({ $0.registration }) else { return }
+        let receivers = receivers.withLock { $0 }
+        for port in ports where port.descriptor.socket !== port.replyDescriptor.socket && !receivers.contains(port.descriptor) {
+            close(port)
+            ports.removeAll { $0 === port }
+        }
+        for descriptor in receivers.descriptors where !ports.contains(where: { $0.descriptor.socket === descriptor.socket }) {
+            guard let own = descriptors.first(where: { $0.families == descriptor.families }) ?? descriptors.first else { continue }
+            let port = DatagramPort(
+                descriptor, replyingThrough: own, maximumSize: setup.maximumReceiveSize, coalesces: setup.coalesces)
+            do throws(SystemError) {
+                try loop.watch(descriptor.socket, for: registration)
+            } catch {
+                return fail(with: error)
+            }
+            ports.append(port)
+        }
+    }
+
+    private func close(_ port: DatagramPort) {
+        loop.unwatch(port.descriptor.socket)
+        port.receiver.discard()
     }
 
     /// Drops datagrams from strangers from now on.
@@ -135,11 +173,9 @@ final class DatagramHub: EventHandler {
         }
         guard let registration else { return }
         loop.run { [self] in
-            for port in ports {
-                loop.unwatch(port.descriptor.socket)
-                port.receiver.discard()
-            }
+            for port in ports { close(port) }
             ports = []
+            _ = receivers.withLock { $0.withdraw() }
             loop.deregister(registration)
         }
     }
@@ -294,7 +330,7 @@ final class DatagramHub: EventHandler {
         earlier?.connection.post(.replaced)
         if let evicted { evict(evicted) }
         let channel = PeerChannel(
-            port.descriptor, key, from: port.source(for: datagram.arrival), mailbox, hasHello: handshake != nil,
+            port.replyDescriptor, key, from: port.source(for: datagram.arrival), mailbox, hasHello: handshake != nil,
             denial: port.denial,
             secured: { [weak self] in if let handshake { self?.noteHandshake(handshake) } },
             left: { [weak self, setup] in

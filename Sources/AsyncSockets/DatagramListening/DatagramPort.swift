@@ -5,6 +5,9 @@ internal import SocketCore
 /// Confined to the loop.
 final class DatagramPort {
     let descriptor: DatagramDescriptor
+    /// The descriptor for replies: the same one, or the listener's own if this port belongs to
+    /// `GroupReceivers`.
+    let replyDescriptor: DatagramDescriptor
     let receiver: DatagramReceiver
     let sender: DatagramSender
     private let bound: InternetAddress?
@@ -17,12 +20,15 @@ final class DatagramPort {
     /// When to receive again. Set if no event will report the next datagrams.
     @exclusivity(unchecked) var retry: Deadline?
 
-    init(_ descriptor: DatagramDescriptor, maximumSize: Int, coalesces: Bool) {
+    init(
+        _ descriptor: DatagramDescriptor, replyingThrough own: DatagramDescriptor? = nil, maximumSize: Int, coalesces: Bool
+    ) {
         self.descriptor = descriptor
+        replyDescriptor = own ?? descriptor
         receiver = DatagramReceiver(maximumSize: maximumSize, coalesces: coalesces)
         receiver.localPort = descriptor.localAddress?.port ?? 0
-        sender = DatagramSender(for: descriptor)
-        bound = descriptor.localAddress.map { InternetAddress($0) }
+        sender = DatagramSender(for: replyDescriptor)
+        bound = replyDescriptor.localAddress.map { InternetAddress($0) }
     }
 
     func note(_ denial: SystemError?) {

@@ -50,7 +50,7 @@ extension AsyncUDPSocket {
     /// errors.
     func connection(reaching address: SocketEndpoint) -> DatagramConnection? {
         let family = address.family
-        guard family.isInternet, address.port != 0 else { return nil }
+        guard family.isInternet, address.port != 0, !address.isMapped else { return nil }
         let connection = state.withLock { state in
             // Reads the fields directly, because calling a method would copy the configuration.
             let isEnabled =

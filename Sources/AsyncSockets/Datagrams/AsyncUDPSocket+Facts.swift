@@ -82,17 +82,21 @@ extension AsyncUDPSocket {
         if connection?.record.withLock({ $0.sharedAddress }) != nil {
             throw .badConfiguration(.setOption, "the socket shares its listener's descriptor: set the option on the listener")
         }
+        let reception = configuration.reception
         do throws(SystemError) {
             try state.withLock { state throws(SystemError) in
                 try state.connection?.record.withLock { record throws(SystemError) in
                     for descriptor in record.descriptors { try descriptor.set(option, to: value) }
                     try record.options.set(option, to: value)
+                    if option.name == SocketOptionKey.broadcast.name { try record.updateBroadcasts(reception) }
                 }
                 try state.options.set(option, to: value)
             }
         } catch {
             throw AsyncSocketError(refusal: error, operation: .setOption)
         }
+        // Watches the descriptors that were opened for broadcasts.
+        if option.name == SocketOptionKey.broadcast.name { connection?.post(.opened) }
     }
 
     /// Returns the value of an option: the kernel's value if the socket is in use, or otherwise the value set
@@ -121,136 +125,5 @@ extension AsyncUDPSocket {
         if let connection { return connection.post(.perform(body)) }
         guard let socketQueue else { return Self.call(body, with: []) }
         socketQueue.async { Self.call(body, with: []) }
-    }
-
-    // MARK: - Multicast
-
-    /// Joins a multicast group, so that the socket also receives datagrams sent to the group.
-    ///
-    /// - Parameters:
-    ///   - group: The group's address, such as `224.0.0.251` or `ff02::fb`.
-    ///   - interface: The interface, by name or address. If `nil`, the kernel chooses it from its routes.
-    ///   - source: The address of a sender, to receive only its datagrams (RFC 4607). To receive from several
-    ///     senders, join once for each. If `nil`, datagrams from all senders are received.
-    /// - Throws: `.badConfiguration` if the socket does not use the group's IP version; `.badParameter` for
-    ///   text that is not an IP address, an address that is not a multicast group, or an unknown interface;
-    ///   otherwise `.system` with the errno: EADDRINUSE if the socket has already joined the group, ENODEV,
-    ///   ENOBUFS.
-    public func joinMulticastGroup(
-        _ group: String, onInterface interface: String? = nil, fromSource source: String? = nil
-    ) throws(AsyncSocketError) {
-        try change(.join, group, interface, source) { (descriptor, membership) throws(SystemError) in
-            try descriptor.join(membership)
-        }
-    }
-
-    /// Leaves a multicast group. Pass the same interface and source as to
-    /// `joinMulticastGroup(_:onInterface:fromSource:)`.
-    ///
-    /// - Throws: The errors of `joinMulticastGroup(_:onInterface:fromSource:)`, and `.system` with
-    ///   EADDRNOTAVAIL if the socket has not joined the group.
-    public func leaveMulticastGroup(
-        _ group: String, onInterface interface: String? = nil, fromSource source: String? = nil
-    ) throws(AsyncSocketError) {
-        try change(.leave, group, interface, source) { (descriptor, membership) throws(SystemError) in
-            try descriptor.leave(membership)
-        }
-    }
-
-    /// Sets the interface for outgoing multicast datagrams, for each IP version that the socket uses.
-    ///
-    /// - Parameter interface: The interface, by name or address.
-    /// - Throws: `.badConfiguration` if the socket is not in use, `.badParameter` for an unknown interface.
-    public func setMulticastInterface(_ interface: String) throws(AsyncSocketError) {
-        try setMulticastInterface(interface, over: nil)
-    }
-
-    /// Sets the interface for outgoing multicast datagrams of one IP version or, if `family` is `nil`, of
-    /// each IP version that the socket uses.
-    ///
-    /// - Throws: The errors of `setMulticastInterface(_:)`, and `.badConfiguration` if the socket does not
-    ///   use the IP version.
-    package func setMulticastInterface(_ interface: String, over family: SocketEndpoint.Family?) throws(AsyncSocketError) {
-        let connection = try openConnection(.setMulticastInterface)
-        let index = try Self.index(of: interface, .setMulticastInterface)
-        let isDone: Bool
-        do throws(SystemError) {
-            isDone = try connection.record.withLock { record throws(SystemError) in
-                let descriptors = record.descriptors.filter { descriptor in family.map { descriptor.has($0) } ?? true }
-                for descriptor in descriptors { try descriptor.setMulticastInterface(index) }
-                return family == nil || !descriptors.isEmpty
-            }
-        } catch {
-            throw AsyncSocketError(datagram: error, .setMulticastInterface)
-        }
-        guard isDone else {
-            let version = family == .ipv6 ? "IPv6" : "IPv4"
-            throw .badConfiguration(
-                .setMulticastInterface, "the socket does not use \(version): bind it to an \(version) address")
-        }
-    }
-
-    /// Returns the descriptor for an IP version, or the first descriptor if `family` is `nil`. The descriptor
-    /// may be closed at any time, except within `perform(_:)`.
-    package func currentDescriptor(of family: SocketEndpoint.Family?) -> Int32? {
-        connection?.record.withLock { record in
-            record.descriptors.first { descriptor in family.map { descriptor.has($0) } ?? true }?.socket.rawValue
-        }
-    }
-
-    private func change(
-        _ operation: AsyncSocketError.Operation, _ group: String, _ interface: String?, _ source: String?,
-        _ body: (DatagramDescriptor, MulticastMembership) throws(SystemError) -> Void
-    ) throws(AsyncSocketError) {
-        let connection = try openConnection(operation)
-        let groupAddress = try Self.address(group, operation)
-        let sourceAddress = try source.map { (text) throws(AsyncSocketError) in try Self.address(text, operation) }
-        let membership = MulticastMembership(
-            of: groupAddress, from: sourceAddress,
-            on: try interface.map { (text) throws(AsyncSocketError) in
-                try Self.index(of: text, operation)
-            } ?? .any)
-        do throws(SystemError) {
-            let isDone = try connection.record.withLock { record throws(SystemError) in
-                guard let descriptor = record.descriptors.first(where: { $0.has(groupAddress.family) }) else { return false }
-                try body(descriptor, membership)
-                return true
-            }
-            if isDone { return }
-        } catch {
-            throw AsyncSocketError(datagram: error, operation)
-        }
-        let version = AsyncSocketError.families(of: [groupAddress])
-        throw .badConfiguration(
-            operation, "the group \"\(group)\" requires \(version), which the socket does not use: bind to an \(version) address")
-    }
-
-    private static func address(
-        _ text: String, _ operation: AsyncSocketError.Operation
-    ) throws(AsyncSocketError) -> SocketEndpoint {
-        guard let address = SocketEndpoint(literal: text, port: 0) else {
-            throw .badParameter(operation, "\"\(text)\" is not an IP address")
-        }
-        return address
-    }
-
-    private static func index(
-        of interface: String, _ operation: AsyncSocketError.Operation
-    ) throws(AsyncSocketError) -> InterfaceIndex {
-        do throws(InterfaceError) {
-            return try InterfaceIndex(interface)
-        } catch {
-            throw AsyncSocketError(error, operation: operation)
-        }
-    }
-}
-
-extension DatagramDescriptor {
-    fileprivate func has(_ family: SocketEndpoint.Family) -> Bool {
-        switch families {
-        case .ipv4: family == .ipv4
-        case .ipv6: family == .ipv6
-        case .both: family.isInternet
-        }
     }
 }

@@ -53,8 +53,17 @@ extension AsyncUDPSocket {
     }
 
     func binding(toAddress address: SocketEndpoint) throws(AsyncSocketError) -> DatagramBinding {
+        let address = native(address)
         try check(address, .bind)
         return DatagramBinding(addresses: [address], reception: configuration.reception, isLenient: false)
+    }
+
+    /// Returns the IPv4 form of an IPv4-mapped IPv6 address. An adopted socket for both IP versions uses the
+    /// mapped form itself.
+    private func native(_ address: SocketEndpoint) -> SocketEndpoint {
+        guard address.isMapped else { return address }
+        let usesMapped = connection?.record.withLock { $0.descriptors.contains { $0.families == .both } } ?? false
+        return usesMapped ? address : address.unmapped
     }
 
     private func check(_ address: SocketEndpoint, _ operation: AsyncSocketError.Operation) throws(AsyncSocketError) {
@@ -78,11 +87,18 @@ extension AsyncUDPSocket {
         _ makeDescriptors: (SocketOptionSet) throws(SystemError) -> [DatagramDescriptor]
     ) throws(AsyncSocketError) {
         let connection = try use(operation, as: role)
+        let reception = configuration.reception
         let isFree: Bool
         do throws(SystemError) {
             isFree = try connection.record.withLock { record throws(SystemError) in
                 guard !record.isOpen, !record.isClosed, !record.isConnectClaimed else { return false }
                 record.add(try makeDescriptors(record.options))
+                do throws(SystemError) {
+                    try record.updateBroadcasts(reception)
+                } catch {
+                    for descriptor in record.withdraw() { descriptor.socket.close() }
+                    throw error
+                }
                 record.notePeer()
                 return true
             }
@@ -207,12 +223,15 @@ extension AsyncUDPSocket {
         try AsyncSocketError.checkHost(host, operation)
         let port = try AsyncSocketError.port(port, operation)
         guard port > 0 else { throw .badParameter(operation, "the port must be from 1 to 65535, but is 0") }
+        let mapped = host.utf8.contains(UInt8(ascii: ":")) ? SocketEndpoint(literal: host, port: port) : nil
+        let host = mapped?.isMapped == true ? mapped?.unmapped.host ?? host : host
         return .host(HostQuery(host: host, port: port, families: try configuration.enabledFamilies(operation)))
     }
 
     func target(
         _ address: SocketEndpoint, from source: DatagramSource? = nil, _ operation: AsyncSocketError.Operation
     ) throws(AsyncSocketError) -> DatagramTarget {
+        let address = native(address)
         try check(address, operation)
         guard address.port != 0 else { throw .badParameter(operation, "the port must be from 1 to 65535, but is 0") }
         return .address(InternetAddress(address), from: source)

@@ -20,6 +20,7 @@ struct DatagramRecord {
 
     /// Empty, or one descriptor for each family in use.
     private var entries: [Entry] = []
+    var groupReceivers = GroupReceivers()
     var options = SocketOptionSet()
     var peer: SocketEndpoint?
     /// The local address of a socket that shares its listener's descriptor.
@@ -57,16 +58,22 @@ struct DatagramRecord {
         entries += opened.map { Entry(descriptor: $0) }
     }
 
-    /// Removes all descriptors, or all except the descriptors of `family`. The caller closes them.
+    /// Removes all descriptors, or all except the socket's own descriptors of `family`. The caller closes them.
     mutating func withdraw(keeping family: DatagramDescriptor.Families? = nil) -> [DatagramDescriptor] {
         if family == nil { lastAddresses = localAddresses }
-        var withdrawn: [DatagramDescriptor] = []
+        var withdrawn = groupReceivers.withdraw()
         for index in entries.indices where entries[index].descriptor.families != family {
             lastDropCount += entries[index].countDrops()
             withdrawn.append(entries[index].descriptor)
         }
         entries.removeAll { $0.descriptor.families != family }
         return withdrawn
+    }
+
+    /// Opens or removes the receivers for broadcasts, according to the option `.broadcast`.
+    mutating func updateBroadcasts(_ reception: DatagramReception) throws(SystemError) {
+        let setup = GroupReceivers.Setup(reception: reception, options: options)
+        try groupReceivers.setBroadcasts(options.value(of: .broadcast) == true, for: descriptors, setup)
     }
 
     /// The local addresses. The kernel is queried each time, because they are rarely needed.

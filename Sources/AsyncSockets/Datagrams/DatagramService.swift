@@ -173,14 +173,21 @@ final class DatagramService {
 
     // MARK: - Descriptors
 
-    /// Starts watching the descriptors that were added to the record.
+    /// Starts watching the descriptors that were added to the record, and closes the receivers that were
+    /// removed from it.
     func attach() {
-        let descriptors = record.withLock { $0.descriptors }
-        for descriptor in descriptors where !channels.contains(where: { $0.descriptor.socket === descriptor.socket }) {
+        let (own, receivers) = record.withLock { ($0.descriptors, $0.groupReceivers) }
+        for channel in channels where channel.onlyReceives && !receivers.contains(channel.descriptor) {
+            channel.leave(loop)
+            channels.removeAll { $0 === channel }
+        }
+        for descriptor in own + receivers.descriptors
+        where !channels.contains(where: { $0.descriptor.socket === descriptor.socket }) {
             guard let registration else { return }
             let coalesces = descriptor.coalesces ?? configuration.value.reception.contains(.coalescing)
             let channel = DatagramChannel(
-                descriptor, maximumSize: configuration.value.maximumReceiveSize, coalesces: coalesces)
+                descriptor, maximumSize: configuration.value.maximumReceiveSize, coalesces: coalesces,
+                onlyReceives: receivers.contains(descriptor))
             do throws(SystemError) {
                 try channel.join(loop, registration)
             } catch {

@@ -122,6 +122,17 @@ extension LocalInterface {
         let index: UInt32
         /// `nil` if the interface has no address, or an address that is not IPv4 or IPv6.
         let address: SocketEndpoint?
+        let mask: SocketEndpoint?
+    }
+
+    /// The name of the interface that has an IPv4 address, and the broadcast address of its network (RFC 919).
+    /// `nil` if no interface has the address, or the network has only one or two addresses (RFC 3021).
+    package static func broadcast(for address: SocketEndpoint) throws(InterfaceError) -> (name: String, SocketEndpoint)? {
+        guard let entry = try list().first(where: { $0.address?.isSameHost(as: address) == true }),
+            let host = entry.address?.ipv4Bytes, let mask = entry.mask?.ipv4Bytes, mask[3] < 0xFE
+        else { return nil }
+        let bytes = zip(host, mask).map { $0 | ~$1 }
+        return SocketEndpoint(ipv4Bytes: bytes, port: address.port ?? 0).map { (entry.name, $0) }
     }
 
     private static func list() throws(InterfaceError) -> [Entry] {
@@ -131,7 +142,10 @@ extension LocalInterface {
         var entries: [Entry] = []
         for entry in sequence(first: first, next: { $0?.pointee.ifa_next }).compactMap({ $0?.pointee }) {
             let name = String(cString: entry.ifa_name)
-            entries.append(Entry(name: name, index: try index(of: name), address: address(of: entry)))
+            entries.append(
+                Entry(
+                    name: name, index: try index(of: name), address: address(entry.ifa_addr),
+                    mask: address(entry.ifa_netmask)))
         }
         return entries
     }
@@ -145,9 +159,10 @@ extension LocalInterface {
         return index
     }
 
-    /// `ifa_addr` is null for an interface without an address, such as a tunnel (getifaddrs(3)).
-    private static func address(of entry: ifaddrs) -> SocketEndpoint? {
-        guard let address = entry.ifa_addr else { return nil }
+    /// Reads an address or mask, which is null for an interface without an address, such as a tunnel
+    /// (getifaddrs(3)).
+    private static func address(_ address: UnsafeMutablePointer<sockaddr>?) -> SocketEndpoint? {
+        guard let address else { return nil }
         let length: Int
         switch CInt(address.pointee.sa_family) {
         case AF_INET: length = MemoryLayout<sockaddr_in>.size
@@ -170,13 +185,7 @@ extension SocketEndpoint {
 
     /// Adds `scope` to a link-local address without a scope. Returns any other address unchanged.
     fileprivate func withScope(ifMissing scope: UInt32) -> SocketEndpoint {
-        guard isLinkLocal else { return self }
-        var address = self
-        withUnsafeMutableBytes(of: &address.storage) { bytes in
-            guard bytes.load(fromByteOffset: Self.scopeOffset, as: UInt32.self) == 0 else { return }
-            bytes.storeBytes(of: scope, toByteOffset: Self.scopeOffset, as: UInt32.self)
-        }
-        return address
+        isLinkLocal && self.scope == 0 ? withScope(scope) : self
     }
 
     /// Whether both have the same IP address, regardless of port and scope.
@@ -188,7 +197,7 @@ extension SocketEndpoint {
         }
     }
 
-    private var ipv4Bytes: [UInt8]? { family == .ipv4 ? bytes(from: Self.ipv4Offset, count: 4) : nil }
+    fileprivate var ipv4Bytes: [UInt8]? { family == .ipv4 ? bytes(from: Self.ipv4Offset, count: 4) : nil }
     private var ipv6Bytes: [UInt8]? { family == .ipv6 ? bytes(from: Self.ipv6Offset, count: 16) : nil }
 
     private func bytes(from offset: Int, count: Int) -> [UInt8] {
@@ -197,5 +206,4 @@ extension SocketEndpoint {
 
     private static let ipv4Offset = MemoryLayout<sockaddr_in>.offset(of: \.sin_addr) ?? 4
     private static let ipv6Offset = MemoryLayout<sockaddr_in6>.offset(of: \.sin6_addr) ?? 8
-    private static let scopeOffset = MemoryLayout<sockaddr_in6>.offset(of: \.sin6_scope_id) ?? 24
 }

@@ -21,7 +21,31 @@ extension SocketEndpoint {
     /// The interface index (scope ID) of an IPv6 address that needs one, or 0.
     var scope: UInt32 {
         guard family == .ipv6 else { return 0 }
-        return head.withBytes { $0.load(fromByteOffset: 24, as: UInt32.self) }
+        return head.withBytes { $0.load(fromByteOffset: Self.scopeOffset, as: UInt32.self) }
+    }
+
+    /// Returns an IPv6 address with the given scope ID. Any other address is returned unchanged.
+    func withScope(_ scope: UInt32) -> SocketEndpoint {
+        guard family == .ipv6 else { return self }
+        var address = self
+        withUnsafeMutableBytes(of: &address.storage) {
+            $0.storeBytes(of: scope, toByteOffset: Self.scopeOffset, as: UInt32.self)
+        }
+        return address
+    }
+
+    private static let scopeOffset = MemoryLayout<sockaddr_in6>.offset(of: \.sin6_scope_id) ?? 24
+
+    /// The IPv4 address inside an IPv4-mapped IPv6 address (`::ffff:192.0.2.1`, RFC 4291, section 2.5.5.2),
+    /// with the same port. Any other address is returned unchanged.
+    package var unmapped: SocketEndpoint {
+        guard isMapped else { return self }
+        return SocketEndpoint(ipv4Bytes: Array(hostBytes.dropFirst(12)), port: port ?? 0) ?? self
+    }
+
+    /// Whether this is an IPv4-mapped IPv6 address.
+    package var isMapped: Bool {
+        family == .ipv6 && withHostBytes { $0.starts(with: AddressPrefix.mappedBeginning) }
     }
 
     /// Returns `nil` unless `bytes` has 4 elements.

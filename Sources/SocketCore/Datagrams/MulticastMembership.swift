@@ -37,7 +37,40 @@ package struct MulticastMembership: Hashable, Sendable {
     }
 }
 
+extension MulticastMembership {
+    /// The address of a socket that receives only datagrams for the group.
+    package func address(withPort port: UInt16) -> SocketEndpoint {
+        // The kernel requires the scope for a group with link-local scope.
+        group.withPort(port).withScope(interface.number)
+    }
+}
+
 extension DatagramDescriptor {
+    /// The address to which the socket is bound, if it is the address of a single interface. The kernel then
+    /// delivers only datagrams with this destination, and therefore no datagrams for groups or broadcasts.
+    package var onlyAddress: SocketEndpoint? {
+        guard let address = localAddress, address.port != 0 else { return nil }
+        let host = address.unmapped.hostBytes
+        let isGroup = host.count == 4 ? (224...239).contains(host[0]) : host.first == 0xFF
+        return isGroup || host.allSatisfy { $0 == 0 } ? nil : address
+    }
+
+    /// Opens a second socket on the same port that receives only datagrams with the destination `address`.
+    ///
+    /// - Parameter device: The only interface to receive from, or `nil` for all interfaces.
+    package func receiver(
+        at address: SocketEndpoint, on device: String? = nil, _ reception: DatagramReception, _ options: SocketOptionSet
+    ) throws(SystemError) -> DatagramDescriptor {
+        var options = options
+        // Sockets bound to different addresses may receive from the same group.
+        try options.set(.reuseAddress, to: true)
+        if let device { try options.set(.bindToDevice, to: device) }
+        let receiver = try DatagramDescriptor(opening: address.family == .ipv6 ? .ipv6 : .ipv4, options: options)
+        _ = try receiver.prepareReception(reception)
+        try receiver.bind(to: address)
+        return receiver
+    }
+
     /// Joins a group.
     ///
     /// - Throws: EINVAL if the address is not a multicast address or the source has a different family;

@@ -1,0 +1,110 @@
+internal import Glibc
+internal import SocketCore
+
+/// Additional descriptors for a socket that is bound to the address of one interface.
+///
+/// The kernel delivers to such a socket only datagrams sent to its address. Each multicast group and each
+/// broadcast address therefore needs a descriptor of its own, bound to the same port. These descriptors
+/// only receive.
+struct GroupReceivers {
+    private struct Receiver {
+        let descriptor: DatagramDescriptor
+        let address: SocketEndpoint
+        /// Empty for a broadcast address.
+        var memberships: Set<MulticastMembership>
+    }
+
+    /// What the descriptors have in common with the socket's own.
+    struct Setup {
+        let reception: DatagramReception
+        let options: SocketOptionSet
+    }
+
+    private var receivers: [Receiver] = []
+
+    var descriptors: [DatagramDescriptor] { receivers.map(\.descriptor) }
+
+    func contains(_ descriptor: DatagramDescriptor) -> Bool {
+        receivers.contains { $0.descriptor.socket === descriptor.socket }
+    }
+
+    // MARK: - Groups
+
+    /// Joins a group for a socket that is bound to one address.
+    mutating func join(
+        _ membership: MulticastMembership, for main: DatagramDescriptor, _ setup: Setup
+    ) throws(SystemError) {
+        let address = membership.address(withPort: main.localAddress?.port ?? 0)
+        if let index = receivers.firstIndex(where: { $0.address == address }) {
+            try receivers[index].descriptor.join(membership)
+            receivers[index].memberships.insert(membership)
+            return
+        }
+        let descriptor = try main.receiver(at: address, setup.reception, setup.options)
+        do throws(SystemError) {
+            try descriptor.join(membership)
+        } catch {
+            descriptor.socket.close()
+            throw error
+        }
+        receivers.append(Receiver(descriptor: descriptor, address: address, memberships: [membership]))
+    }
+
+    /// Leaves a group. After the last membership of a group, its descriptor is no longer in `descriptors`.
+    mutating func leave(_ membership: MulticastMembership, for main: DatagramDescriptor) throws(SystemError) {
+        let address = membership.address(withPort: main.localAddress?.port ?? 0)
+        guard let index = receivers.firstIndex(where: { $0.address == address }) else { return try main.leave(membership) }
+        try receivers[index].descriptor.leave(membership)
+        receivers[index].memberships.remove(membership)
+        if receivers[index].memberships.isEmpty { receivers.remove(at: index) }
+    }
+
+    // MARK: - Broadcasts
+
+    /// Receives the broadcasts of the network of each address to which a descriptor is bound, or no longer
+    /// receives them.
+    mutating func setBroadcasts(_ isOn: Bool, for mains: [DatagramDescriptor], _ setup: Setup) throws(SystemError) {
+        guard isOn else { return receivers.removeAll { $0.memberships.isEmpty } }
+        guard !receivers.contains(where: \.memberships.isEmpty) else { return }
+        var opened: [Receiver] = []
+        for main in mains {
+            guard let own = main.onlyAddress?.unmapped, let (device, broadcast) = try Self.network(of: own) else { continue }
+            // A router does not forward either kind (RFC 919), but only the limited broadcast looks the same on
+            // each interface.
+            let limited = SocketEndpoint(literal: "255.255.255.255", port: own.port ?? 0)
+            for (address, device) in [(broadcast, nil), (limited, device)] {
+                guard let address, let descriptor = try main.broadcastReceiver(at: address, on: device, setup) else { continue }
+                opened.append(Receiver(descriptor: descriptor, address: address, memberships: []))
+            }
+        }
+        receivers += opened
+    }
+
+    private static func network(of address: SocketEndpoint) throws(SystemError) -> (String, SocketEndpoint?)? {
+        do throws(InterfaceError) {
+            return try LocalInterface.broadcast(for: address)
+        } catch {
+            throw error.cause ?? SystemError("getifaddrs", errno: 0, detail: error.message)
+        }
+    }
+
+    /// Removes all descriptors. The caller closes them.
+    mutating func withdraw() -> [DatagramDescriptor] {
+        defer { receivers = [] }
+        return descriptors
+    }
+}
+
+extension DatagramDescriptor {
+    /// Returns `nil` if the process may not restrict a socket to a device, which Linux 5.7 and later allow.
+    fileprivate func broadcastReceiver(
+        at address: SocketEndpoint, on device: String?, _ setup: GroupReceivers.Setup
+    ) throws(SystemError) -> DatagramDescriptor? {
+        do throws(SystemError) {
+            return try receiver(at: address, on: device, setup.reception, setup.options)
+        } catch {
+            guard device != nil, error.errno == EPERM else { throw error }
+            return nil
+        }
+    }
+}
