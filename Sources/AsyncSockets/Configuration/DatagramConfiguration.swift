@@ -23,6 +23,8 @@ struct DatagramConfiguration: Sendable {
     var rateLimit: DatagramRateLimit?
     /// The maximum size of a DTLS datagram, or `nil` to use the path MTU known to the kernel.
     var maximumDatagramSize: Int?
+    /// Whether a report that a datagram was not delivered ends a DTLS handshake.
+    var failsHandshakeOnDeliveryFailure = false
     /// The delay before the messages of a handshake are retransmitted for the first time.
     var firstRetransmission = Duration.seconds(1)
     /// `nil` for the library's logger.

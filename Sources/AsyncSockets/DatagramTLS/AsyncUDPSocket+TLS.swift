@@ -35,7 +35,8 @@ extension AsyncUDPSocket {
     ///   - trust: See `AsyncSocket.startTLS(settings:trust:)`.
     /// - Returns: The session that the handshake negotiated.
     /// - Throws: `CancellationError` if the task is cancelled, the errors of `trust`, or an
-    ///   `AsyncSocketError`: `.tls` (with `invalidSettings` before anything is sent); `.handshakeTimeout`;
+    ///   `AsyncSocketError`: `.tls` (with `invalidSettings` before anything is sent); `.handshakeTimeout`,
+    ///   whose message includes refusals that the network reported (ICMP), and whose `errno` is the last one's;
     ///   `.trustTimeout`; `.badConfiguration` if the socket is not connected or an upgrade has already been
     ///   started, if the settings require a trust decision but there is neither `trust` nor a delegate, or if
     ///   a task has a pending `receive(timeout:)`, which closes the socket; or the error that closed the

@@ -11,14 +11,18 @@ extension DatagramService {
         case .replaced: close(.replaced, isReplaced: true)
         case .opened, .events, .connect, .disconnect, .resolved, .send, .refuse, .judgedSend, .judgedReceive, .receive,
             .setReceiveMode, .roomIsBack, .setSendFilter, .setReceiveFilter, .configure, .changeDelegateQueue, .awaitEnd,
-            .cancel, .closeAfterSending, .close, .perform, .retire, .reportFailures:
+            .cancel, .closeAfterSending, .close, .perform, .retire, .reportFailures, .exchanging:
             break
         }
     }
 
     func report(_ error: AsyncSocketError, about address: SocketEndpoint?) {
         // Handshake messages are retransmitted in datagrams that fit the path.
-        if error.errno == SystemError.tooLarge { upgrade?.layer?.measurePath() }
+        if error.errno == SystemError.tooLarge {
+            upgrade?.layer?.measurePath()
+        } else {
+            upgrade?.noteFailure(error, isFatal: configuration.value.failsHandshakeOnDeliveryFailure)
+        }
         input.report(error, about: address)
     }
 

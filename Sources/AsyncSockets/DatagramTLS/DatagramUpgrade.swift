@@ -32,6 +32,10 @@ final class DatagramUpgrade {
     private let around: Surroundings
     /// For the log.
     private var peer: SocketEndpoint?
+    /// Reports that handshake messages were not delivered.
+    private var failures = FailureTally()
+    /// The report that ends the handshake, if the program has chosen this.
+    private var fatalFailure: AsyncSocketError?
 
     /// The maximum number of handshake datagrams received in a turn.
     private static let datagramsPerTurn = 64
@@ -63,6 +67,7 @@ final class DatagramUpgrade {
         if case .queuedTLS = upgrade.state, let error = beginIfDrained(channel, peer, configuration, input, output) {
             return error
         }
+        if let fatalFailure { return fatalFailure }
         if case .handshaking = upgrade.state, let error = shakeHands(channel, peer, input, output) { return error }
         if let end = layer?.end, input.isDrained { return end }
         layer?.flush()
@@ -143,6 +148,17 @@ final class DatagramUpgrade {
         upgrade.secure(layer.engine.session, layer.engine.exporter, self)
     }
 
+    /// Notes that a datagram was not delivered.
+    ///
+    /// - Parameter isFatal: Whether the handshake fails.
+    func noteFailure(_ error: AsyncSocketError, isFatal: Bool) {
+        guard layer != nil, !isSecure else { return }
+        failures.note(error)
+        guard isFatal else { return }
+        fatalFailure = error
+        fatalFailure?.operation = .startDTLS
+    }
+
     /// Handles the result of work done outside the turn.
     func receive(_ news: UpgradeNews) {
         if case .worked = news { lentWork = nil }
@@ -185,7 +201,7 @@ final class DatagramUpgrade {
         layer?.expire(at: now)
         switch upgrade.expire(at: now, in: .startDTLS, layer, self) {
         case .nothing: return nil
-        case .handshake(let error): return error
+        case .handshake(let error): return failures.explain(error)
         case .beforeHandshake(let late): return .stuckBeforeDTLS(seconds: late.seconds)
         }
     }

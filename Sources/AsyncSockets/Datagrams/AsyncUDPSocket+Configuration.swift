@@ -87,6 +87,15 @@ extension AsyncUDPSocket {
         set { configure { $0.maximumDatagramSize = newValue.map { max(DatagramLayer.leastDatagramSize, min($0, 65_507)) } } }
     }
 
+    /// Whether a DTLS handshake fails when the network reports (ICMP) that a datagram was not delivered, for
+    /// example because no program uses the peer's port. The default is `false`: any host on the path can
+    /// forge such a report, so the handshake continues until `TLSSettings.handshakeTimeout`. The error of the
+    /// timeout then contains the reports. Set it to `true` before `startDTLS`, on networks that you trust.
+    public var failsHandshakeOnDeliveryFailure: Bool {
+        get { configuration.failsHandshakeOnDeliveryFailure }
+        set { configure { $0.failsHandshakeOnDeliveryFailure = newValue } }
+    }
+
     /// The socket's logger. Binding, connecting, loss reports and closing are logged at level `debug`, and
     /// datagrams dropped by the kernel at level `warning`, at most one line per second. Payloads are never
     /// logged.

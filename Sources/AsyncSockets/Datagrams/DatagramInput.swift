@@ -6,11 +6,13 @@
 //     first.
 //  3. Waiting tasks are served before the delegate. A task is completed with its datagram in one step, so a
 //     cancellation loses no datagram: either the task is still waiting, or the cancellation is too late.
-//  4. A connected socket accepts datagrams only from its peer, even if datagrams from other senders were
+//  4. The reply to an exchange goes to the exchange. While an exchange is pending, datagrams that nothing else
+//     receives are kept in `inbox`, up to 64 KiB.
+//  5. A connected socket accepts datagrams only from its peer, even if datagrams from other senders were
 //     received before it connected.
-//  5. A turn receives a limited number of datagrams and records, so that other sockets on the loop are
+//  6. A turn receives a limited number of datagrams and records, so that other sockets on the loop are
 //     served.
-//  6. After the marker of `startDTLS`, no plaintext is received, except for a `receiveOnce()` called before
+//  7. After the marker of `startDTLS`, no plaintext is received, except for a `receiveOnce()` called before
 //     the marker was set. From the handshake on, all datagrams are passed to the DTLS layer, and the messages
 //     that it decrypts are handled like datagrams. Up to 64 KiB of messages are received before they are
 //     needed, to detect the end of the connection.
@@ -44,6 +46,7 @@ final class DatagramInput {
     @exclusivity(unchecked) private var inboxCost = 0
     @exclusivity(unchecked) private(set) var byteCount = 0
     @exclusivity(unchecked) private(set) var datagramCount = 0
+    @exclusivity(unchecked) private var exchanges = Exchanges()
     private var failureReaders: [DeliveryFailureReader] = []
     private let credit: ReceiveCredit
     private let outbox: EventOutbox<DatagramEvent>
@@ -89,6 +92,14 @@ final class DatagramInput {
         receivers.append(receiver)
     }
 
+    func serve(_ exchange: Exchange, _ step: ExchangeStep) {
+        switch step {
+        case .begins: exchanges.begin(exchange)
+        case .awaits(let waiter): if !exchanges.await(exchange, waiter) { waiter.answer(.failure(layer?.end ?? .closed)) }
+        case .ends: exchanges.end(exchange)
+        }
+    }
+
     /// Returns a datagram for a task if a datagram is available and no other task is waiting. Otherwise, adds
     /// the task to the waiting tasks. Returns `nil` if there may be more datagrams than a turn should take,
     /// or if earlier work must be done first.
@@ -117,7 +128,7 @@ final class DatagramInput {
     // MARK: - DTLS
 
     /// Whether tasks are waiting for datagrams, which could arrive either before or after an upgrade.
-    var hasReceivers: Bool { !receivers.isEmpty }
+    var hasReceivers: Bool { !receivers.isEmpty || exchanges.isPending }
 
     func appendStartTLS() {
         isStartingTLS = true
@@ -148,6 +159,7 @@ final class DatagramInput {
     /// may be available.
     func pump(_ channels: [DatagramChannel], _ peer: InternetAddress?) -> Bool {
         serveInbox()
+        if let end = layer?.end { exchanges.refuse(end) }
         let limit = byteCount + Self.bytesPerTurn
         let recordLimit = recordCount + Self.recordsPerTurn
         for _ in 0..<Self.datagramsPerTurn where byteCount < limit && recordCount < recordLimit {
@@ -163,6 +175,7 @@ final class DatagramInput {
     private var wantsDatagram: Bool {
         if isBetweenFilters { return false }
         if isStartingTLS { return layer == nil && mode == .once && unjudgedCount == 0 }
+        if exchanges.isPending { return layer?.end == nil && unjudgedCount == 0 }
         if let layer { return layer.end == nil && inboxCost < Self.aheadLimit && unjudgedCount == 0 }
         if !receivers.isEmpty { return unjudgedCount < receivers.count }
         switch mode {
@@ -234,6 +247,10 @@ final class DatagramInput {
             // The datagram arrived before the marker, as did the `receiveOnce()`. All waiting tasks were
             // added after the marker.
             if mode == .once { deliver(consume datagram) }
+        } else if exchanges.take(datagram) {
+            return
+        } else if exchanges.isPending, receivers.isEmpty, !isForTask, inboxCost + datagram.cost > Self.aheadLimit {
+            counts.mailboxDrops.add(1, ordering: .relaxed)
         } else if !isForTask, inbox.isEmpty, !receivers.isEmpty {
             receivers.removeFirst().answer(.success(consume datagram))
         } else if isForTask || !receivers.isEmpty || mode == .off || !inbox.isEmpty || layer != nil {
@@ -255,6 +272,7 @@ final class DatagramInput {
     /// Reports that the network did not deliver a datagram. Other hosts control the number of these reports,
     /// so reports to the delegate are dropped while too many of its events are undelivered.
     func report(_ error: AsyncSocketError, about address: SocketEndpoint?) {
+        exchanges.noteFailure(error, at: address)
         for reader in failureReaders { reader.report(DeliveryFailure(address: address, error: error)) }
         guard credit.hasRoom else { return }
         credit.take(ReceiveCredit.costOfReport)
@@ -276,7 +294,7 @@ final class DatagramInput {
 
     /// Returns false if the waiter is not in `receivers`.
     func cancel(_ waiter: AnyObject, _ error: any Error) -> Bool {
-        guard let index = receivers.firstIndex(where: { $0 === waiter }) else { return false }
+        guard let index = receivers.firstIndex(where: { $0 === waiter }) else { return exchanges.cancel(waiter, error) }
         receivers.remove(at: index).answer(.failure(error))
         return true
     }
@@ -292,13 +310,15 @@ final class DatagramInput {
     }
 
     func refuse(_ error: AsyncSocketError) {
+        exchanges.refuse(error)
         let refused = receivers
         receivers = []
         for receiver in refused { receiver.answer(.failure(error)) }
     }
 
     var deadline: Deadline? {
-        receivers.isEmpty ? nil : receivers.reduce(nil) { .earlier($0, $1.deadline) }
+        if receivers.isEmpty { return exchanges.deadline }
+        return receivers.reduce(exchanges.deadline) { .earlier($0, $1.deadline) }
     }
 
     /// - Parameter denial: The error that paused receiving, or `nil` if receiving is not paused. It is
@@ -307,5 +327,6 @@ final class DatagramInput {
         while let late = receivers.first(where: { $0.deadline.map { $0 <= now } ?? false }) {
             _ = cancel(late, denial ?? late.lateError)
         }
+        exchanges.expire(at: now, denial)
     }
 }

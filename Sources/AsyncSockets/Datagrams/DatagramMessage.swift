@@ -140,6 +140,7 @@ enum DatagramMessage: Sendable {
     case judgedSend(number: UInt64, Bool)
     indirect case judgedReceive(Datagram, DatagramVerdict)
     case receive(DatagramWaiter)
+    indirect case exchanging(Exchange, ExchangeStep)
     case setReceiveMode(ReceiveMode)
     case roomIsBack
     indirect case setSendFilter(SendFilter?)

@@ -107,6 +107,7 @@ final class DatagramService {
         case .judgedSend(let number, let isAccepted): output.noteVerdict(isAccepted, on: number)
         case .judgedReceive(let datagram, let verdict): input.settle(datagram, verdict)
         case .receive(let waiter): input.append(waiter)
+        case .exchanging(let exchange, let step): input.serve(exchange, step)
         case .setReceiveMode(let mode): input.setMode(mode)
         case .setSendFilter(let filter): output.setFilter(filter)
         case .setReceiveFilter(let filter): input.setFilter(filter)
@@ -129,13 +130,13 @@ final class DatagramService {
         switch message {
         case .connect(_, _, _, let waiter): waiter?.complete(.failure(endError))
         case .send(let packet): if case .waiter(let waiter) = packet.completion { waiter.complete(.failure(endError)) }
-        case .receive(let waiter): waiter.answer(.failure(endError))
+        case .receive(let waiter), .exchanging(_, .awaits(let waiter)): waiter.answer(.failure(endError))
         case .startTLS(let request): request.waiter?.complete(.failure(endError))
         case .upgrading(.awaited(let waiter)): waiter.complete(.failure(endError))
         case .awaitEnd(let waiter): waiter.complete(.success(()))
         case .reportFailures(let reader, _): reader.finish()
         case .opened: closeDescriptors()
-        case .events, .disconnect, .resolved, .refuse, .judgedSend, .judgedReceive, .setReceiveMode, .roomIsBack, .setSendFilter,
+        case .exchanging, .events, .disconnect, .resolved, .refuse, .judgedSend, .judgedReceive, .setReceiveMode, .roomIsBack, .setSendFilter,
             .setReceiveFilter, .configure, .changeDelegateQueue, .unreachable, .upgrading, .replaced, .cancel,
             .closeAfterSending, .close, .perform, .retire:
             break

@@ -20,6 +20,8 @@ extension AsyncSocketError {
         case connections
         /// `AsyncUDPSocket.deliveryFailures()`.
         case deliveryFailures
+        /// `AsyncUDPSocket.exchange(_:with:attempts:timeout:matching:)`.
+        case exchange
         /// `exportKeyingMaterial(label:context:length:)`.
         case exportKeyingMaterial
         /// `AsyncUDPSocket.joinMulticastGroup(_:onInterface:fromSource:)`.
@@ -69,7 +71,7 @@ extension AsyncSocketError.Operation {
     var timeoutCode: AsyncSocketError.Code {
         switch self {
         case .connect: .connectTimeout
-        case .read, .receive: .readTimeout
+        case .read, .receive, .exchange: .readTimeout
         case .startTLS, .startDTLS, .requestClientCertificate: .handshakeTimeout
         case .write, .send, .close: .writeTimeout
         // These operations have no time limit.
@@ -84,6 +86,7 @@ extension AsyncSocketError.Operation {
         switch self {
         case .connect: "no connection was established"
         case .receive: "no datagram was received"
+        case .exchange: "no reply was received"
         case .send: "the datagram was not sent"
         case .startTLS: "the TLS handshake did not complete"
         case .startDTLS: "the DTLS handshake did not complete"

@@ -176,7 +176,7 @@ import Testing
         var fixture = try RawPublicKeyFixture(version)
         try fixture.makeMutual(.preferred)
         guard try fixture.isSupported() else { return }
-        fixture.client.proof = .certificates
+        (fixture.client.proof, fixture.client.presentsRawPublicKey) = (.certificates, false)
         fixture.client.trustRoots = try fixture.base.authority.roots
         fixture.server.trustRoots = try fixture.base.authority.roots
         let pair = try fixture.shaken()

@@ -96,7 +96,7 @@ import Testing
                 ($0.clientCertificates, $0.certificateType) = (.onRequest, presents ? .rawPublicKey : .x509)
             }
         }
-        try expect("no raw public key", \.server.values) {
+        try expect("presentsRawPublicKey to be false", \.server.values) {
             ($0.clients, $0.acceptedEarlyData, $0.tickets) = (.anyone, TLSAcceptedEarlyData(upTo: 1), .none)
         }
     }

@@ -1,0 +1,70 @@
+public import FoundationEssentials
+internal import SocketBuffers
+public import SocketCore
+
+extension AsyncUDPSocket {
+    /// Sends a request and returns its reply. The request is sent again if no reply arrives in time.
+    ///
+    /// ```swift
+    /// let reply = try await socket.exchange(query, with: server) { $0.data.prefix(2) == query.prefix(2) }
+    /// ```
+    ///
+    /// Any number of tasks can use one socket at the same time: a reply goes to the oldest exchange that
+    /// accepts it, whichever request it replies to. A datagram from another address, or one that no exchange
+    /// accepts, is delivered as if there were no exchange. If nothing receives such datagrams, up to 64 KiB of
+    /// them are kept for `receive(timeout:)`, and the rest are counted in `droppedCount`.
+    ///
+    /// UDP senders can forge their address. Put an unpredictable value into the request (RFC 5452), and
+    /// compare it with the reply.
+    ///
+    /// - Parameters:
+    ///   - request: The payload. It must be safe to process twice.
+    ///   - address: The destination, which is also the only accepted sender.
+    ///   - attempts: How often the request is sent, at least once. The default is 3.
+    ///   - timeout: The time limit for each attempt. The default is 2 seconds.
+    ///   - isReply: Whether a datagram from `address` is the reply. It is called inside the socket, possibly
+    ///     for several datagrams, so it must be fast and must not block.
+    /// - Returns: The reply.
+    /// - Throws: `CancellationError` if the task is cancelled. Otherwise an `AsyncSocketError`: `.readTimeout`
+    ///   after the last attempt, with the refusals that the network reported (ICMP) in the message and the
+    ///   last one's `errno`; or the errors of `send(_:to:timeout:)` and `receive(timeout:)`.
+    public nonisolated(nonsending) func exchange(
+        _ request: Data, with address: SocketEndpoint, attempts: Int = 3, timeout: Duration = .seconds(2),
+        matching isReply: @escaping @Sendable (_ datagram: Datagram) -> Bool
+    ) async throws -> Datagram {
+        guard attempts >= 1 else { throw AsyncSocketError.badParameter(.exchange, "attempts must be at least 1, but is \(attempts)") }
+        let target = try target(address, .exchange)
+        guard case .address(let peer, _) = target else { throw AsyncSocketError.notConnected }
+        let connection = try openIfNeeded(.exchange)
+        let exchange = Exchange(with: peer, isReply)
+        connection.post(.exchanging(exchange, .begins))
+        defer { connection.post(.exchanging(exchange, .ends)) }
+        for attempt in 1...attempts {
+            let limit = OperationLimit(timeout)
+            try await connection.send(request, to: target, limit)
+            let waiter = DatagramWaiter(.exchange, limit)
+            connection.post(.exchanging(exchange, .awaits(waiter)))
+            do {
+                return try await waiter.value(from: connection)
+            } catch let error as AsyncSocketError where error.code == .readTimeout {
+                guard attempt == attempts else { continue }
+                var late = error
+                if attempts > 1 { late.message += ", in each of \(attempts) attempts" }
+                throw exchange.failures.withLock { $0 }.explain(late)
+            }
+        }
+        throw AsyncSocketError.closed
+    }
+
+    /// Sends a request to the peer of a connected socket and returns its reply: see
+    /// `exchange(_:with:attempts:timeout:matching:)`.
+    ///
+    /// - Throws: The errors of that method, and `.badConfiguration` if the socket is not connected.
+    public nonisolated(nonsending) func exchange(
+        _ request: Data, attempts: Int = 3, timeout: Duration = .seconds(2),
+        matching isReply: @escaping @Sendable (_ datagram: Datagram) -> Bool
+    ) async throws -> Datagram {
+        guard let peer = connectedAddress else { throw AsyncSocketError.notConnected }
+        return try await exchange(request, with: peer, attempts: attempts, timeout: timeout, matching: isReply)
+    }
+}

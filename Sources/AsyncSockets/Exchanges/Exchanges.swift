@@ -1,0 +1,144 @@
+internal import SocketBuffers
+internal import SocketCore
+
+/// One call of `exchange`: a request, and the condition for its reply.
+final class Exchange: Sendable {
+    let peer: InternetAddress
+    let isReply: @Sendable (Datagram) -> Bool
+    let failures = Locked(FailureTally())
+
+    init(with peer: InternetAddress, _ isReply: @escaping @Sendable (Datagram) -> Bool) {
+        self.peer = peer
+        self.isReply = isReply
+    }
+}
+
+/// A step of an exchange, as a message to its socket.
+enum ExchangeStep: Sendable {
+    case begins
+    /// The task has sent the request, and waits for the reply.
+    case awaits(DatagramWaiter)
+    case ends
+}
+
+/// The exchanges of a UDP socket. Confined to the turn.
+///
+/// An exchange stays here from before its first request until after its last one, so that a reply to an
+/// earlier request is not lost while the request is repeated.
+struct Exchanges {
+    private struct Entry {
+        let exchange: Exchange
+        var waiter: DatagramWaiter?
+        var reply: Datagram?
+    }
+
+    private var entries: [InternetAddress: [Entry]] = [:]
+    /// The number of exchanges without a reply.
+    private var pendingCount = 0
+    /// No later than the earliest deadline. Not updated when a waiter is served, because that would compare
+    /// all deadlines.
+    private(set) var deadline: Deadline?
+
+    var isPending: Bool { pendingCount > 0 }
+
+    mutating func begin(_ exchange: Exchange) {
+        entries[exchange.peer, default: []].append(Entry(exchange: exchange))
+        pendingCount += 1
+    }
+
+    mutating func end(_ exchange: Exchange) {
+        guard let index = index(of: exchange), let entry = entries[exchange.peer]?.remove(at: index) else { return }
+        if entry.reply == nil { pendingCount -= 1 }
+        if entries[exchange.peer]?.isEmpty == true { entries[exchange.peer] = nil }
+    }
+
+    /// Completes the waiter when the reply arrives.
+    ///
+    /// - Returns: Whether the exchange has begun and has not ended.
+    mutating func await(_ exchange: Exchange, _ waiter: DatagramWaiter) -> Bool {
+        guard let index = index(of: exchange) else { return false }
+        if let reply = entries[exchange.peer]?[index].reply {
+            waiter.answer(.success(reply))
+        } else {
+            entries[exchange.peer]?[index].waiter = waiter
+            deadline = .earlier(deadline, waiter.deadline)
+        }
+        return true
+    }
+
+    private func index(of exchange: Exchange) -> Int? {
+        entries[exchange.peer]?.firstIndex { $0.exchange === exchange }
+    }
+
+    /// Passes a datagram to the oldest exchange for which it is the reply.
+    mutating func take(_ datagram: borrowing Datagram) -> Bool {
+        guard pendingCount > 0 else { return false }
+        let datagram = copy datagram
+        guard let candidates = entries[datagram.origin],
+            let index = candidates.firstIndex(where: { $0.reply == nil && $0.exchange.isReply(datagram) })
+        else { return false }
+        pendingCount -= 1
+        entries[datagram.origin]?[index].reply = datagram
+        entries[datagram.origin]?[index].waiter.take()?.answer(.success(datagram))
+        return true
+    }
+
+    /// Notes that a datagram to an address was not delivered.
+    func noteFailure(_ error: AsyncSocketError, at address: SocketEndpoint?) {
+        guard !entries.isEmpty, let address else { return }
+        for entry in entries[InternetAddress(address)] ?? [] { entry.exchange.failures.withLock { $0.note(error) } }
+    }
+
+    /// Returns false if no exchange has this waiter.
+    mutating func cancel(_ waiter: AnyObject, _ error: any Error) -> Bool {
+        guard let (peer, index) = place(where: { $0 === waiter }) else { return false }
+        entries[peer]?[index].waiter.take()?.answer(.failure(error))
+        return true
+    }
+
+    /// Fails all exchanges.
+    mutating func refuse(_ error: AsyncSocketError) {
+        let refused = entries
+        self = Exchanges()
+        for case let waiter? in refused.values.joined().map(\.waiter) { waiter.answer(.failure(error)) }
+    }
+
+    /// - Parameter denial: The error that paused receiving, reported instead of the timeout.
+    mutating func expire(at now: Deadline, _ denial: AsyncSocketError?) {
+        guard let deadline, deadline <= now else { return }
+        while let (peer, index) = place(where: { $0.deadline.map { $0 <= now } ?? false }),
+            let late = entries[peer]?[index].waiter.take()
+        {
+            late.answer(.failure(denial ?? late.lateError))
+        }
+        self.deadline = entries.values.joined().reduce(nil) { .earlier($0, $1.waiter?.deadline) }
+    }
+
+    private func place(where isWanted: (DatagramWaiter) -> Bool) -> (InternetAddress, Int)? {
+        for (peer, list) in entries {
+            if let index = list.firstIndex(where: { $0.waiter.map(isWanted) ?? false }) { return (peer, index) }
+        }
+        return nil
+    }
+}
+
+/// Counts the reports of the network (ICMP) that datagrams were not delivered, for the message of a timeout.
+struct FailureTally: Sendable {
+    private var count = 0
+    private var last: AsyncSocketError?
+
+    mutating func note(_ error: AsyncSocketError) {
+        count += 1
+        last = error
+    }
+
+    /// Returns a timeout with the reports in its message, and with the last report's errno. The reports may be
+    /// forged, so they do not change the code.
+    func explain(_ timeout: AsyncSocketError) -> AsyncSocketError {
+        guard let last else { return timeout }
+        var explained = timeout
+        explained.errno = last.errno
+        explained.message += "; the network reported \(count == 1 ? "once" : "\(count) times"): \(last.message)"
+        return explained
+    }
+}
