@@ -1,0 +1,91 @@
+// Bodies that end with a line of a single dot, as in SMTP (RFC 5321, section 4.5.2), POP3 (RFC 1939, section 3)
+// and NNTP (RFC 3977, section 3.1.1). Rules:
+//  1. Only CR LF "." CR LF ends a received body. A CR or LF alone is content: a receiver that accepts one of
+//     them as the end of a line can be made to read part of a message as commands.
+//  2. In a sent body, each CR LF, CR or LF ends a line and is sent as CR LF, so that no receiver finds a
+//     different end.
+
+internal import FoundationEssentials
+internal import Glibc
+
+/// Removes the dots that the sender has added, and finds the end of the body.
+struct DotUnstuffing {
+    private static let (dot, cr, lf) = (UInt8(ascii: "."), UInt8(ascii: "\r"), UInt8(ascii: "\n"))
+
+    private(set) var isComplete = false
+    private var isAtLineStart = true
+
+    /// Appends content to `output`, as far as `bytes` determine it.
+    ///
+    /// - Returns: The number of bytes consumed. If this is less than `bytes.count` and the body is not
+    ///   complete, the rest must be passed again, with more bytes after it.
+    mutating func take(_ bytes: UnsafeRawBufferPointer, into output: inout Data) -> Int {
+        var position = 0
+        while position < bytes.count {
+            if isAtLineStart, bytes[position] == Self.dot {
+                let rest = bytes.count - position
+                guard rest > 1, rest > 2 || bytes[position + 1] != Self.cr else { return position }
+                if bytes[position + 1] == Self.cr, bytes[position + 2] == Self.lf {
+                    isComplete = true
+                    return position + 3
+                }
+                position += 1
+            }
+            let end = endOfLine(in: bytes, from: position)
+            // A CR at the end may belong to a CR LF.
+            let count = end ?? bytes.count - (bytes[bytes.count - 1] == Self.cr ? 1 : 0)
+            guard count > position else { return position }
+            output.append(contentsOf: UnsafeRawBufferPointer(rebasing: bytes[position..<count]))
+            position = count
+            isAtLineStart = end != nil
+            if end == nil { return position }
+        }
+        return position
+    }
+
+    /// The position after the next CR LF.
+    private func endOfLine(in bytes: UnsafeRawBufferPointer, from start: Int) -> Int? {
+        var position = start
+        while position < bytes.count, let base = bytes.baseAddress,
+            let found = memchr(base + position, CInt(Self.lf), bytes.count - position)
+        {
+            let index = UnsafeRawPointer(found) - base
+            if index > start, bytes[index - 1] == Self.cr { return index + 1 }
+            position = index + 1
+        }
+        return nil
+    }
+}
+
+/// Prepares the content of a body for sending.
+struct DotStuffing {
+    private static let (dot, cr, lf) = (UInt8(ascii: "."), UInt8(ascii: "\r"), UInt8(ascii: "\n"))
+
+    private var isAtLineStart = true
+    /// Whether the last byte was a CR, whose LF has already been sent.
+    private var isAfterCR = false
+
+    mutating func encode(_ bytes: UnsafeRawBufferPointer) -> Data {
+        var output = Data(capacity: bytes.count + bytes.count / 16 + 2)
+        var start = 0
+        for (index, byte) in bytes.enumerated() {
+            switch byte {
+            case Self.lf where isAfterCR: start = index + 1
+            case Self.cr, Self.lf:
+                output.append(contentsOf: UnsafeRawBufferPointer(rebasing: bytes[start..<index]))
+                output.append(contentsOf: [Self.cr, Self.lf])
+                start = index + 1
+                isAtLineStart = true
+            default:
+                if isAtLineStart, byte == Self.dot { output.append(Self.dot) }
+                isAtLineStart = false
+            }
+            isAfterCR = byte == Self.cr
+        }
+        output.append(contentsOf: UnsafeRawBufferPointer(rebasing: bytes[start...]))
+        return output
+    }
+
+    /// The end of the body.
+    var end: Data { Data((isAtLineStart ? ".\r\n" : "\r\n.\r\n").utf8) }
+}
