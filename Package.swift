@@ -30,6 +30,7 @@ let package = Package(
         .library(name: "AsyncSockets", targets: ["AsyncSockets"]),
         .library(name: "AsyncSocketsTesting", targets: ["AsyncSocketsTesting"]),
         .library(name: "CocoaAsyncSocket", targets: ["CocoaAsyncSocket"]),
+        .library(name: "Security", targets: ["Security"]),
         .library(name: "AsyncSocketsMetrics", targets: ["AsyncSocketsMetrics"]),
         .library(name: "AsyncSocketsServiceLifecycle", targets: ["AsyncSocketsServiceLifecycle"]),
     ],
@@ -68,6 +69,7 @@ let package = Package(
             ],
             // As an Objective-C header: clients in Swift 5 capture a socket in a closure without a warning.
             swiftSettings: Array(strict.dropFirst()) + [.swiftLanguageMode(.v5), .enableUpcomingFeature("StrictConcurrency")]),
+        .target(name: "Security", dependencies: ["CocoaAsyncSocket"], swiftSettings: strict),
         .target(
             name: "AsyncSocketsTesting",
             dependencies: ["AsyncSockets", "SocketTLS", "SocketBuffers", "COpenSSL"],
@@ -90,7 +92,7 @@ let package = Package(
         .systemLibrary(name: "CSeccomp", path: "Tests/CSeccomp"),
         // Written as for Apple platforms, in the language mode of old programs.
         .target(
-            name: "CocoaClients", dependencies: ["CocoaAsyncSocket"], path: "Tests/CocoaClients",
+            name: "CocoaClients", dependencies: ["CocoaAsyncSocket", "Security"], path: "Tests/CocoaClients",
             swiftSettings: unoptimized + [.swiftLanguageMode(.v5), .treatAllWarnings(as: .error)]),
         .executableTarget(
             name: "EngineProbe",

@@ -20,6 +20,8 @@ struct DatagramConfiguration: Sendable {
     var maximumPendingReceiveBytes = 1 << 20
     var maximumPendingSendBytes = 4 << 20
     var sendHighWaterMark: Int?
+    /// The largest datagram that may be sent, or `nil` for the limit of UDP.
+    var maximumSendLength: Int?
     var rateLimit: DatagramRateLimit?
     /// The maximum size of a DTLS datagram, or `nil` to use the path MTU known to the kernel.
     var maximumDatagramSize: Int?

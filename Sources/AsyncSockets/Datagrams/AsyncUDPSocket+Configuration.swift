@@ -154,6 +154,12 @@ extension AsyncUDPSocket {
         set { configure { $0.firstRetransmission = newValue } }
     }
 
+    /// The largest datagram that may be sent, or `nil` for the limit of UDP. Larger datagrams fail with EMSGSIZE.
+    package var maximumSendLength: Int? {
+        get { configuration.maximumSendLength }
+        set { configure { $0.maximumSendLength = newValue } }
+    }
+
     /// Assigns a loop to a socket that has not been used yet. For tests that inspect the loop.
     package func stay(on loop: SocketEventLoop) {
         state.withLock { $0.loop = loop }

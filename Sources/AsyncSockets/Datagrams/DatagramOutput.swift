@@ -119,7 +119,9 @@ final class DatagramOutput {
         case (.host, .none): break
         case (.address, _), (.host, _): return .hasPeer
         }
-        return OutgoingDatagram.sizeError(of: size, to: destination).map { AsyncSocketError(datagram: $0, .send) }
+        let limit = configuration.value.maximumSendLength
+        return OutgoingDatagram.sizeError(of: size, to: destination, limit: limit)
+            .map { AsyncSocketError(datagram: $0, .send) }
     }
 
     /// Sends a task's datagram immediately, if no other work must be done first.

@@ -1,5 +1,7 @@
 // swift-format-ignore-file: AlwaysUseLowerCamelCase, NeverUseImplicitlyUnwrappedOptionals
 
+internal import Foundation
+
 /// A type identifier, shared by all objects of a type.
 public typealias CFTypeID = UInt
 /// Returns the type identifier of an object.
@@ -12,3 +14,8 @@ public func SecIdentityGetTypeID() -> CFTypeID { UInt(bitPattern: ObjectIdentifi
 public func SecKeyGetTypeID() -> CFTypeID { UInt(bitPattern: ObjectIdentifier(SecKey.self)) }
 /// Returns the type identifier of `SecTrust`.
 public func SecTrustGetTypeID() -> CFTypeID { UInt(bitPattern: ObjectIdentifier(SecTrust.self)) }
+/// Returns whether two objects are equal, as decided by their `isEqual(_:)`.
+public func CFEqual(_ cf1: CFTypeRef!, _ cf2: CFTypeRef!) -> Bool {
+    guard let cf1, let cf2 else { return cf1 === cf2 }
+    return cf1 === cf2 || (cf1 as? NSObject)?.isEqual(cf2) == true
+}

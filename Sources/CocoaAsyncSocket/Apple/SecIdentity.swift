@@ -28,7 +28,7 @@ public func SecIdentityCopyCertificate(
 public func SecIdentityCopyPrivateKey(
     _ identity: SecIdentity, _ privateKey: UnsafeMutablePointer<SecKey?>
 ) -> OSStatus {
-    privateKey.pointee = SecKey(publicKeyInfo: nil)
+    privateKey.pointee = SecKey(.privateKey(identity.identity.privateKey))
     return errSecSuccess
 }
 

@@ -251,7 +251,7 @@ public func SecTrustCopyCertificateChain(_ trust: SecTrust) -> CFArray? {
 
 /// Returns the public key of the peer's own certificate.
 public func SecTrustCopyKey(_ trust: SecTrust) -> SecKey? {
-    trust.chain.first.map { SecKey(publicKeyInfo: $0.publicKey) }
+    trust.chain.first.map { SecKey(.publicKey($0.publicKey)) }
 }
 
 /// Returns the public key of the peer's own certificate.

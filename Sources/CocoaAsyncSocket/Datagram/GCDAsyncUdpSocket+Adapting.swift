@@ -107,6 +107,8 @@ extension GCDAsyncUdpSocket {
     /// - Parameter size: The size in bytes, or `nil` for the kernel's default.
     private static func setSendBuffer(_ size: UInt16?, of core: AsyncUDPSocket) {
         guard let size else { return }
+        // Linux doubles the size of the buffer (socket(7)), so the kernel would accept a larger datagram.
+        core.maximumSendLength = Int(size)
         do throws(AsyncSocketError) {
             try core.setOption(.sendBufferSize, to: Int(size))
         } catch {

@@ -146,7 +146,7 @@ open class GCDAsyncUdpSocket: NSObject {
     open func setMaxReceiveIPv6BufferSize(_ max: UInt32) { facts.withLock { $0.maxReceive6 = max } }
     /// Returns the size of the kernel's send buffer, or 65,535 if no size was set.
     open func maxSendBufferSize() -> UInt16 { facts.withLock { $0.maxSend } ?? .max }
-    /// Sets the size of the kernel's send buffer in bytes.
+    /// Sets the size of the kernel's send buffer in bytes, which is also the size of the largest datagram.
     open func setMaxSendBufferSize(_ max: UInt16) { setSendBuffer(max) }
     /// Returns the user data, an arbitrary value for the program's own use.
     open func userData() -> Any? { facts.withLock { $0.userData } }

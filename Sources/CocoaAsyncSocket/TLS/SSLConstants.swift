@@ -54,6 +54,8 @@ public let errSecAllocate: OSStatus = -108
 public let errSecNotAvailable: OSStatus = -25291
 /// The passphrase is wrong.
 public let errSecAuthFailed: OSStatus = -25293
+/// The item exists already.
+public let errSecDuplicateItem: OSStatus = -25299
 /// The item was not found.
 public let errSecItemNotFound: OSStatus = -25300
 /// The bytes cannot be decoded.

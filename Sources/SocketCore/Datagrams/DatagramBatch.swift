@@ -28,10 +28,12 @@ package struct OutgoingDatagram {
         return isIPv4 ? 65_535 - 20 - 8 : 65_535 - 8
     }
 
-    /// Returns an error if `size` is larger than `largestSize(to:)`, otherwise `nil`.
-    package static func sizeError(of size: Int, to destination: InternetAddress?) -> SystemError? {
-        // 65,507 is the smaller limit, so most calls return without examining the address.
-        guard size > 65_507, case let limit = largestSize(to: destination), size > limit else { return nil }
+    /// Returns an error if `size` is larger than `largestSize(to:)` or `limit`, otherwise `nil`.
+    package static func sizeError(of size: Int, to destination: InternetAddress?, limit: Int? = nil) -> SystemError? {
+        // 65,507 is the smaller limit of IP, so most calls return without examining the address.
+        guard size > min(65_507, limit ?? .max), case let limit = min(largestSize(to: destination), limit ?? .max),
+            size > limit
+        else { return nil }
         let target = destination.map { "\($0.socketAddress): " } ?? ""
         return SystemError(
             "sendmmsg", errno: EMSGSIZE, detail: "\(target)the datagram has \(size) bytes, but at most \(limit) are allowed")

@@ -1,7 +1,7 @@
 internal import COpenSSL
 
 /// A SubjectPublicKeyInfo in DER (RFC 5280, section 4.1): a public key and its algorithm.
-enum PublicKeyInfo {
+package enum PublicKeyInfo {
     /// Returns OpenSSL's encoding of the public half of `key`, or `nil` if a provider does not reveal it.
     static func bytes(of key: OpaquePointer?) -> [UInt8]? {
         var encoding: UnsafeMutablePointer<UInt8>?
@@ -12,13 +12,23 @@ enum PublicKeyInfo {
     }
 
     /// Returns OpenSSL's encoding of the public key in `der`, or `nil` if `der` is not exactly one key.
-    static func canonical(_ der: [UInt8]) -> [UInt8]? {
+    package static func canonical(_ der: [UInt8]) -> [UInt8]? {
         der.withUnsafeBufferPointer { bytes in
             var cursor = bytes.baseAddress
             guard let key = OpenSSLCall.attempt({ d2i_PUBKEY(nil, &cursor, bytes.count) }).value else { return nil }
             defer { EVP_PKEY_free(key) }
             guard let cursor, let start = bytes.baseAddress, cursor - start == bytes.count else { return nil }
             return Self.bytes(of: key)
+        }
+    }
+
+    /// Whether a DER SubjectPublicKeyInfo is an RSA key or a key on an elliptic curve.
+    package static func isKey(_ der: [UInt8], ofRSA: Bool) -> Bool {
+        der.withUnsafeBufferPointer { bytes in
+            var cursor = bytes.baseAddress
+            guard let key = OpenSSLCall.attempt({ d2i_PUBKEY(nil, &cursor, bytes.count) }).value else { return false }
+            defer { EVP_PKEY_free(key) }
+            return EVP_PKEY_is_a(key, ofRSA ? "RSA" : "EC") == 1
         }
     }
 

@@ -160,6 +160,18 @@ struct Pair {
         try await pair.atFar.wait(for: "received abc")
     }
 
+    /// Linux doubles the size of the send buffer, so the kernel alone would send the second datagram.
+    @Test func aDatagramLargerThanTheSendBufferIsNotSent() async throws {
+        let pair = try Pair()
+        pair.near.setMaxSendBufferSize(5_000)
+        try pair.far.beginReceiving()
+        pair.send(String(repeating: "x", count: 5_001), tag: 1)
+        try await pair.atNear.wait(for: "not sent 1")
+        pair.send(String(repeating: "y", count: 5_000), tag: 2)
+        try await pair.atFar.wait(for: "received " + String(repeating: "y", count: 5_000))
+        #expect(pair.atFar.lines.count == 1)
+    }
+
     @Test func theConfigurationHasItsMethods() throws {
         let socket = GCDAsyncUdpSocket(socketQueue: nil)
         #expect(socket.isIPVersionNeutral() && !socket.isIPv4Preferred() && !socket.isIPv6Preferred())

@@ -47,6 +47,17 @@ struct TestIdentity {
         return try Data(contentsOf: output)
     }
 
+    /// Returns a private key in the DER encoding of an openssl command.
+    static func der(ofKey pem: String, _ command: [String]) throws -> Data {
+        let folder = FileManager.default.temporaryDirectory.appendingPathComponent("cocoa-" + UUID().uuidString)
+        try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+        defer { try? FileManager.default.removeItem(at: folder) }
+        let (input, output) = (folder.appendingPathComponent("key.pem"), folder.appendingPathComponent("key.der"))
+        try Data(pem.utf8).write(to: input)
+        try run(command + ["-in", input.path, "-outform", "DER", "-out", output.path])
+        return try Data(contentsOf: output)
+    }
+
     private static func run(_ arguments: [String]) throws {
         let process = Process()
         process.executableURL = URL(fileURLWithPath: "/usr/bin/openssl")
