@@ -364,6 +364,25 @@ static inline int COpenSSL_printName(BIO *bio, const X509_NAME *name) {
     return X509_NAME_print_ex(bio, name, 0, XN_FLAG_RFC2253 & ~ASN1_STRFLGS_ESC_MSB);
 }
 
+typedef int (*COpenSSL_SecurityCallback)(const SSL *, const SSL_CTX *, int, int, int, void *, void *);
+
+// Accepts TLS_PSK_WITH_AES_128_CCM_8 and TLS_PSK_WITH_AES_128_GCM_SHA256 at security level 2, and leaves all
+// other decisions to OpenSSL.
+static inline int COpenSSL_acceptConstrainedSuites(
+    const SSL *ssl, const SSL_CTX *context, int operation, int bits, int nid, void *other, void *standard) {
+    int level = ssl ? SSL_get_security_level(ssl) : SSL_CTX_get_security_level(context);
+    if ((operation & SSL_SECOP_OTHER_TYPE) == SSL_SECOP_OTHER_CIPHER && other && level <= 2) {
+        uint32_t suite = SSL_CIPHER_get_id((const SSL_CIPHER *)other) & 0xFFFF;
+        if (suite == 0xC0A8 || suite == 0x00A8) return 1;
+    }
+    return ((COpenSSL_SecurityCallback)standard)(ssl, context, operation, bits, nid, other, NULL);
+}
+
+static inline void COpenSSL_CTX_allowConstrainedSuites(SSL_CTX *context) {
+    SSL_CTX_set0_security_ex_data(context, (void *)SSL_CTX_get_security_callback(context));
+    SSL_CTX_set_security_callback(context, COpenSSL_acceptConstrainedSuites);
+}
+
 static inline long COpenSSL_engineModes(void) {
     return SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER | SSL_MODE_NO_AUTO_CHAIN;
 }

@@ -140,8 +140,9 @@ private enum KeyEncoding {
         return known(info) ?? known(bytes)
     }
 
+    /// Returns `nil` if the bytes are not exactly one key: OpenSSL ignores bytes after an RSA key.
     private func known(_ info: [UInt8]) -> SecKey? {
-        guard let info = PublicKeyInfo.canonical(info), PublicKeyInfo.isKey(info, ofRSA: self == .rsa) else { return nil }
+        guard PublicKeyInfo.canonical(info) == info, PublicKeyInfo.isKey(info, ofRSA: self == .rsa) else { return nil }
         return SecKey(.publicKey(info))
     }
 
@@ -158,7 +159,7 @@ private enum KeyEncoding {
         }
         do throws(TLSError) {
             let key = try TLSPrivateKey(der: der)
-            guard let info = key.publicKey, PublicKeyInfo.isKey(info, ofRSA: self == .rsa) else { return nil }
+            guard let info = key.publicKey, PublicKeyInfo.isKey(info, ofRSA: self == .rsa), key.isConsistent else { return nil }
             return SecKey(.privateKey(key))
         } catch {
             return nil

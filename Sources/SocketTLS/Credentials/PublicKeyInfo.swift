@@ -48,6 +48,13 @@ extension TLSCertificate {
 }
 
 extension TLSPrivateKey {
+    /// Whether the secret and the public half belong together, which decoding does not check.
+    package var isConsistent: Bool {
+        guard let context = EVP_PKEY_CTX_new(handle.key, nil) else { return false }
+        defer { EVP_PKEY_CTX_free(context) }
+        return OpenSSLCall.attempt { EVP_PKEY_pairwise_check(context) == 1 ? true : nil }.value != nil
+    }
+
     /// The public half and its algorithm, as a SubjectPublicKeyInfo in DER (RFC 5280, section 4.1), for use
     /// with `TLSRawPublicKeys`.
     ///

@@ -31,6 +31,7 @@ struct ContextParameters {
             throw Self.invalid("securityLevel must be from 2 to 5, but is \(policy.securityLevel)")
         }
         SSL_CTX_set_security_level(context, max(Int32(policy.securityLevel), SSL_CTX_get_security_level(context)))
+        if policy.allowsConstrainedDevices { try ConstrainedSuites.allow(on: context, policy) }
         if !policy.prefersServerCipherSuites { SSL_CTX_clear_options(context, COpenSSL_serverPreferenceOptions()) }
         try setCipherSuites(on: context)
         try setGroups(on: context, verifiesPeer)
@@ -63,7 +64,7 @@ struct ContextParameters {
         if names.tls13.isEmpty, Self.allowsTLS13(context) {
             throw Self.invalid("cipherSuites has no TLS 1.3 suite, but maximumVersion allows TLS 1.3")
         }
-        try proof.restrict(&names)
+        try proof.restrict(&names, policy)
         // OpenSSL requires a TLS 1.2 suite even if TLS 1.2 is not used.
         let old = names.tls12.isEmpty ? "ECDHE-ECDSA-AES256-GCM-SHA384" : names.tls12.joined(separator: ":")
         try OpenSSLCall.requireSuccess("SSL_CTX_set_cipher_list") { SSL_CTX_set_cipher_list(context, old) }

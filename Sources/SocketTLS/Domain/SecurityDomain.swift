@@ -143,6 +143,7 @@ extension TLSPolicy: Digestible {
             minimumVersion: fields.add(minimumVersion), cipherSuites: fields.add(cipherSuites), groups: fields.add(groups),
             signatureAlgorithms: fields.add(signatureAlgorithms), securityLevel: fields.add(securityLevel),
             // This is only a preference: the suites that may be chosen are the same.
-            prefersServerCipherSuites: fields.leaveOut(prefersServerCipherSuites), requiresFIPS: fields.add(requiresFIPS))
+            prefersServerCipherSuites: fields.leaveOut(prefersServerCipherSuites), requiresFIPS: fields.add(requiresFIPS),
+            allowsConstrainedDevices: fields.add(allowsConstrainedDevices))
     }
 }

@@ -19,8 +19,8 @@ package enum TLSProof: Sendable, Hashable {
 
     /// Removes the cipher suites that do not work with the keys, and adds the suite that the keys need in TLS
     /// 1.2. Throws if TLS 1.3 is allowed but no suitable suite remains.
-    func restrict(_ suites: inout CipherSuiteNames) throws(TLSError) {
-        if case .preSharedKeys(let keys) = self { try keys.restrict(&suites) }
+    func restrict(_ suites: inout CipherSuiteNames, _ policy: TLSPolicy) throws(TLSError) {
+        if case .preSharedKeys(let keys) = self { try keys.restrict(&suites, policy) }
     }
 
     /// Sets the certificate types that this side accepts.

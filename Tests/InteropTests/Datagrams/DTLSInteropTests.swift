@@ -28,7 +28,22 @@ import Testing
         static let all = short + (ProcessInfo.processInfo.environment["DTLS_LINKS"] == "all" ? long : [])
     }
 
-    enum Proof: CaseIterable, Sendable { case certificate, key }
+    enum Proof: CaseIterable, Sendable {
+        case certificate, key
+        /// With the suites of constrained devices only.
+        case deviceKey, smallDeviceKey
+
+        /// The suite of the program, and its name in a session.
+        var suite: (openssl: String, gnutls: String, name: String)? {
+            switch self {
+            case .certificate: nil
+            case .key:
+                ("ECDHE-PSK-CHACHA20-POLY1305", "+ECDHE-PSK", "TLS_ECDHE_PSK_WITH_CHACHA20_POLY1305_SHA256")
+            case .deviceKey: ("PSK-AES128-GCM-SHA256", "+PSK:-CIPHER-ALL:+AES-128-GCM", "TLS_PSK_WITH_AES_128_GCM_SHA256")
+            case .smallDeviceKey: ("PSK-AES128-CCM8:@SECLEVEL=0", "+PSK:-CIPHER-ALL:+AES-128-CCM-8", "TLS_PSK_WITH_AES_128_CCM_8")
+            }
+        }
+    }
     enum Peer: String, CaseIterable, Sendable { case openssl, opensslWithCookies, gnutls, wolfssl }
 
     private static let key = Array("interop key 1234".utf8)
@@ -38,8 +53,10 @@ import Testing
         var settings =
             switch proof {
             case .certificate: try TestCertificates.client()
-            case .key: TLSSettings.client(serverName: "localhost", preSharedKey: try TLSPreSharedKey(identity: "alice", key: key))
+            case .key, .deviceKey, .smallDeviceKey:
+                TLSSettings.client(serverName: "localhost", preSharedKey: try TLSPreSharedKey(identity: "alice", key: key))
             }
+        if proof == .deviceKey || proof == .smallDeviceKey { settings.policy = .constrainedDevices }
         settings.minimumVersion = .dtls12
         settings.handshakeTimeout = .seconds(60)
         return settings
@@ -49,9 +66,10 @@ import Testing
         var settings =
             switch proof {
             case .certificate: try TestCertificates.server()
-            case .key:
+            case .key, .deviceKey, .smallDeviceKey:
                 TLSSettings.server(preSharedKeys: TLSPreSharedKeys(try TLSPreSharedKey(identity: "alice", key: key)))
             }
+        if proof == .deviceKey || proof == .smallDeviceKey { settings.policy = .constrainedDevices }
         settings.minimumVersion = .dtls12
         settings.handshakeTimeout = .seconds(60)
         return settings
@@ -64,26 +82,26 @@ import Testing
         switch peer {
         case .openssl, .opensslWithCookies:
             let proofs =
-                proof == .key
-                ? ["-nocert", "-psk", hexKey, "-psk_identity", "alice", "-cipher", "ECDHE-PSK-CHACHA20-POLY1305"]
-                : ["-cert", files.certificate, "-cert_chain", files.certificate, "-key", files.key]
+                proof.suite.map { ["-nocert", "-psk", hexKey, "-psk_identity", "alice", "-cipher", $0.openssl] }
+                ?? ["-cert", files.certificate, "-cert_chain", files.certificate, "-key", files.key]
             return try Program(
                 ["openssl", "s_server", "-dtls1_2", "-accept", "127.0.0.1:\(port)", "-quiet", "-mtu", "1200"] + proofs
                     + (peer == .opensslWithCookies ? ["-listen"] : []))
         case .gnutls:
             let proofs =
-                proof == .key
-                ? [
-                    "--pskpasswd", try folder.write("alice:\(hexKey)\n", to: "keys"), "--priority",
-                    "NORMAL:-VERS-ALL:+VERS-DTLS1.2:-KX-ALL:+ECDHE-PSK",
-                ] : ["--x509certfile", files.certificate, "--x509keyfile", files.key]
+                try proof.suite.map {
+                    [
+                        "--pskpasswd", try folder.write("alice:\(hexKey)\n", to: "keys"), "--priority",
+                        "NORMAL:-VERS-ALL:+VERS-DTLS1.2:-KX-ALL:\($0.gnutls)",
+                    ]
+                } ?? ["--x509certfile", files.certificate, "--x509keyfile", files.key]
             return try Program(["gnutls-serv", "--udp", "--port", "\(port)", "--echo", "--mtu", "1200"] + proofs)
         case .wolfssl:
             return try Program(WolfSSLPeer.arguments("server", port, folder, files.certificate, files.key))
         }
     }
 
-    private static func peers(_ proof: Proof) -> [Peer] { proof == .key ? [.openssl, .gnutls] : Peer.allCases }
+    private static func peers(_ proof: Proof) -> [Peer] { proof == .certificate ? Peer.allCases : [.openssl, .gnutls] }
 
     @Test(arguments: Proof.allCases, Link.all) func ourClientReachesTheirServers(_ proof: Proof, _ link: Link) async throws {
         for peer in Self.peers(proof) {
@@ -103,7 +121,8 @@ import Testing
                 continue
             }
             #expect(session.protocolVersion == .dtls12)
-            #expect((session.preSharedKeyIdentity != nil) == (proof == .key))
+            #expect((session.preSharedKeyIdentity != nil) == (proof != .certificate))
+            if let suite = proof.suite { #expect(session.cipherSuite == suite.name, "\(peer)") }
             try await Self.converse(with: program, peer, over: socket)
             socket.close()
         }
@@ -159,19 +178,18 @@ import Testing
         switch peer {
         case .openssl, .opensslWithCookies:
             let proofs =
-                proof == .key
-                ? ["-psk", hexKey, "-psk_identity", "alice", "-cipher", "ECDHE-PSK-CHACHA20-POLY1305"]
-                : ["-CAfile", roots, "-verify_return_error", "-servername", "localhost"]
+                proof.suite.map { ["-psk", hexKey, "-psk_identity", "alice", "-cipher", $0.openssl] }
+                ?? ["-CAfile", roots, "-verify_return_error", "-servername", "localhost"]
             return try Program(
                 ["openssl", "s_client", "-dtls1_2", "-connect", "127.0.0.1:\(port)", "-quiet", "-mtu", "1200"] + proofs)
         case .gnutls:
             let proofs =
-                proof == .key
-                ? [
-                    "--pskusername", "alice", "--pskkey", hexKey, "--priority",
-                    "NORMAL:-VERS-ALL:+VERS-DTLS1.2:-KX-ALL:+ECDHE-PSK",
-                ]
-                : ["--x509cafile", roots]
+                proof.suite.map {
+                    [
+                        "--pskusername", "alice", "--pskkey", hexKey, "--priority",
+                        "NORMAL:-VERS-ALL:+VERS-DTLS1.2:-KX-ALL:\($0.gnutls)",
+                    ]
+                } ?? ["--x509cafile", roots]
             return try Program(["gnutls-cli", "--udp", "--mtu", "1200", "--port", "\(port)"] + proofs + ["localhost"])
         case .wolfssl: return try Program(WolfSSLPeer.arguments("client", port, folder, roots))
         }
@@ -204,7 +222,7 @@ import Testing
                 _ = try? await AsyncUDPSocket.bound().receive(timeout: .milliseconds(100))
             }
             let received = await pieces.all
-            let isKnownToCrash = peer == .gnutls && proof == .key
+            let isKnownToCrash = peer == .gnutls && proof != .certificate
             #expect(!received.isEmpty || link.mayFail || isKnownToCrash, "\(peer): \(program.printed)")
             for bytes in received {
                 #expect(Self.isPiece(bytes, ofLinesUpTo: number, of: "theirs"), "\(peer): \([UInt8](bytes))")

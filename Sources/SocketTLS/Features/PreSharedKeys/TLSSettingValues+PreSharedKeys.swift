@@ -53,11 +53,12 @@ extension TLSPreSharedKeys {
     /// AEAD (RFC 7905). OpenSSL lacks the AES-GCM suites (RFC 8442). CBC suites are deliberately omitted.
     private static let suiteOfTLS12 = "ECDHE-PSK-CHACHA20-POLY1305"
 
-    /// Removes the TLS 1.3 suites with a different hash algorithm, and adds the TLS 1.2 suite for
+    /// Removes the TLS 1.3 suites with a different hash algorithm, and adds the TLS 1.2 suites for
     /// pre-shared keys. If a key is required, no other TLS 1.2 suite remains.
-    func restrict(_ suites: inout CipherSuiteNames) throws(TLSError) {
+    func restrict(_ suites: inout CipherSuiteNames, _ policy: TLSPolicy) throws(TLSError) {
         suites.tls13.removeAll { !$0.hasSuffix(hash.suffix) }
-        suites.tls12 = (suites.allowsTLS12 ? [Self.suiteOfTLS12] : []) + (use == .required ? [] : suites.tls12)
+        let own = [Self.suiteOfTLS12] + (policy.allowsConstrainedDevices ? ConstrainedSuites.names : [])
+        suites.tls12 = (suites.allowsTLS12 ? own : []) + (use == .required ? [] : suites.tls12)
         if suites.tls13.isEmpty, suites.allowsTLS13 {
             throw ContextParameters.invalid(
                 "cipherSuites has no TLS 1.3 suite with \(hash.suffix), which the pre-shared keys require")
