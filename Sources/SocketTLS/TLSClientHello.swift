@@ -45,11 +45,13 @@ public struct TLSClientHello: Sendable, Hashable {
 extension TLSClientHello {
     /// Parses a ClientHello. Returns `nil` if the message is malformed.
     ///
-    /// - Parameter message: The message, including its four-byte header.
-    init?(_ message: UnsafeRawBufferPointer) {
+    /// - Parameters:
+    ///   - message: The message, including its four-byte header.
+    ///   - hasCookie: Whether this is a DTLS message.
+    init?(_ message: UnsafeRawBufferPointer, hasCookie: Bool = false) {
         var (name, protocols): (String?, [String]) = (nil, [])
         var keys: [[UInt8]] = []
-        let isWhole = ClientHelloMessage(message).forEachExtension { type, contents in
+        let isWhole = ClientHelloMessage(message, hasCookie: hasCookie).forEachExtension { type, contents in
             switch type {
             case 0: name = Self.serverName(in: contents)
             case 16: protocols = Self.applicationProtocols(in: contents)

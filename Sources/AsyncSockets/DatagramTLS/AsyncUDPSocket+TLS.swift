@@ -29,8 +29,8 @@ extension AsyncUDPSocket {
     /// and `receive(timeout:)` throws `.closedByPeer`.
     ///
     /// - Parameters:
-    ///   - settings: The role and its settings. DTLS 1.2 does not support early data, authentication after
-    ///     the handshake, or `serverNames`. The `minimumVersion` and the policy must allow DTLS 1.2 (`.tls12`
+    ///   - settings: The role and its settings. DTLS 1.2 does not support early data or authentication after
+    ///     the handshake, and `serverNames` requires a `DatagramListener`. The `minimumVersion` and the policy must allow DTLS 1.2 (`.tls12`
     ///     or `.dtls12`).
     ///   - trust: See `AsyncSocket.startTLS(settings:trust:)`.
     /// - Returns: The session that the handshake negotiated.
@@ -107,6 +107,9 @@ extension AsyncUDPSocket {
         let endpoint = try connection.claimUpgrade()
         do throws(TLSError) {
             let settings = settings.expecting(endpoint?.host)
+            guard settings.serverNames == nil || connection.record.withLock({ $0.isShared }) else {
+                throw TLSError(.invalidSettings, "serverNames requires a DatagramListener: set it to nil", operation: "startDTLS")
+            }
             let context = try TLSContext.context(for: settings, over: .datagrams)
             connection.post(
                 .startTLS(

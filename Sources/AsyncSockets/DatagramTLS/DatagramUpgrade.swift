@@ -27,6 +27,7 @@ final class DatagramUpgrade {
 
     private let upgrade: Upgrade
     @exclusivity(unchecked) private(set) var layer: DatagramLayer?
+    private var selection: DatagramSettingsSelection?
     /// The handshake step that another thread is performing.
     private var lentWork: HandshakeWork?
     private let around: Surroundings
@@ -67,6 +68,7 @@ final class DatagramUpgrade {
         if case .queuedTLS = upgrade.state, let error = beginIfDrained(channel, peer, configuration, input, output) {
             return error
         }
+        if let selection, let error = select(selection, channel, peer, configuration, input, output) { return error }
         if let fatalFailure { return fatalFailure }
         if case .handshaking = upgrade.state, let error = shakeHands(channel, peer, input, output) { return error }
         if let end = layer?.end, input.isDrained { return end }
@@ -87,25 +89,61 @@ final class DatagramUpgrade {
         if input.isAtStartTLS { drained.insert(.startingReadTLS) }
         if output.isAtStartTLS { drained.insert(.startingWriteTLS) }
         guard !drained.isEmpty, let request = upgrade.state.note(drained) else { return nil }
+        self.peer = peer.socketAddress
+        if request.settings.serverNames == nil { return begin(request, nil, channel, configuration, input, output) }
+        selection = DatagramSettingsSelection(request)
+        upgrade.state.begin()
+        upgrade.beginHandshake(request.settings, self)
+        return nil
+    }
+
+    /// Selects a listener's settings for the peer's server name.
+    private func select(
+        _ selection: DatagramSettingsSelection, _ channel: DatagramChannel, _ peer: InternetAddress,
+        _ configuration: DatagramConfiguration, _ input: DatagramInput, _ output: DatagramOutput
+    ) -> AsyncSocketError? {
+        switch selection.advance(channel, peer) {
+        case .incomplete: return nil
+        case .asks(let question):
+            upgrade.ask(question, self)
+            return nil
+        case .chosen(let choice):
+            self.selection = nil
+            return begin(selection.request, choice, channel, configuration, input, output)
+        case .refused(let error, let alert):
+            alert.withUnsafeBytes { _ = channel.send(OutgoingDatagram($0, to: nil)) }
+            return AsyncSocketError(error, operation: .startDTLS)
+        }
+    }
+
+    /// Creates the engine. `choice` contains the settings selected for the client's server name.
+    private func begin(
+        _ request: TLSRequest, _ choice: DatagramChoice?, _ channel: DatagramChannel, _ configuration: DatagramConfiguration,
+        _ input: DatagramInput, _ output: DatagramOutput
+    ) -> AsyncSocketError? {
         do throws(TLSError) {
             let size = configuration.maximumDatagramSize
             let engine = try DTLSEngine(
-                context: request.context, settings: request.settings, endpoint: request.endpoint,
-                size: size ?? channel.preparePath(), isSizeGiven: size != nil, defersWork: true)
+                context: choice?.context ?? request.context, settings: choice?.settings ?? request.settings,
+                endpoint: request.endpoint, size: size ?? channel.preparePath(), isSizeGiven: size != nil, choice: choice,
+                defersWork: true)
             if configuration.firstRetransmission != .seconds(1) {
                 engine.setFirstTimeout(seconds: configuration.firstRetransmission.inSeconds)
             }
             let layer = DatagramLayer(engine, over: channel, isSizeGiven: size != nil, around.counts)
-            if let hello = channel.takeHello(), !hello.withUnsafeBytes({ engine.listen($0) }) { return .badHello }
+            let hello = choice?.datagrams ?? [channel.takeHello()].compactMap(\.self)
+            if let first = hello.first, !first.withUnsafeBytes({ engine.listen($0) }) { return .badHello }
+            for datagram in hello.dropFirst() { datagram.withUnsafeBytes { engine.receive($0) } }
             self.layer = layer
             input.secure(layer)
             output.secure(layer)
         } catch {
             return AsyncSocketError(error, operation: .startDTLS)
         }
-        self.peer = peer.socketAddress
-        upgrade.state.begin()
-        upgrade.beginHandshake(request.settings, self)
+        if choice == nil {
+            upgrade.state.begin()
+            upgrade.beginHandshake(request.settings, self)
+        }
         return nil
     }
 
@@ -162,6 +200,7 @@ final class DatagramUpgrade {
     /// Handles the result of work done outside the turn.
     func receive(_ news: UpgradeNews) {
         if case .worked = news { lentWork = nil }
+        if case .chosen(.settings(let choice)) = news { selection?.note(choice) }
         upgrade.receive(news, over: layer, self)
     }
 

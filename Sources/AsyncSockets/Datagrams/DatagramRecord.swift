@@ -26,7 +26,7 @@ struct DatagramRecord {
     /// The local address of a socket that shares its listener's descriptor.
     private(set) var sharedAddress: InternetAddress?
     /// Whether the socket shares its listener's descriptor.
-    private var isShared = false
+    private(set) var isShared = false
     /// Whether `close()` was called or the socket has closed.
     var isClosed = false
     /// The error that closed the socket, or `nil` if the program closed it.

@@ -58,9 +58,10 @@ package final class DTLSEngine {
     /// - Parameters:
     ///   - size: The maximum size of outgoing datagrams, without UDP and IP headers.
     ///   - isSizeGiven: Whether `size` is fixed, regardless of the path and of timeouts.
+    ///   - choice: The selection of `settings` by server name, if the server selects settings.
     package init(
         context: TLSContext, settings: TLSSettingValues, endpoint: String? = nil, size: Int, isSizeGiven: Bool = false,
-        defersWork: Bool = false, clock: @escaping @Sendable () -> Int = MessageAllowance.monotonicNanoseconds
+        choice: DatagramChoice? = nil, defersWork: Bool = false, clock: @escaping @Sendable () -> Int = MessageAllowance.monotonicNanoseconds
     ) throws(TLSError) {
         engine = try TLSEngine(context: context, settings: settings, endpoint: endpoint, defersWork: defersWork, clock: clock)
         guard let records = engine.bio.records else {
@@ -70,6 +71,10 @@ package final class DTLSEngine {
         self.records = records
         self.size = max(size, Self.leastSize)
         self.isSizeGiven = isSizeGiven
+        if let choice {
+            engine.facts.choosesByHello = true
+            if let hello = choice.hello { engine.facts.choose(by: hello) }
+        }
         setSize()
     }
 

@@ -64,7 +64,7 @@ package final class TLSContext: Sendable {
         acceptsEarlyData = key.acceptedEarlyData != nil
         earlyDataResponder = key.acceptedEarlyData?.responder
         ticketCount = key.tickets.count
-        named = try Self.named(key.serverNames, ticketClock)
+        named = try Self.named(key.serverNames, over: transport, ticketClock)
         resumptionScope = key.resumesSessions ? key.domain.clientScope : nil
         keyLog = try key.domain.keyLogFile.map { path throws(TLSError) in try KeyLogFile(path: path) }
         stapledResponses = key.isServer ? StapledResponses(of: key.domain.identities) : nil
@@ -91,9 +91,13 @@ package final class TLSContext: Sendable {
         try EngineCallbacks.install(on: context, judgesClients: key.isServer && key.verifiesPeer)
     }
 
-    private static func named(_ names: TLSServerNames?, _ clock: (@Sendable () -> Int)?) throws(TLSError) -> [TLSContext] {
+    private static func named(
+        _ names: TLSServerNames?, over transport: TLSTransport, _ clock: (@Sendable () -> Int)?
+    ) throws(TLSError) -> [TLSContext] {
         var contexts: [TLSContext] = []
-        for settings in names?.all ?? [] { contexts.append(try TLSContext(ContextKey(settings), ticketClock: clock)) }
+        for settings in names?.all ?? [] {
+            contexts.append(try TLSContext(ContextKey(settings, over: transport), ticketClock: clock))
+        }
         return contexts
     }
 

@@ -21,22 +21,24 @@ package enum TLSServerChoice: Sendable {
 
 /// A question that only the server's program can decide.
 package enum TLSServerQuestion: Sendable {
-    case settings(TLSServerNames, TLSClientHello)
+    case settings(TLSServerNames, TLSClientHello, over: TLSTransport)
     case early(TLSEarlyDataResponder, TLSEarlyDataRequest)
 
     package func answer() async -> TLSServerChoice {
         switch self {
-        case .settings(let names, let hello): .settings(await Self.choice(of: names, hello))
+        case .settings(let names, let hello, let transport): .settings(await Self.choice(of: names, hello, transport))
         case .early(let responder, let request): .early(await responder.respond(request))
         }
     }
 
-    private static func choice(of names: TLSServerNames, _ hello: TLSClientHello) async -> TLSServerChoice.Settings {
+    private static func choice(
+        of names: TLSServerNames, _ hello: TLSClientHello, _ transport: TLSTransport
+    ) async -> TLSServerChoice.Settings {
         do {
             switch try await names.ask(hello) {
             case .useDefault: return .useDefault
             case .chosen(let settings):
-                return .named(NamedContext(settings: settings, context: try TLSContext.context(for: settings)))
+                return .named(NamedContext(settings: settings, context: try TLSContext.context(for: settings, over: transport)))
             case .listed, .refused: return .refused
             }
         } catch {

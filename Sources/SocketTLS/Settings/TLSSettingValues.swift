@@ -135,6 +135,6 @@ extension TLSSettingValues {
         if let (name, _) = demands.first(where: \.1) {
             throw Self.invalid("\(name) requires TLS 1.3, but the newest supported DTLS version is 1.2")
         }
-        if serverNames != nil { throw Self.invalid("serverNames is not supported with DTLS: set it to nil") }
+        for settings in serverNames?.all ?? [] { try settings.validate(over: .datagrams) }
     }
 }

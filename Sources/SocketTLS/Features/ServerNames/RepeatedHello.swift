@@ -5,7 +5,7 @@ extension Facts {
     func complaintAboutChange(in hello: UnsafeRawBufferPointer) -> String? {
         guard choosesByHello, !isEstablished else { return nil }
         guard let chosenHello else { return "no settings could be selected for its server name" }
-        if TLSClientHello(hello)?.asksForTheSame(as: chosenHello) == true { return nil }
-        return "its server name or protocols differ from the first ClientHello"
+        if TLSClientHello(hello, hasCookie: bio.records != nil)?.asksForTheSame(as: chosenHello) == true { return nil }
+        return "its server name or protocols differ from the ClientHello for which its settings were selected"
     }
 }

@@ -22,7 +22,7 @@ extension TLSEngine {
         facts.choose(by: hello)
         guard let choice = selection.names.answer(to: hello) else {
             selection.isAsked = true
-            return .awaitingSettings(.settings(selection.names, hello))
+            return .awaitingSettings(.settings(selection.names, hello, over: .stream))
         }
         switch choice {
         case .useDefault: choose(.useDefault)
@@ -48,12 +48,9 @@ extension TLSEngine {
                 course.fail(error)
             }
         case .refused:
-            let name = facts.chosenHello?.serverName.map { "the server name \"\($0.printable)\", which" } ?? "a server name that"
-            refuse(.unrecognizedName, TLSError(.unrecognizedName, "the client requested \(name) this server does not serve"))
+            refuse(.unrecognizedName, .unrecognizedName(facts.chosenHello))
         case .failed(let reason):
-            refuse(
-                .internalError,
-                TLSError(.invalidSettings, "no settings could be chosen for the client: \(reason)", operation: "TLSServerNames"))
+            refuse(.internalError, .noSettings(reason))
         }
     }
 
@@ -63,5 +60,16 @@ extension TLSEngine {
         var error = error
         error.sentAlert = alert
         course.fail(error)
+    }
+}
+
+extension TLSError {
+    static func unrecognizedName(_ hello: TLSClientHello?) -> TLSError {
+        let name = hello?.serverName.map { "the server name \"\($0.printable)\", which" } ?? "a server name that"
+        return TLSError(.unrecognizedName, "the client requested \(name) this server does not serve")
+    }
+
+    static func noSettings(_ reason: String) -> TLSError {
+        TLSError(.invalidSettings, "no settings could be chosen for the client: \(reason)", operation: "TLSServerNames")
     }
 }
