@@ -157,7 +157,10 @@ final class DatagramUpgrade {
             let answer = layer.engine.handshake()
             layer.flush()
             switch answer {
-            case .incomplete, .awaitingSettings:
+            case .awaitingSettings(let question):
+                upgrade.ask(question, self)
+                return nil
+            case .incomplete:
                 guard let received = channel.next() else { return nil }
                 if received.sender == peer { layer.receive(received) }
             case .awaitingTrust(let trust):
@@ -200,7 +203,11 @@ final class DatagramUpgrade {
     /// Handles the result of work done outside the turn.
     func receive(_ news: UpgradeNews) {
         if case .worked = news { lentWork = nil }
-        if case .chosen(.settings(let choice)) = news { selection?.note(choice) }
+        switch news {
+        case .chosen(.settings(let choice)): selection?.note(choice)
+        case .chosen(.key(let key)): layer?.engine.choose(key)
+        case .chosen(.early), .verdict, .awaited, .worked, .sendTickets: break
+        }
         upgrade.receive(news, over: layer, self)
     }
 

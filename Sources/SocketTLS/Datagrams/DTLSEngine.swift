@@ -32,6 +32,7 @@ package final class DTLSEngine {
     /// Whether datagrams arrived while work was lent out. Set when the work is taken back, and reset by the
     /// next `handshake()`.
     private var hasReceivedDuringWork = false
+    private var keyLookup: KeyLookup?
     let records: RecordQueues
     private var timeoutCount = 0
     @exclusivity(unchecked) private var size: Int
@@ -71,6 +72,7 @@ package final class DTLSEngine {
         self.records = records
         self.size = max(size, Self.leastSize)
         self.isSizeGiven = isSizeGiven
+        if settings.role == .server { keyLookup = KeyLookup(context.domain.proof) }
         if let choice {
             engine.facts.choosesByHello = true
             if let hello = choice.hello { engine.facts.choose(by: hello) }
@@ -96,6 +98,13 @@ package final class DTLSEngine {
             waitingByteCount += cost
             waiting?.append(Array(datagram))
             return
+        }
+        if !isEstablished, keyLookup != nil, let reception = keyLookup?.receive(datagram, SSL_get_pending_cipher(engine.ssl)) {
+            switch reception {
+            case .passed: break
+            case .held: return
+            case .dropped: return records.noteDropped()
+            }
         }
         if !isEstablished { records.leastLength = RecordQueues.leastLength(with: SSL_get_pending_cipher(engine.ssl)) }
         records.accept(datagram, into: engine.received, isEstablished: isEstablished)
@@ -248,7 +257,8 @@ package final class DTLSEngine {
 
 extension DTLSEngine {
     package func handshake() -> TLSEngine.HandshakeAnswer {
-        guard waiting == nil else { return .incomplete }
+        guard waiting == nil, keyLookup?.isAsked != true else { return .incomplete }
+        if let question = keyLookup?.takeQuestion() { return .awaitingSettings(question) }
         let unread = records.received.count
         var answer = engine.handshake()
         // The first call after lent work only returns the result of that work, which did not include these
@@ -275,6 +285,19 @@ extension DTLSEngine {
     /// Resolves `.awaitingTrust`. Call `handshake()` afterwards.
     package func decideTrust(_ accepted: Bool, refusal: TrustRefusal = .rejected) {
         engine.decideTrust(accepted, refusal: refusal)
+    }
+
+    /// Resolves `.awaitingSettings` for a pre-shared key. Call `handshake()` afterwards.
+    package func choose(_ key: TLSServerChoice.Key) {
+        guard keyLookup?.isAsked == true, let held = keyLookup?.finish() else { return }
+        switch key {
+        case .found(let key):
+            engine.facts.preSharedKeys?.lookedUp = key
+            for datagram in held { datagram.withUnsafeBytes { receive($0) } }
+        case .failed(let reason):
+            engine.course.fail(
+                TLSError(.invalidSettings, "the pre-shared key cannot be looked up: \(reason)", operation: "TLSPreSharedKeys"))
+        }
     }
 
     /// Takes back completed work. Call `handshake()` afterwards.
@@ -316,7 +339,11 @@ extension DTLSEngine {
         if let header = RecordHeader(hello) { records.beginNumbering(at: header.sequence) }
         guard let address = BIO_ADDR_new() else { return false }
         defer { BIO_ADDR_free(address) }
+        // OpenSSL reports the first fragment here, and the whole message during the handshake.
+        let choosesByHello = engine.facts.choosesByHello
+        engine.facts.choosesByHello = false
         let (isTaken, _) = OpenSSLCall.attempt { DTLSv1_listen(engine.ssl, address) == 1 ? true : nil }
+        engine.facts.choosesByHello = choosesByHello
         engine.course.listened()
         return isTaken == true
     }

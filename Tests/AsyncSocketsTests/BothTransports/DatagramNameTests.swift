@@ -34,6 +34,8 @@ import Testing
         socket.maximumDatagramSize = maximumDatagramSize
         var settings = TLSSettings.client(serverName: name)
         settings.trustRoots = try TestCertificates.authority.roots
+        // Makes the ClientHello larger than the smallest datagram.
+        settings.applicationProtocols = (0..<20).map { "a protocol with the number \($0)" }
         return (socket, settings)
     }
 

@@ -77,6 +77,8 @@ extension TLSEngine {
         switch choice {
         case .settings(let settings): choose(settings)
         case .early(let answer): answerEarly(answer)
+        // Only in DTLS, where the `DTLSEngine` receives it.
+        case .key: break
         }
     }
 

@@ -8,6 +8,8 @@ final class PreSharedKeyNegotiation {
     private(set) var isDecoy = false
     private(set) var isOfTLS12 = false
     private(set) var firstIdentity: [UInt8]?
+    /// The key that a `KeyLookup` has found for an identity.
+    var lookedUp: TLSPreSharedKey?
     /// The messages of a server's handshake that are needed to verify the client's binders.
     var binders = KeyBinders()
 
@@ -39,7 +41,7 @@ final class PreSharedKeyNegotiation {
     /// key, so an unknown identity is given a decoy key.
     func lookInTLS12(for identity: [UInt8]) {
         begin(with: identity, inTLS12: true)
-        key = keys.key(of: identity)
+        key = lookedUp?.identity == identity ? lookedUp : keys.key(of: identity)
         makeDecoy()
     }
 

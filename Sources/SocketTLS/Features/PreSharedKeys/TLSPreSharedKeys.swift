@@ -26,6 +26,7 @@ public struct TLSPreSharedKeys: Sendable, Hashable {
     private enum Source: Sendable, Hashable {
         case list([[UInt8]: TLSPreSharedKey])
         case function(Function)
+        case lookup(Lookup)
     }
 
     private final class Function: Sendable, Hashable {
@@ -34,6 +35,16 @@ public struct TLSPreSharedKeys: Sendable, Hashable {
         init(_ find: @escaping @Sendable ([UInt8]) -> TLSPreSharedKey?) { self.find = find }
 
         static func == (left: Function, right: Function) -> Bool { left === right }
+
+        func hash(into hasher: inout Hasher) { hasher.combine(ObjectIdentifier(self)) }
+    }
+
+    private final class Lookup: Sendable, Hashable {
+        let find: @Sendable ([UInt8]) async throws -> TLSPreSharedKey?
+
+        init(_ find: @escaping @Sendable ([UInt8]) async throws -> TLSPreSharedKey?) { self.find = find }
+
+        static func == (left: Lookup, right: Lookup) -> Bool { left === right }
 
         func hash(into hasher: inout Hasher) { hasher.combine(ObjectIdentifier(self)) }
     }
@@ -86,6 +97,22 @@ public struct TLSPreSharedKeys: Sendable, Hashable {
         source = .function(Function(find))
     }
 
+    /// Creates server keys that are looked up by a function that may suspend, for example to query a database.
+    ///
+    /// For DTLS only. A TLS server uses `TLSServerNames.init(_:)`, whose function also receives the client's
+    /// identities.
+    ///
+    /// - Parameter lookUp: Returns the key for an identity, or `nil` if the identity is unknown. The client has
+    ///   proved that it receives datagrams at its address, and nothing else; the identity can consist of any
+    ///   bytes except zero, up to 128. A returned key with a different identity, or for SHA-384, is ignored. The
+    ///   function is called once in each handshake, off the event loops, and its running time is part of
+    ///   `TLSSettings.handshakeTimeout`. If it throws, the handshake fails.
+    public init(lookUp: @escaping @Sendable (_ identity: [UInt8]) async throws -> TLSPreSharedKey?) {
+        use = .required
+        hash = .sha256
+        source = .lookup(Lookup(lookUp))
+    }
+
     package func used(_ use: Use) -> TLSPreSharedKeys {
         var keys = self
         keys.use = use
@@ -98,6 +125,21 @@ public struct TLSPreSharedKeys: Sendable, Hashable {
         case .function(let function):
             guard let key = function.find(identity), key.identity == identity, key.hash == hash else { return nil }
             return key
+        // Found before the handshake needs it: see `KeyLookup`.
+        case .lookup: return nil
+        }
+    }
+
+    /// Whether keys are looked up by a function that may suspend.
+    var suspends: Bool { if case .lookup = source { true } else { false } }
+
+    func lookUp(_ identity: [UInt8]) async -> TLSServerChoice.Key {
+        guard case .lookup(let lookup) = source else { return .found(key(of: identity)) }
+        do {
+            let key = try await lookup.find(identity)
+            return .found(key?.identity == identity && key?.hash == hash ? key : nil)
+        } catch {
+            return .failed("\(error)")
         }
     }
 
