@@ -17,7 +17,7 @@ extension AsyncSocket {
     /// dropped.
     ///
     /// The delay has no time limit unless the reads have timeouts. A read that times out closes the
-    /// connection with its error.
+    /// connection with its error. A listener closes immediately.
     public func disconnectAfterReading() {
         disconnect(.afterReads)
     }
@@ -26,7 +26,7 @@ extension AsyncSocket {
     /// dropped.
     ///
     /// The delay has no time limit unless the writes have timeouts. A write that times out closes the
-    /// connection with its error.
+    /// connection with its error. A listener closes immediately.
     public func disconnectAfterWriting() {
         disconnect(.afterWrites)
     }
@@ -35,7 +35,7 @@ extension AsyncSocket {
     /// are dropped.
     ///
     /// The delay has no time limit unless the reads and writes have timeouts. A read or write that times out
-    /// closes the connection with its error.
+    /// closes the connection with its error. A listener closes immediately.
     public func disconnectAfterReadingAndWriting() {
         disconnect([.afterReads, .afterWrites])
     }
@@ -50,7 +50,8 @@ extension AsyncSocket {
         let occupation = state.withLock { $0.occupation }
         switch occupation {
         case .nothing: break
-        case .listening(let listener, let outlet): if intent.isAtOnce, listener.close() { sendEnd(of: listener, outlet) }
+        // A listener has no reads and writes to complete.
+        case .listening(let listener, let outlet): if listener.close() { sendEnd(of: listener, outlet) }
         case .connection(let connection):
             connection.record.withLock { $0.claims.close(intent) }
             occupation.close(intent)

@@ -25,7 +25,8 @@ public struct PeerTrust: Sendable, Hashable {
     ///
     /// The key is one of the keys in the settings: the trust callback is never called for an unexpected key.
     public let publicKey: [UInt8]?
-    /// The chain that OpenSSL built before it found the fault in `verdict`, to which the fault's depth refers.
+    /// The chain that OpenSSL built before it found the fault in `verdict`, to which the fault's depth
+    /// refers.
     let path: [TLSCertificate]
 
     /// Creates a value with a given chain and verdict, for tests of a trust callback.
@@ -47,6 +48,20 @@ public struct PeerTrust: Sendable, Hashable {
         self.verdict = verdict
         self.serverName = serverName
         self.publicKey = publicKey
+    }
+
+    /// Whether the certificates, the key, the faults and the expected peer are equal.
+    public static func == (left: PeerTrust, right: PeerTrust) -> Bool {
+        // A resumed session has no path.
+        left.peer == right.peer && left.chain == right.chain && left.verdict == right.verdict
+            && left.otherFaults == right.otherFaults && left.serverName == right.serverName && left.publicKey == right.publicKey
+    }
+
+    /// Hashes the certificates, the key and the verdict.
+    public func hash(into hasher: inout Hasher) {
+        hasher.combine(chain)
+        hasher.combine(publicKey)
+        hasher.combine(verdict)
     }
 
     /// The peer's own certificate.

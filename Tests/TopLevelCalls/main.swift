@@ -27,6 +27,8 @@ _ = try await socket.readLine()
 _ = try await socket.readToEnd()
 try await socket.readToFile("/tmp/example", exactly: 3)
 _ = try await socket.readToFile("/tmp/example", maxLength: 3)
+_ = try await socket.readDotTerminated()
+_ = try await socket.readDotTerminated(toFile: "/tmp/example", maxLength: 3)
 _ = try await socket.readFrame(LengthPrefixed<UInt8>())
 _ = try await socket.withNextBytes { $0.byteCount }
 
@@ -38,6 +40,8 @@ try await socket.write(bytes.span.bytes)
 try await socket.write(ProxyHeader(source: address, destination: address))
 try await socket.write(Data(bytes), as: LengthPrefixed<UInt8>())
 try await socket.write(contentsOfFile: "/etc/hostname")
+try await socket.writeDotTerminated(Data(bytes))
+try await socket.writeDotTerminated(contentsOfFile: "/etc/hostname")
 
 try await socket.relay(with: AsyncSocket())
 
@@ -50,12 +54,16 @@ _ = try await input.readFrame(LengthPrefixed<UInt8>())
 _ = try await input.readToEnd()
 try await input.readToFile("/tmp/example", exactly: 3)
 _ = try await input.readToFile("/tmp/example", maxLength: 3)
+_ = try await input.readDotTerminated()
+_ = try await input.readDotTerminated(toFile: "/tmp/example", maxLength: 3)
 try await output.write(Data(bytes))
 try await output.write(bytes)
 try await output.write("text")
 try await output.writeLine("text")
 try await output.write(Data(bytes), as: LengthPrefixed<UInt8>())
 try await output.write(contentsOfFile: "/etc/hostname")
+try await output.writeDotTerminated(Data(bytes))
+try await output.writeDotTerminated(contentsOfFile: "/etc/hostname")
 
 _ = try await socket.startTLS(settings: tls)
 _ = try await socket.requestClientCertificate()
@@ -69,6 +77,8 @@ try await udp.send(Data(bytes), to: address)
 try await udp.send(Data(bytes), to: "example.org", port: 53)
 let datagram = try await udp.receive()
 try await udp.send(Data(bytes), inReplyTo: datagram)
+_ = try await udp.exchange(Data(bytes), with: address) { _ in true }
+_ = try await udp.exchange(Data(bytes)) { _ in true }
 _ = try await udp.startDTLS(settings: tls)
 try await udp.close(timeout: .seconds(1))
 for try await _ in udp.datagrams { break }

@@ -84,23 +84,6 @@ public struct SocketInput: Sendable {
     ) async throws -> Int {
         try await socket.readToFile(path, maxLength: maxLength, timeout: timeout, progress: progress)
     }
-
-    /// Reads a body that ends with a line of a single dot. See
-    /// `AsyncSocket.readDotTerminated(maxLength:timeout:)`.
-    public nonisolated(nonsending) func readDotTerminated(
-        maxLength: Int = AsyncSocket.defaultMaxLength, timeout: Duration? = nil
-    ) async throws -> Data {
-        try await socket.readDotTerminated(maxLength: maxLength, timeout: timeout)
-    }
-
-    /// Receives a body that ends with a line of a single dot. See
-    /// `AsyncSocket.readDotTerminated(toFile:maxLength:timeout:progress:)`.
-    @discardableResult
-    public nonisolated(nonsending) func readDotTerminated(
-        toFile path: String, maxLength: Int, timeout: Duration? = nil, progress: ((TransferProgress) -> Void)? = nil
-    ) async throws -> Int {
-        try await socket.readDotTerminated(toFile: path, maxLength: maxLength, timeout: timeout, progress: progress)
-    }
 }
 
 /// The writing half of a connection. See `AsyncSocket.output`.
@@ -144,19 +127,6 @@ public struct SocketOutput: Sendable {
         progress: ((TransferProgress) -> Void)? = nil
     ) async throws {
         try await socket.write(contentsOfFile: path, offset: offset, length: length, timeout: timeout, progress: progress)
-    }
-
-    /// Writes a body that ends with a line of a single dot. See `AsyncSocket.writeDotTerminated(_:timeout:)`.
-    public nonisolated(nonsending) func writeDotTerminated(_ content: Data, timeout: Duration? = nil) async throws {
-        try await socket.writeDotTerminated(content, timeout: timeout)
-    }
-
-    /// Writes a file as a body that ends with a line of a single dot. See
-    /// `AsyncSocket.writeDotTerminated(contentsOfFile:timeout:progress:)`.
-    public nonisolated(nonsending) func writeDotTerminated(
-        contentsOfFile path: String, timeout: Duration? = nil, progress: ((TransferProgress) -> Void)? = nil
-    ) async throws {
-        try await socket.writeDotTerminated(contentsOfFile: path, timeout: timeout, progress: progress)
     }
 
     /// Sends buffered writes immediately. See `AsyncSocket.flush()`.

@@ -49,8 +49,8 @@ final class DatagramHub: EventHandler {
 
     let loop: SocketEventLoop
     let localAddresses: [SocketEndpoint]
-    private let descriptors: [DatagramDescriptor]
-    private let receivers = Locked(GroupReceivers())
+    /// The listener's own descriptors, and those for multicast groups. Empty once the hub has deregistered.
+    private let descriptors: Locked<(own: [DatagramDescriptor], receivers: GroupReceivers)>
     let counts = Counts()
     let mailboxes: MailboxSpace
     private let setup: Setup
@@ -70,7 +70,7 @@ final class DatagramHub: EventHandler {
         self.setup = setup
         loop = setup.loop
         localAddresses = descriptors.compactMap(\.localAddress)
-        self.descriptors = descriptors
+        self.descriptors = Locked((descriptors, GroupReceivers()))
         ports = descriptors.map { DatagramPort($0, maximumSize: setup.maximumReceiveSize, coalesces: setup.coalesces) }
         limiter = setup.rateLimit.map { DatagramRateLimiter($0) }
         state = Locked(PeerTable(maximumPeers: max(1, maximumPeers)))
@@ -118,7 +118,7 @@ final class DatagramHub: EventHandler {
             return true
         }
         guard isNeeded else { return loop.deregister(registration) }
-        for descriptor in descriptors { try loop.watch(descriptor.socket, for: registration) }
+        for descriptor in descriptors.withLock({ $0.own }) { try loop.watch(descriptor.socket, for: registration) }
         loop.run { [self] in updateReceivers() }
     }
 
@@ -126,20 +126,22 @@ final class DatagramHub: EventHandler {
     func changeReceivers(
         _ change: ([DatagramDescriptor], inout GroupReceivers) throws(AsyncSocketError) -> Void
     ) throws(AsyncSocketError) {
-        try receivers.withLock { (receivers) throws(AsyncSocketError) in try change(descriptors, &receivers) }
+        try descriptors.withLock { (descriptors) throws(AsyncSocketError) in
+            try change(descriptors.own, &descriptors.receivers)
+        }
         loop.run { [self] in updateReceivers() }
     }
 
     /// Watches new receivers, and closes removed ones. Called on the loop.
     private func updateReceivers() {
         guard let registration = state.withLock({ $0.registration }) else { return }
-        let receivers = receivers.withLock { $0 }
+        let (own, receivers) = descriptors.withLock { $0 }
         for port in ports where port.descriptor.socket !== port.replyDescriptor.socket && !receivers.contains(port.descriptor) {
             close(port)
             ports.removeAll { $0 === port }
         }
         for descriptor in receivers.descriptors where !ports.contains(where: { $0.descriptor.socket === descriptor.socket }) {
-            guard let own = descriptors.first(where: { $0.families == descriptor.families }) ?? descriptors.first else { continue }
+            guard let own = own.first(where: { $0.families == descriptor.families }) ?? own.first else { continue }
             let port = DatagramPort(
                 descriptor, replyingThrough: own, maximumSize: setup.maximumReceiveSize, coalesces: setup.coalesces)
             do throws(SystemError) {
@@ -175,7 +177,7 @@ final class DatagramHub: EventHandler {
         loop.run { [self] in
             for port in ports { close(port) }
             ports = []
-            _ = receivers.withLock { $0.withdraw() }
+            descriptors.withLock { $0 = ([], GroupReceivers()) }
             loop.deregister(registration)
         }
     }

@@ -30,17 +30,18 @@ extension AsyncUDPSocket {
     ///
     /// - Parameters:
     ///   - settings: The role and its settings. DTLS 1.2 does not support early data or authentication after
-    ///     the handshake, and `serverNames` requires a `DatagramListener`. The `minimumVersion` and the policy must allow DTLS 1.2 (`.tls12`
-    ///     or `.dtls12`).
+    ///     the handshake, and `serverNames` requires a `DatagramListener`. The `minimumVersion` and the
+    /// policy
+    ///     must allow DTLS 1.2 (`.tls12` or `.dtls12`).
     ///   - trust: See `AsyncSocket.startTLS(settings:trust:)`.
-    /// - Returns: The session that the handshake negotiated.
-    /// - Throws: `CancellationError` if the task is cancelled, the errors of `trust`, or an
-    ///   `AsyncSocketError`: `.tls` (with `invalidSettings` before anything is sent); `.handshakeTimeout`,
-    ///   whose message includes refusals that the network reported (ICMP), and whose `errno` is the last one's;
+    /// - Returns: The session that the handshake negotiated. - Throws: `CancellationError` if the task is
+    /// cancelled, the errors of `trust`, or an   `AsyncSocketError`: `.tls` (with `invalidSettings` before
+    /// anything is sent); `.handshakeTimeout`, with
+    ///   the refusals that the network reported (ICMP) in the message and the last one's `errno`;
     ///   `.trustTimeout`; `.badConfiguration` if the socket is not connected or an upgrade has already been
     ///   started, if the settings require a trust decision but there is neither `trust` nor a delegate, or if
-    ///   a task has a pending `receive(timeout:)`, which closes the socket; or the error that closed the
-    ///   socket.
+    ///   a task has a pending `receive(timeout:)` or exchange, which closes the socket; or the error that
+    ///   closed the socket.
     @discardableResult
     public nonisolated(nonsending) func startDTLS(
         settings: TLSSettings<some TLSRole.Side>, trust: (@Sendable (PeerTrust) async throws -> Bool)? = nil
@@ -107,9 +108,7 @@ extension AsyncUDPSocket {
         let endpoint = try connection.claimUpgrade()
         do throws(TLSError) {
             let settings = settings.expecting(endpoint?.host)
-            guard settings.serverNames == nil || connection.record.withLock({ $0.isShared }) else {
-                throw TLSError(.invalidSettings, "serverNames requires a DatagramListener: set it to nil", operation: "startDTLS")
-            }
+            try settings.requireListenerForNames(connection.record.withLock { $0.isShared })
             let context = try TLSContext.context(for: settings, over: .datagrams)
             connection.post(
                 .startTLS(

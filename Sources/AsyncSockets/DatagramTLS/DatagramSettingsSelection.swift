@@ -1,19 +1,20 @@
 internal import SocketCore
 internal import SocketTLS
 
-/// The selection of a listener's settings for one peer, by its server name. Confined to the turn.
+/// The selection of a listener's settings for one peer, by the name that it requests. Confined to the turn.
 final class DatagramSettingsSelection {
     let request: TLSRequest
-    private var selection: DatagramSelection?
+    private var selection: DatagramSelection
     private var isAsked = false
     private var choice: TLSServerChoice.Settings?
 
     /// The maximum number of datagrams to receive in a turn.
     private static let datagramsPerTurn = 64
 
-    init(_ request: TLSRequest) {
-        self.request = request
-        selection = DatagramSelection(request.settings, request.context)
+    /// Returns `nil` if the settings are the same for every peer.
+    init?(_ request: TLSRequest) {
+        guard let selection = DatagramSelection(request.settings, request.context) else { return nil }
+        (self.request, self.selection) = (request, selection)
     }
 
     /// Records the program's choice.
@@ -23,12 +24,12 @@ final class DatagramSettingsSelection {
 
     /// Receives the ClientHello, and selects the settings.
     func advance(_ channel: DatagramChannel, _ peer: InternetAddress) -> DatagramSelection.Step {
-        if let choice, let step = selection?.choose(choice) { return step }
+        if let choice { return selection.choose(choice) }
         guard !isAsked else { return .incomplete }
-        var step = channel.takeHello().flatMap { hello in hello.withUnsafeBytes { selection?.receive($0) } } ?? .incomplete
+        var step = channel.takeHello().map { hello in hello.withUnsafeBytes { selection.receive($0) } } ?? .incomplete
         for _ in 0..<Self.datagramsPerTurn {
             guard case .incomplete = step, let received = channel.next() else { break }
-            if received.sender == peer, let next = selection?.receive(received.bytes) { step = next }
+            if received.sender == peer { step = selection.receive(received.bytes) }
         }
         if case .asks = step { isAsked = true }
         return step

@@ -90,8 +90,8 @@ final class DatagramUpgrade {
         if output.isAtStartTLS { drained.insert(.startingWriteTLS) }
         guard !drained.isEmpty, let request = upgrade.state.note(drained) else { return nil }
         self.peer = peer.socketAddress
-        if request.settings.serverNames == nil { return begin(request, nil, channel, configuration, input, output) }
         selection = DatagramSettingsSelection(request)
+        if selection == nil { return begin(request, nil, channel, configuration, input, output) }
         upgrade.state.begin()
         upgrade.beginHandshake(request.settings, self)
         return nil
@@ -203,10 +203,12 @@ final class DatagramUpgrade {
     /// Handles the result of work done outside the turn.
     func receive(_ news: UpgradeNews) {
         if case .worked = news { lentWork = nil }
-        switch news {
-        case .chosen(.settings(let choice)): selection?.note(choice)
-        case .chosen(.key(let key)): layer?.engine.choose(key)
-        case .chosen(.early), .verdict, .awaited, .worked, .sendTickets: break
+        if case .chosen(let choice) = news {
+            switch choice {
+            case .settings(let settings): selection?.note(settings)
+            case .key(let key): layer?.engine.choose(key)
+            case .early: break
+            }
         }
         upgrade.receive(news, over: layer, self)
     }

@@ -154,7 +154,8 @@ extension AsyncUDPSocket {
         set { configure { $0.firstRetransmission = newValue } }
     }
 
-    /// The largest datagram that may be sent, or `nil` for the limit of UDP. Larger datagrams fail with EMSGSIZE.
+    /// The largest datagram that may be sent, or `nil` for the limit of UDP. Larger datagrams fail with
+    /// EMSGSIZE.
     package var maximumSendLength: Int? {
         get { configuration.maximumSendLength }
         set { configure { $0.maximumSendLength = newValue } }

@@ -6,8 +6,8 @@
 //     first.
 //  3. Waiting tasks are served before the delegate. A task is completed with its datagram in one step, so a
 //     cancellation loses no datagram: either the task is still waiting, or the cancellation is too late.
-//  4. The reply to an exchange goes to the exchange. While an exchange is pending, datagrams that nothing else
-//     receives are kept in `inbox`, up to 64 KiB.
+//  4. The reply to an exchange goes to the exchange. While an exchange is pending, datagrams that nothing
+//     else receives are kept in `inbox`, up to 64 KiB.
 //  5. A connected socket accepts datagrams only from its peer, even if datagrams from other senders were
 //     received before it connected.
 //  6. A turn receives a limited number of datagrams and records, so that other sockets on the loop are

@@ -58,7 +58,8 @@ struct DatagramRecord {
         entries += opened.map { Entry(descriptor: $0) }
     }
 
-    /// Removes all descriptors, or all except the socket's own descriptors of `family`. The caller closes them.
+    /// Removes all descriptors, or all except the socket's own descriptors of `family`. The caller closes
+    /// them.
     mutating func withdraw(keeping family: DatagramDescriptor.Families? = nil) -> [DatagramDescriptor] {
         if family == nil { lastAddresses = localAddresses }
         var withdrawn = groupReceivers.withdraw()

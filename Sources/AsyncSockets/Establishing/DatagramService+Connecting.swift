@@ -114,7 +114,7 @@ extension DatagramService {
         if attempt != nil { return finishConnecting(.failure(AsyncSocketError.closed)) }
         guard case .connected(let address) = peer else { return }
         if upgrade != nil || channels.first?.fixedPeer != nil { return close(nil) }
-        for channel in channels {
+        for channel in channels where !channel.onlyReceives {
             do throws(SystemError) {
                 try channel.descriptor.disconnect()
             } catch {

@@ -11,8 +11,8 @@ extension AsyncUDPSocket {
     ///
     /// Any number of tasks can use one socket at the same time: a reply goes to the oldest exchange that
     /// accepts it, whichever request it replies to. A datagram from another address, or one that no exchange
-    /// accepts, is delivered as if there were no exchange. If nothing receives such datagrams, up to 64 KiB of
-    /// them are kept for `receive(timeout:)`, and the rest are counted in `droppedCount`.
+    /// accepts, is delivered as if there were no exchange. If nothing receives such datagrams, up to 64 KiB
+    /// of them are kept for `receive(timeout:)`, and the rest are counted in `droppedCount`.
     ///
     /// UDP senders can forge their address. Put an unpredictable value into the request (RFC 5452), and
     /// compare it with the reply.
@@ -24,8 +24,8 @@ extension AsyncUDPSocket {
     ///   - timeout: The time limit for each attempt. The default is 2 seconds.
     ///   - isReply: Whether a datagram from `address` is the reply. It is called inside the socket, possibly
     ///     for several datagrams, so it must be fast and must not block.
-    /// - Returns: The reply.
-    /// - Throws: `CancellationError` if the task is cancelled. Otherwise an `AsyncSocketError`: `.readTimeout`
+    /// - Returns: The reply. - Throws: `CancellationError` if the task is cancelled. Otherwise an
+    /// `AsyncSocketError`: `.readTimeout`
     ///   after the last attempt, with the refusals that the network reported (ICMP) in the message and the
     ///   last one's `errno`; or the errors of `send(_:to:timeout:)` and `receive(timeout:)`.
     public nonisolated(nonsending) func exchange(

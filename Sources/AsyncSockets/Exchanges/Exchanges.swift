@@ -132,8 +132,8 @@ struct FailureTally: Sendable {
         last = error
     }
 
-    /// Returns a timeout with the reports in its message, and with the last report's errno. The reports may be
-    /// forged, so they do not change the code.
+    /// Returns a timeout with the reports in its message, and with the last report's errno. The reports may
+    /// be forged, so they do not change the code.
     func explain(_ timeout: AsyncSocketError) -> AsyncSocketError {
         guard let last else { return timeout }
         var explained = timeout

@@ -14,7 +14,7 @@ struct GroupReceivers {
         var memberships: Set<MulticastMembership>
     }
 
-    /// What the descriptors have in common with the socket's own.
+    /// The setup that all descriptors share with the socket's own.
     struct Setup {
         let reception: DatagramReception
         let options: SocketOptionSet
@@ -69,8 +69,8 @@ struct GroupReceivers {
         var opened: [Receiver] = []
         for main in mains {
             guard let own = main.onlyAddress?.unmapped, let (device, broadcast) = try Self.network(of: own) else { continue }
-            // A router does not forward either kind (RFC 919), but only the limited broadcast looks the same on
-            // each interface.
+            // A router does not forward either kind (RFC 919), but only the limited broadcast looks the same
+            // on each interface.
             let limited = SocketEndpoint(literal: "255.255.255.255", port: own.port ?? 0)
             for (address, device) in [(broadcast, nil), (limited, device)] {
                 guard let address, let descriptor = try main.broadcastReceiver(at: address, on: device, setup) else { continue }

@@ -18,8 +18,8 @@ struct GroupRequest {
             on: try interface.map { (text) throws(AsyncSocketError) in try Self.index(of: text, operation) } ?? .any)
     }
 
-    /// Joins or leaves the group with the descriptor for its IP version or, if that is bound to the address of
-    /// one interface, with a descriptor in `receivers`.
+    /// Joins or leaves the group with the descriptor for its IP version or, if that is bound to the address
+    /// of one interface, with a descriptor in `receivers`.
     func apply(
         to descriptors: [DatagramDescriptor], _ receivers: inout GroupReceivers, _ setup: GroupReceivers.Setup
     ) throws(AsyncSocketError) {

@@ -3,10 +3,11 @@ internal import SocketBuffers
 internal import SocketCore
 internal import Synchronization
 
-/// Reads a dot-terminated body piece by piece. If a read fails after the first piece, the connection is closed,
-/// because the rest of the body would be read as commands or replies.
+/// Reads a dot-terminated body piece by piece. If a read fails after the first piece, the connection is
+/// closed, because the rest of the body would be read as commands or replies.
 final class DotBodyReader: @unchecked Sendable {
-    // Unchecked: only one read at a time uses a reader, and the read stores the piece before its task resumes.
+    // Unchecked: only one read at a time uses a reader, and the read stores the piece before its task
+    // resumes.
     private let operations: TaskOperations
     private let maxLength: Int
     private let limit: OperationLimit

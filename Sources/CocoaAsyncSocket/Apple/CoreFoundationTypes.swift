@@ -19,3 +19,8 @@ public func CFEqual(_ cf1: CFTypeRef!, _ cf2: CFTypeRef!) -> Bool {
     guard let cf1, let cf2 else { return cf1 === cf2 }
     return cf1 === cf2 || (cf1 as? NSObject)?.isEqual(cf2) == true
 }
+
+/// A time in seconds since 1 January 2001.
+public typealias CFAbsoluteTime = Double
+/// Returns the current time.
+public func CFAbsoluteTimeGetCurrent() -> CFAbsoluteTime { Date().timeIntervalSinceReferenceDate }

@@ -110,3 +110,49 @@ public func SecItemAdd(_ attributes: CFDictionary, _ result: UnsafeMutablePointe
 @available(*, unavailable, message: "Linux has no Keychain: keep the identity in a file")
 @discardableResult
 public func SecItemDelete(_ query: CFDictionary) -> OSStatus { errSecUnimplemented }
+
+/// A Keychain constant (the class of an item), which is not available on Linux.
+@available(*, unavailable, message: "Linux has no Keychain: keep the identity in a file, and read it with SecPKCS12Import")
+public var kSecClass: CFString { "kSecClass" }
+/// A Keychain constant (certificates), which is not available on Linux.
+@available(*, unavailable, message: "Linux has no Keychain: keep the identity in a file, and read it with SecPKCS12Import")
+public var kSecClassCertificate: CFString { "kSecClassCertificate" }
+/// A Keychain constant (identities), which is not available on Linux.
+@available(*, unavailable, message: "Linux has no Keychain: keep the identity in a file, and read it with SecPKCS12Import")
+public var kSecClassIdentity: CFString { "kSecClassIdentity" }
+/// A Keychain constant (keys), which is not available on Linux.
+@available(*, unavailable, message: "Linux has no Keychain: keep the identity in a file, and read it with SecPKCS12Import")
+public var kSecClassKey: CFString { "kSecClassKey" }
+/// A Keychain constant (the label of an item), which is not available on Linux.
+@available(*, unavailable, message: "Linux has no Keychain: keep the identity in a file, and read it with SecPKCS12Import")
+public var kSecAttrLabel: CFString { "kSecAttrLabel" }
+/// A Keychain constant (when an item is accessible), which is not available on Linux.
+@available(*, unavailable, message: "Linux has no Keychain: keep the identity in a file, and read it with SecPKCS12Import")
+public var kSecAttrAccessible: CFString { "kSecAttrAccessible" }
+/// A Keychain constant (items that are accessible after the first unlock), which is not available on Linux.
+@available(*, unavailable, message: "Linux has no Keychain: keep the identity in a file, and read it with SecPKCS12Import")
+public var kSecAttrAccessibleAfterFirstUnlock: CFString { "kSecAttrAccessibleAfterFirstUnlock" }
+/// A Keychain constant (items that stay on this device), which is not available on Linux.
+@available(*, unavailable, message: "Linux has no Keychain: keep the identity in a file, and read it with SecPKCS12Import")
+public var kSecAttrAccessibleAfterFirstUnlockThisDeviceOnly: CFString { "kSecAttrAccessibleAfterFirstUnlockThisDeviceOnly" }
+/// A Keychain constant (an item's reference), which is not available on Linux.
+@available(*, unavailable, message: "Linux has no Keychain: keep the identity in a file, and read it with SecPKCS12Import")
+public var kSecValueRef: CFString { "kSecValueRef" }
+/// A Keychain constant (an item's data), which is not available on Linux.
+@available(*, unavailable, message: "Linux has no Keychain: keep the identity in a file, and read it with SecPKCS12Import")
+public var kSecValueData: CFString { "kSecValueData" }
+/// A Keychain constant (whether to return a reference), which is not available on Linux.
+@available(*, unavailable, message: "Linux has no Keychain: keep the identity in a file, and read it with SecPKCS12Import")
+public var kSecReturnRef: CFString { "kSecReturnRef" }
+/// A Keychain constant (whether to return data), which is not available on Linux.
+@available(*, unavailable, message: "Linux has no Keychain: keep the identity in a file, and read it with SecPKCS12Import")
+public var kSecReturnData: CFString { "kSecReturnData" }
+/// A Keychain constant (the number of results), which is not available on Linux.
+@available(*, unavailable, message: "Linux has no Keychain: keep the identity in a file, and read it with SecPKCS12Import")
+public var kSecMatchLimit: CFString { "kSecMatchLimit" }
+/// A Keychain constant (a single result), which is not available on Linux.
+@available(*, unavailable, message: "Linux has no Keychain: keep the identity in a file, and read it with SecPKCS12Import")
+public var kSecMatchLimitOne: CFString { "kSecMatchLimitOne" }
+/// A Keychain constant (all results), which is not available on Linux.
+@available(*, unavailable, message: "Linux has no Keychain: keep the identity in a file, and read it with SecPKCS12Import")
+public var kSecMatchLimitAll: CFString { "kSecMatchLimitAll" }

@@ -46,9 +46,10 @@ public func SecKeyCopyPublicKey(_ key: SecKey) -> SecKey? {
 
 /// Creates a key from its bytes, as `SecKeyCopyExternalRepresentation` returns them.
 ///
-/// An RSA key is in PKCS#1 form. A key of an elliptic curve (P-256, P-384 or P-521) is in X9.63 form: 4, x and
-/// y, followed by the secret number if the key is private. A public key may also be a SubjectPublicKeyInfo.
-/// Returns `nil` and an error with the code `errSecParam` for any other bytes or attributes.
+/// An RSA key is in PKCS#1 form. A key of an elliptic curve (P-256, P-384 or P-521) is in X9.63 form: 4, x
+/// and y, followed by the secret number if the key is private. A public key may also be a
+/// SubjectPublicKeyInfo. Returns `nil` and an error with the code `errSecParam` for any other bytes or
+/// attributes.
 ///
 /// - Parameter attributes: `kSecAttrKeyType` and `kSecAttrKeyClass`. All others are ignored.
 public func SecKeyCreateWithData(

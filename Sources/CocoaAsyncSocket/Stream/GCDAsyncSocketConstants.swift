@@ -45,6 +45,8 @@ public let GCDAsyncSocketUseCFStreamForTLS = "GCDAsyncSocketUseCFStreamForTLS"
 /// An `SSLAuthenticate` number that states whether a server requests a client certificate. Not available on
 /// Apple platforms.
 public let GCDAsyncSocketSSLClientAuthentication = "GCDAsyncSocketSSLClientAuthentication"
+/// The same key, under the name that forks of CocoaAsyncSocket use.
+public let GCDAsyncSocketSSLClientSideAuthenticate = GCDAsyncSocketSSLClientAuthentication
 /// The roots to trust instead of the system's roots, an array of `SecCertificate`. Not available on Apple
 /// platforms.
 public let GCDAsyncSocketSSLAnchorCertificates = "GCDAsyncSocketSSLAnchorCertificates"

@@ -125,8 +125,8 @@ extension LocalInterface {
         let mask: SocketEndpoint?
     }
 
-    /// The name of the interface that has an IPv4 address, and the broadcast address of its network (RFC 919).
-    /// `nil` if no interface has the address, or the network has only one or two addresses (RFC 3021).
+    /// The name of the interface that has an IPv4 address, and the broadcast address of its network (RFC
+    /// 919). `nil` if no interface has the address, or the network has only one or two addresses (RFC 3021).
     package static func broadcast(for address: SocketEndpoint) throws(InterfaceError) -> (name: String, SocketEndpoint)? {
         guard let entry = try list().first(where: { $0.address?.isSameHost(as: address) == true }),
             let host = entry.address?.ipv4Bytes, let mask = entry.mask?.ipv4Bytes, mask[3] < 0xFE

@@ -25,14 +25,14 @@ package import SocketBuffers
 
 /// One DTLS connection. It is not Sendable: its owner must not use it on several threads concurrently.
 package final class DTLSEngine {
-    @exclusivity(unchecked) private var engine: TLSEngine
+    @exclusivity(unchecked) private(set) var engine: TLSEngine
     /// Datagrams that arrived while work was lent out, or `nil` if no work is lent out.
     @exclusivity(unchecked) private var waiting: [[UInt8]]?
     @exclusivity(unchecked) private var waitingByteCount = 0
     /// Whether datagrams arrived while work was lent out. Set when the work is taken back, and reset by the
     /// next `handshake()`.
     private var hasReceivedDuringWork = false
-    private var keyLookup: KeyLookup?
+    var keyLookup: KeyLookup?
     let records: RecordQueues
     private var timeoutCount = 0
     @exclusivity(unchecked) private var size: Int
@@ -59,7 +59,7 @@ package final class DTLSEngine {
     /// - Parameters:
     ///   - size: The maximum size of outgoing datagrams, without UDP and IP headers.
     ///   - isSizeGiven: Whether `size` is fixed, regardless of the path and of timeouts.
-    ///   - choice: The selection of `settings` by server name, if the server selects settings.
+    ///   - choice: The selection of `settings` for the client, if the server selects settings.
     package init(
         context: TLSContext, settings: TLSSettingValues, endpoint: String? = nil, size: Int, isSizeGiven: Bool = false,
         choice: DatagramChoice? = nil, defersWork: Bool = false, clock: @escaping @Sendable () -> Int = MessageAllowance.monotonicNanoseconds
@@ -73,10 +73,7 @@ package final class DTLSEngine {
         self.size = max(size, Self.leastSize)
         self.isSizeGiven = isSizeGiven
         if settings.role == .server { keyLookup = KeyLookup(context.domain.proof) }
-        if let choice {
-            engine.facts.choosesByHello = true
-            if let hello = choice.hello { engine.facts.choose(by: hello) }
-        }
+        choice?.apply(to: engine.facts)
         setSize()
     }
 
@@ -287,19 +284,6 @@ extension DTLSEngine {
         engine.decideTrust(accepted, refusal: refusal)
     }
 
-    /// Resolves `.awaitingSettings` for a pre-shared key. Call `handshake()` afterwards.
-    package func choose(_ key: TLSServerChoice.Key) {
-        guard keyLookup?.isAsked == true, let held = keyLookup?.finish() else { return }
-        switch key {
-        case .found(let key):
-            engine.facts.preSharedKeys?.lookedUp = key
-            for datagram in held { datagram.withUnsafeBytes { receive($0) } }
-        case .failed(let reason):
-            engine.course.fail(
-                TLSError(.invalidSettings, "the pre-shared key cannot be looked up: \(reason)", operation: "TLSPreSharedKeys"))
-        }
-    }
-
     /// Takes back completed work. Call `handshake()` afterwards.
     package func takeBack(_ work: HandshakeWork) {
         engine = work.finish()
@@ -340,10 +324,9 @@ extension DTLSEngine {
         guard let address = BIO_ADDR_new() else { return false }
         defer { BIO_ADDR_free(address) }
         // OpenSSL reports the first fragment here, and the whole message during the handshake.
-        let choosesByHello = engine.facts.choosesByHello
-        engine.facts.choosesByHello = false
-        let (isTaken, _) = OpenSSLCall.attempt { DTLSv1_listen(engine.ssl, address) == 1 ? true : nil }
-        engine.facts.choosesByHello = choosesByHello
+        let (isTaken, _) = engine.facts.withoutComparingHellos {
+            OpenSSLCall.attempt { DTLSv1_listen(engine.ssl, address) == 1 ? true : nil }
+        }
         engine.course.listened()
         return isTaken == true
     }

@@ -1,7 +1,7 @@
 internal import COpenSSL
 
-/// Collects one handshake message of the peer, which arrives unencrypted, from its fragments (RFC 6347, section
-/// 4.2.3).
+/// Collects one handshake message of the peer, which arrives unencrypted, from its fragments (RFC 6347,
+/// section 4.2.3).
 struct MessageFragments {
     private let type: UInt8
     private let limit: Int
@@ -67,8 +67,8 @@ struct MessageFragments {
         return [type, UInt8(length >> 16), UInt8(length >> 8 & 0xFF), UInt8(length & 0xFF)] + bytes
     }
 
-    /// Returns an unencrypted alert. Its record has the number of the client's record, as the first record of a
-    /// handshake would have.
+    /// Returns an unencrypted alert. Its record has the number of the client's record, as the first record of
+    /// a handshake would have.
     func alert(_ alert: TLSAlert) -> [UInt8] {
         let number = withUnsafeBytes(of: sequence.bigEndian) { Array($0.suffix(6)) }
         return [UInt8(SSL3_RT_ALERT), 0xFE, 0xFD, 0, 0] + number + [0, 2, UInt8(SSL3_AL_FATAL), alert.rawValue]

@@ -1,9 +1,7 @@
 extension TLSSettingValues {
     /// Throws `invalidSettings` for a DTLS version, which requires datagrams.
     func validateForStreams() throws(TLSError) {
-        if preSharedKeys?.suspends == true {
-            throw Self.invalid("keys from a function that suspends require DTLS: use TLSServerNames to look up keys for TLS")
-        }
+        try proof.validateForStreams()
         for version in [minimumVersion, policy.minimumVersion, maximumVersion].compactMap(\.self) where version.isForDatagrams {
             throw Self.invalid("\(version) requires a datagram transport: use a TLS version such as .tls12")
         }

@@ -3,19 +3,12 @@ package struct NamedContext: Sendable {
     let context: TLSContext
 }
 
-/// A decision by the server's program: the settings for one connection, how to treat early data, or a
-/// pre-shared key.
+/// A decision by the server's program: the settings for one connection, how to treat early data, or the
+/// key that it shares with a client.
 package enum TLSServerChoice: Sendable {
     case settings(Settings)
     case early(TLSEarlyDataResponse)
-    case key(Key)
-
-    package enum Key: Sendable {
-        /// The pre-shared key, or `nil` if the identity is unknown.
-        case found(TLSPreSharedKey?)
-        /// The function threw an error, with this description.
-        case failed(String)
-    }
+    case key(KeyAnswer)
 
     package enum Settings: Sendable {
         /// The settings that contain the names.
@@ -32,14 +25,13 @@ package enum TLSServerChoice: Sendable {
 package enum TLSServerQuestion: Sendable {
     case settings(TLSServerNames, TLSClientHello, over: TLSTransport)
     case early(TLSEarlyDataResponder, TLSEarlyDataRequest)
-    /// The key for an identity.
-    case key(TLSPreSharedKeys, [UInt8])
+    case key(KeyQuestion)
 
     package func answer() async -> TLSServerChoice {
         switch self {
         case .settings(let names, let hello, let transport): .settings(await Self.choice(of: names, hello, transport))
         case .early(let responder, let request): .early(await responder.respond(request))
-        case .key(let keys, let identity): .key(await keys.lookUp(identity))
+        case .key(let question): .key(await question.answer())
         }
     }
 

@@ -9,11 +9,11 @@
 /// settings.policy.groups = ["x25519", "secp384r1"]
 /// ```
 ///
-/// Some rules apply to every policy. Each key exchange is ephemeral, except with `constrainedDevices`, and uses
-/// an elliptic curve or ML-KEM: a key exchange over a finite field costs a server a hundred times as much CPU
-/// time as X25519. Anonymous and unencrypted cipher suites are never used. PSK suites are used only if
-/// `TLSServerProof` or `TLSClients` enables pre-shared keys, which adds the suites automatically. Compression
-/// and renegotiation are disabled.
+/// Some rules apply to every policy. Each key exchange is ephemeral, except with `constrainedDevices`, and
+/// uses an elliptic curve or ML-KEM: a key exchange over a finite field costs a server a hundred times as
+/// much CPU time as X25519. Anonymous and unencrypted cipher suites are never used. PSK suites are used only
+/// if `TLSServerProof` or `TLSClients` enables pre-shared keys, which adds the suites automatically.
+/// Compression and renegotiation are disabled.
 public struct TLSPolicy: Sendable, Hashable {
     /// The oldest version to accept. `TLSSettings.minimumVersion` can only be stricter.
     public var minimumVersion: TLSProtocolVersion
@@ -69,13 +69,14 @@ public struct TLSPolicy: Sendable, Hashable {
         return policy
     }()
 
-    /// Like `intermediate`, plus the TLS 1.2 suites that small devices can compute: TLS_PSK_WITH_AES_128_CCM_8,
-    /// which CoAP requires (RFC 7252, section 9.1.3.1), and TLS_PSK_WITH_AES_128_GCM_SHA256.
+    /// Like `intermediate`, plus the TLS 1.2 suites that small devices can compute:
+    /// TLS_PSK_WITH_AES_128_CCM_8, which CoAP requires (RFC 7252, section 9.1.3.1), and
+    /// TLS_PSK_WITH_AES_128_GCM_SHA256.
     ///
-    /// **These suites are weaker, and are used only with pre-shared keys.** They have no forward secrecy: anyone
-    /// who learns a device's key can decrypt all traffic recorded earlier. The tags of CCM_8 have 8 bytes instead
-    /// of 16. Use this policy only for devices that support nothing else, with a different key for each device.
-    /// A peer that supports the stronger suite gets it. The security level must be 2.
+    /// **These suites are weaker, and are used only with pre-shared keys.** They have no forward secrecy:
+    /// anyone who learns a device's key can decrypt all traffic recorded earlier. The tags of CCM_8 have 8
+    /// bytes instead of 16. Use this policy only for devices that support nothing else, with a different key
+    /// for each device. A peer that supports the stronger suite gets it. The security level must be 2.
     public static let constrainedDevices = {
         var policy = intermediate
         policy.allowsConstrainedDevices = true

@@ -148,7 +148,8 @@ import Testing
         #expect(socket.isOpen)
     }
 
-    /// The reports of the network explain the timeout, and do not end the exchange, because they can be forged.
+    /// The reports of the network explain the timeout, and do not end the exchange, because they can be
+    /// forged.
     @Test func refusalsAreInTheTimeout() async throws {
         let refusing = try SocketEndpoint.loopback(port: RawSocket.freePort())
         let socket = try AsyncUDPSocket.bound()

@@ -111,6 +111,18 @@ import Testing
         #expect(try await socket.receive().data == Data([2]))
     }
 
+    /// A group that a connected socket joins is heard once the socket is disconnected.
+    @Test func disconnectingKeepsTheGroupsJoinedSince() async throws {
+        let (socket, peer) = (AsyncUDPSocket(), try sender())
+        try socket.bind(toPort: 0, interface: "127.0.0.1")
+        try await socket.connect(to: peer.address)
+        try socket.joinMulticastGroup(Self.group)
+        socket.disconnect()
+        try await eventually("it is disconnected") { !socket.isConnected }
+        try await peer.send(Data([1]), to: Self.group, port: socket.localPort)
+        #expect(try await socket.receive().data == Data([1]))
+    }
+
     @Test(arguments: ["0.0.0.0", "127.0.0.1"]) func aListenerHearsItsGroups(_ host: String) async throws {
         let listener = try DatagramListener(address: .loopback(host))
         try listener.joinMulticastGroup(Self.group, onInterface: "lo")

@@ -32,6 +32,20 @@ private final class StrictSocket: GCDAsyncSocket {
         }
     }
 
+    /// Programs stop their server in this way. A listener has nothing to read or write.
+    @Test(arguments: 0..<3) func eachKindOfDisconnectClosesAListener(_ kind: Int) async throws {
+        let diary = Diary()
+        let listener = makeSocket(diary)
+        try listener.accept(onInterface: "127.0.0.1", port: 0)
+        let port = listener.localPort
+        [listener.disconnectAfterReading, listener.disconnectAfterWriting, listener.disconnectAfterReadingAndWriting][kind]()
+        #expect(listener.isDisconnected)
+        try await diary.wait(for: "ended")
+        try listener.accept(onInterface: "127.0.0.1", port: port)
+        #expect(listener.localPort == port)
+        listener.disconnect()
+    }
+
     @Test func anAcceptedSocketGetsTheDelegateAndNoOtherSetting() async throws {
         let diary = Diary()
         let listener = makeSocket(diary)

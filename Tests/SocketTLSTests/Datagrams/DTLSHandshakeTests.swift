@@ -193,7 +193,9 @@ struct DTLSHandshakeTests {
                 return error as? TLSError
             }
         }
-        let named = try Fixture().server
+        var newer = try Fixture().server
+        newer.minimumVersion = .tls13
+        let named = newer
         let refusals = [
             ("minimumVersion", refusal({ $0.useOnly(.tls13) }, .client)),
             ("the policy", refusal({ $0.client.policy = .modern }, .client)),
@@ -201,7 +203,7 @@ struct DTLSHandshakeTests {
             ("allowsPostHandshakeAuthentication", refusal({ $0.client.allowsPostHandshakeAuthentication = true }, .client)),
             (".certificatesOnRequest", refusal({ $0.server.clients = .certificatesOnRequest() }, .server)),
             ("acceptedEarlyData", refusal({ $0.server.acceptedEarlyData = TLSAcceptedEarlyData(upTo: 100) }, .server)),
-            ("serverNames", refusal({ $0.server.serverNames = try TLSServerNames(["a.example": named]) }, .server)),
+            ("minimumVersion", refusal({ $0.server.serverNames = try TLSServerNames(["a.example": named]) }, .server)),
         ]
         for (name, refusal) in refusals {
             #expect(refusal?.code == .invalidSettings && refusal?.fault == .caller)

@@ -84,6 +84,7 @@ import Testing
             ("policy.prefersServerCipherSuites", .resumed, { $0.policy.prefersServerCipherSuites = false }),
             // Without a provider it is an error.
             ("policy.requiresFIPS", .refused, { $0.policy = .fips }),
+            ("policy.allowsConstrainedDevices", .refused, { $0.policy.allowsConstrainedDevices = true }),
             ("minimumVersion", .refused, { $0.minimumVersion = .tls13 }),
             ("applicationProtocols", .refused, { $0.applicationProtocols = ["h2"] }),
             ("maximumCertificateChainBytes", .refused, { $0.maximumCertificateChainBytes -= 1 }),

@@ -2,9 +2,9 @@ internal import COpenSSL
 
 /// Looks up a DTLS client's pre-shared key with a function that may suspend.
 ///
-/// OpenSSL calls back for the key while it processes the ClientKeyExchange, and cannot pause there. The message
-/// is not encrypted, so its datagrams are held back, together with all later ones, until the function has
-/// returned the key for the identity in the message.
+/// OpenSSL calls back for the key while it processes the ClientKeyExchange, and cannot pause there. The
+/// message is not encrypted, so its datagrams are held back, together with all later ones, until the function
+/// has returned the key for the identity in the message.
 struct KeyLookup {
     private enum State {
         case collecting
@@ -64,7 +64,7 @@ struct KeyLookup {
     mutating func takeQuestion() -> TLSServerQuestion? {
         guard case .found(let identity) = state else { return nil }
         state = .asked
-        return .key(keys, identity)
+        return .key(KeyQuestion(keys: keys, identity: identity))
     }
 
     /// Ends the pause. Returns the datagrams that were held back.
@@ -72,5 +72,35 @@ struct KeyLookup {
         state = .done
         defer { held = [] }
         return held
+    }
+}
+
+/// The question for the key of an identity.
+package struct KeyQuestion: Sendable {
+    let keys: TLSPreSharedKeys
+    let identity: [UInt8]
+
+    func answer() async -> KeyAnswer { await keys.lookUp(identity) }
+}
+
+package enum KeyAnswer: Sendable {
+    /// The pre-shared key, or `nil` if the identity is unknown.
+    case found(TLSPreSharedKey?)
+    /// The function threw an error, with this description.
+    case failed(String)
+}
+
+extension DTLSEngine {
+    /// Resolves `.awaitingSettings` for a pre-shared key. Call `handshake()` afterwards.
+    package func choose(_ key: KeyAnswer) {
+        guard keyLookup?.isAsked == true, let held = keyLookup?.finish() else { return }
+        switch key {
+        case .found(let key):
+            engine.facts.preSharedKeys?.lookedUp = key
+            for datagram in held { datagram.withUnsafeBytes { receive($0) } }
+        case .failed(let reason):
+            engine.course.fail(
+                TLSError(.invalidSettings, "the pre-shared key cannot be looked up: \(reason)", operation: "TLSPreSharedKeys"))
+        }
     }
 }

@@ -97,16 +97,17 @@ public struct TLSPreSharedKeys: Sendable, Hashable {
         source = .function(Function(find))
     }
 
-    /// Creates server keys that are looked up by a function that may suspend, for example to query a database.
+    /// Creates server keys that are looked up by a function that may suspend, for example to query a
+    /// database.
     ///
     /// For DTLS only. A TLS server uses `TLSServerNames.init(_:)`, whose function also receives the client's
     /// identities.
     ///
-    /// - Parameter lookUp: Returns the key for an identity, or `nil` if the identity is unknown. The client has
-    ///   proved that it receives datagrams at its address, and nothing else; the identity can consist of any
-    ///   bytes except zero, up to 128. A returned key with a different identity, or for SHA-384, is ignored. The
-    ///   function is called once in each handshake, off the event loops, and its running time is part of
-    ///   `TLSSettings.handshakeTimeout`. If it throws, the handshake fails.
+    /// - Parameter lookUp: Returns the key for an identity, or `nil` if the identity is unknown. The client
+    ///   has proved that it receives datagrams at its address, and nothing else. The identity can consist of
+    ///   any bytes except zero, up to 128. A returned key with a different identity, or for SHA-384, is
+    ///   ignored. The function is called once in each handshake, off the event loops, and its running time is
+    ///   part of `TLSSettings.handshakeTimeout`. If it throws, the handshake fails.
     public init(lookUp: @escaping @Sendable (_ identity: [UInt8]) async throws -> TLSPreSharedKey?) {
         use = .required
         hash = .sha256
@@ -133,7 +134,7 @@ public struct TLSPreSharedKeys: Sendable, Hashable {
     /// Whether keys are looked up by a function that may suspend.
     var suspends: Bool { if case .lookup = source { true } else { false } }
 
-    func lookUp(_ identity: [UInt8]) async -> TLSServerChoice.Key {
+    func lookUp(_ identity: [UInt8]) async -> KeyAnswer {
         guard case .lookup(let lookup) = source else { return .found(key(of: identity)) }
         do {
             let key = try await lookup.find(identity)

@@ -15,6 +15,12 @@ extension TLSSettingValues {
 }
 
 extension TLSProof {
+    func validateForStreams() throws(TLSError) {
+        guard preSharedKeys?.suspends == true else { return }
+        throw TLSSettingValues.invalid(
+            "keys from a function that suspends require DTLS: use TLSServerNames to look up keys for TLS")
+    }
+
     var preSharedKeys: TLSPreSharedKeys? {
         if case .preSharedKeys(let keys) = self { keys } else { nil }
     }

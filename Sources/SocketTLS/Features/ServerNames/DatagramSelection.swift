@@ -1,8 +1,9 @@
 internal import COpenSSL
 
 // Rules for selecting a DTLS server's settings by server name, in addition to the rules of `TLSServerNames`:
-//  1. The settings are selected before the engine exists, from the ClientHello with the cookie. The engine gets
-//     the same datagrams again, and rejects a ClientHello that OpenSSL reads differently (`RepeatedHello`).
+//  1. The settings are selected before the engine exists, from the ClientHello with the cookie. The engine
+//     gets the same datagrams again, and rejects a ClientHello that OpenSSL reads differently
+//     (`RepeatedHello`).
 //  2. A ClientHello in fragments is collected first. Fragments of other messages are dropped: the client
 //     retransmits them.
 
@@ -71,4 +72,30 @@ package struct DatagramChoice {
     package let context: TLSContext
     let hello: TLSClientHello?
     package let datagrams: [[UInt8]]
+
+    /// Makes the engine reject any other ClientHello.
+    func apply(to facts: Facts) {
+        facts.choosesByHello = true
+        if let hello { facts.choose(by: hello) }
+    }
+}
+
+extension TLSSettingValues {
+    /// Throws `invalidSettings` for server names on a socket whose ClientHello is not known in advance.
+    package func requireListenerForNames(_ isOfListener: Bool) throws(TLSError) {
+        guard serverNames == nil || isOfListener else {
+            throw TLSError(.invalidSettings, "serverNames requires a DatagramListener: set it to nil", operation: "startDTLS")
+        }
+    }
+}
+
+extension TLSError {
+    static func unrecognizedName(_ hello: TLSClientHello?) -> TLSError {
+        let name = hello?.serverName.map { "the server name \"\($0.printable)\", which" } ?? "a server name that"
+        return TLSError(.unrecognizedName, "the client requested \(name) this server does not serve")
+    }
+
+    static func noSettings(_ reason: String) -> TLSError {
+        TLSError(.invalidSettings, "no settings could be chosen for the client: \(reason)", operation: "TLSServerNames")
+    }
 }

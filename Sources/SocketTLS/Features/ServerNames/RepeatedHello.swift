@@ -1,4 +1,12 @@
 extension Facts {
+    /// Calls `body` while OpenSSL may report a ClientHello that is not whole.
+    func withoutComparingHellos<Result>(_ body: () -> Result) -> Result {
+        let compares = choosesByHello
+        choosesByHello = false
+        defer { choosesByHello = compares }
+        return body()
+    }
+
     /// Returns the reason to reject a second ClientHello (RFC 8446, 4.1.2) if its server name or protocols
     /// differ from those in the first ClientHello, for which the settings were selected. OpenSSL does not
     /// compare the two messages and uses the second.

@@ -62,14 +62,3 @@ extension TLSEngine {
         course.fail(error)
     }
 }
-
-extension TLSError {
-    static func unrecognizedName(_ hello: TLSClientHello?) -> TLSError {
-        let name = hello?.serverName.map { "the server name \"\($0.printable)\", which" } ?? "a server name that"
-        return TLSError(.unrecognizedName, "the client requested \(name) this server does not serve")
-    }
-
-    static func noSettings(_ reason: String) -> TLSError {
-        TLSError(.invalidSettings, "no settings could be chosen for the client: \(reason)", operation: "TLSServerNames")
-    }
-}

@@ -1,21 +1,22 @@
 public import FoundationEssentials
 internal import SocketCore
 
-// Bodies that end with a line of a single dot.
-extension AsyncSocket {
+// Bodies that end with a line of a single dot. The methods of `AsyncSocket` with these names call them.
+
+extension SocketInput {
     /// Reads a body that ends with a line of a single dot, as in SMTP, POP3 and NNTP.
     ///
-    /// Returns the content, without the last line and without the dots that the sender has added to lines that
-    /// start with a dot (RFC 5321, section 4.5.2). Lines keep their CR LF. Only CR LF "." CR LF ends the body:
-    /// a CR or LF alone is content, so a message cannot contain hidden commands. The bytes after the body stay
-    /// unread.
+    /// Returns the content, without the last line and without the dots that the sender has added to lines
+    /// that start with a dot (RFC 5321, section 4.5.2). Lines keep their CR LF. Only CR LF "." CR LF ends the
+    /// body: a CR or LF alone is content, so a message cannot contain hidden commands. The bytes after the
+    /// body stay unread.
     ///
     /// If the read fails or is cancelled after the body has started to arrive, the connection is closed.
     /// Otherwise the rest of the body would be read as commands or replies.
     ///
     /// - Parameters:
-    ///   - maxLength: The maximum length of the content, 1 MiB by default. If more bytes arrive, the connection
-    ///     fails with `.readMaxedOut`.
+    ///   - maxLength: The maximum length of the content, 1 MiB by default. If more bytes arrive, the
+    ///     connection fails with `.readMaxedOut`.
     ///   - timeout: The time limit for the whole body, starting now. `nil` means no limit.
     /// - Throws: The errors of `read(maxLength:timeout:)`.
     public nonisolated(nonsending) func readDotTerminated(
@@ -24,18 +25,18 @@ extension AsyncSocket {
         guard maxLength >= 0 else {
             throw AsyncSocketError.badParameter(.read, "maxLength must be at least 0, but is \(maxLength)")
         }
-        guard let operations else { throw Self.notInUse(.read) }
+        guard let operations = socket.operations else { throw AsyncSocket.notInUse(.read) }
         return try await DotBodyReader(operations, maxLength: maxLength, OperationLimit(timeout)).all()
     }
 
     /// Receives a body that ends with a line of a single dot, and stores its content in a file: see
     /// `readDotTerminated(maxLength:timeout:)`.
     ///
-    /// The file is written as by `readToFile(_:maxLength:timeout:progress:)`: it appears under its name when it
-    /// is complete and stored on disk.
+    /// The file is written as by `readToFile(_:maxLength:timeout:progress:)`: it appears under its name when
+    /// it is complete and stored on disk.
     ///
-    /// - Returns: The length of the file in bytes.
-    /// - Throws: The errors of `readToFile(_:maxLength:timeout:progress:)`. If the file cannot be created, the
+    /// - Returns: The length of the file in bytes. - Throws: The errors of
+    /// `readToFile(_:maxLength:timeout:progress:)`. If the file cannot be created, the
     ///   connection stays open and the body is unread.
     @discardableResult
     public nonisolated(nonsending) func readDotTerminated(
@@ -44,24 +45,27 @@ extension AsyncSocket {
         guard maxLength >= 0 else {
             throw AsyncSocketError.badParameter(.readToFile, "maxLength must be at least 0, but is \(maxLength)")
         }
-        guard let operations else { throw Self.notInUse(.readToFile) }
+        guard let operations = socket.operations else { throw AsyncSocket.notInUse(.readToFile) }
         let limit = OperationLimit(timeout)
         let body = DotBodyReader(operations, maxLength: maxLength, limit)
         return try await FileReception(operations, path, .dotTerminated(body), limit).run(progress)
     }
+}
 
+extension SocketOutput {
     /// Writes content as a body that ends with a line of a single dot.
     ///
-    /// Adds a dot to each line that starts with a dot (RFC 5321, section 4.5.2), and the last line. Each CR LF,
-    /// CR or LF in the content ends a line, and is sent as CR LF. If the write fails or is cancelled after it
-    /// has started, the connection is closed, because what you write next would become part of the body.
+    /// Adds a dot to each line that starts with a dot (RFC 5321, section 4.5.2), and the last line. Each CR
+    /// LF, CR or LF in the content ends a line, and is sent as CR LF. If the write fails or is cancelled
+    /// after it has started, the connection is closed, because what you write next would become part of the
+    /// body.
     ///
     /// - Parameters:
     ///   - content: The content. It may be empty.
     ///   - timeout: See `write(_:timeout:)`.
     /// - Throws: The errors of `write(_:timeout:)`.
     public nonisolated(nonsending) func writeDotTerminated(_ content: Data, timeout: Duration? = nil) async throws {
-        let (operations, limit) = try prepareWrite(timeout)
+        let (operations, limit) = try socket.prepareWrite(timeout)
         try await DotBodyWriter(operations: operations, limit: limit).write(content)
     }
 
@@ -77,8 +81,8 @@ extension AsyncSocket {
     public nonisolated(nonsending) func writeDotTerminated(
         contentsOfFile path: String, timeout: Duration? = nil, progress: ((TransferProgress) -> Void)? = nil
     ) async throws {
-        let (operations, limit) = try prepareWrite(timeout)
-        let file = try Self.region(ofFile: path, offset: 0, length: nil)
+        let (operations, limit) = try socket.prepareWrite(timeout)
+        let file = try AsyncSocket.region(ofFile: path, offset: 0, length: nil)
         try await DotBodyWriter(operations: operations, limit: limit).write(file, path, progress)
     }
 }
