@@ -181,12 +181,12 @@ extension AsyncSocket {
         return try await FileReception(operations, path, length, OperationLimit(timeout)).run(progress)
     }
 
-    /// Reads a body that ends with a line of a single dot: see `SocketInput`.
+    /// Reads a body terminated by a line with a single dot: see `SocketInput`.
     public nonisolated(nonsending) func readDotTerminated(
         maxLength: Int = AsyncSocket.defaultMaxLength, timeout: Duration? = nil
     ) async throws -> Data { try await input.readDotTerminated(maxLength: maxLength, timeout: timeout) }
 
-    /// Receives a body that ends with a line of a single dot, in a file: see `SocketInput`.
+    /// Receives a body terminated by a line with a single dot, in a file: see `SocketInput`.
     @discardableResult
     public nonisolated(nonsending) func readDotTerminated(
         toFile path: String, maxLength: Int, timeout: Duration? = nil, progress: ((TransferProgress) -> Void)? = nil

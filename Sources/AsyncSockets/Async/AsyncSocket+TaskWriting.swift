@@ -89,12 +89,12 @@ extension AsyncSocket {
         try await write(header.encoded(as: version), timeout: timeout)
     }
 
-    /// Writes a body that ends with a line of a single dot: see `SocketOutput`.
+    /// Writes a body terminated by a line with a single dot: see `SocketOutput`.
     public nonisolated(nonsending) func writeDotTerminated(_ content: Data, timeout: Duration? = nil) async throws {
         try await output.writeDotTerminated(content, timeout: timeout)
     }
 
-    /// Writes a file as a body that ends with a line of a single dot: see `SocketOutput`.
+    /// Writes a file as a body terminated by a line with a single dot: see `SocketOutput`.
     public nonisolated(nonsending) func writeDotTerminated(
         contentsOfFile path: String, timeout: Duration? = nil, progress: ((TransferProgress) -> Void)? = nil
     ) async throws { try await output.writeDotTerminated(contentsOfFile: path, timeout: timeout, progress: progress) }

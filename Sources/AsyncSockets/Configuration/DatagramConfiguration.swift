@@ -25,7 +25,7 @@ struct DatagramConfiguration: Sendable {
     var rateLimit: DatagramRateLimit?
     /// The maximum size of a DTLS datagram, or `nil` to use the path MTU known to the kernel.
     var maximumDatagramSize: Int?
-    /// Whether a report that a datagram was not delivered ends a DTLS handshake.
+    /// Whether a DTLS handshake fails when the network reports an undelivered datagram.
     var failsHandshakeOnDeliveryFailure = false
     /// The delay before the messages of a handshake are retransmitted for the first time.
     var firstRetransmission = Duration.seconds(1)

@@ -31,13 +31,12 @@ extension AsyncUDPSocket {
     /// - Parameters:
     ///   - settings: The role and its settings. DTLS 1.2 does not support early data or authentication after
     ///     the handshake, and `serverNames` requires a `DatagramListener`. The `minimumVersion` and the
-    /// policy
-    ///     must allow DTLS 1.2 (`.tls12` or `.dtls12`).
+    ///     policy must allow DTLS 1.2 (`.tls12` or `.dtls12`).
     ///   - trust: See `AsyncSocket.startTLS(settings:trust:)`.
-    /// - Returns: The session that the handshake negotiated. - Throws: `CancellationError` if the task is
-    /// cancelled, the errors of `trust`, or an   `AsyncSocketError`: `.tls` (with `invalidSettings` before
-    /// anything is sent); `.handshakeTimeout`, with
-    ///   the refusals that the network reported (ICMP) in the message and the last one's `errno`;
+    /// - Returns: The session that the handshake negotiated.
+    /// - Throws: `CancellationError` if the task is cancelled, the errors of `trust`, or an
+    ///   `AsyncSocketError`: `.tls` (with `invalidSettings` before anything is sent); `.handshakeTimeout`,
+    ///   with the refusals that the network reported (ICMP) in the message and the last one's `errno`;
     ///   `.trustTimeout`; `.badConfiguration` if the socket is not connected or an upgrade has already been
     ///   started, if the settings require a trust decision but there is neither `trust` nor a delegate, or if
     ///   a task has a pending `receive(timeout:)` or exchange, which closes the socket; or the error that

@@ -6,6 +6,10 @@ final class DatagramSettingsSelection {
     let request: TLSRequest
     private var selection: DatagramSelection
     private var isAsked = false
+    /// Whether the first datagram is a ClientHello with a cookie, which the listener has verified.
+    private(set) var hasCookie = false
+    /// Whether there may be more datagrams that no event will announce.
+    private(set) var mayHaveMore = false
     private var choice: TLSServerChoice.Settings?
 
     /// The maximum number of datagrams to receive in a turn.
@@ -26,9 +30,17 @@ final class DatagramSettingsSelection {
     func advance(_ channel: DatagramChannel, _ peer: InternetAddress) -> DatagramSelection.Step {
         if let choice { return selection.choose(choice) }
         guard !isAsked else { return .incomplete }
-        var step = channel.takeHello().map { hello in hello.withUnsafeBytes { selection.receive($0) } } ?? .incomplete
+        mayHaveMore = true
+        var step = DatagramSelection.Step.incomplete
+        if let hello = channel.takeHello() {
+            hasCookie = true
+            step = hello.withUnsafeBytes { selection.receive($0) }
+        }
         for _ in 0..<Self.datagramsPerTurn {
-            guard case .incomplete = step, let received = channel.next() else { break }
+            guard case .incomplete = step, let received = channel.next() else {
+                mayHaveMore = false
+                break
+            }
             if received.sender == peer { step = selection.receive(received.bytes) }
         }
         if case .asks = step { isAsked = true }

@@ -35,7 +35,7 @@ final class DatagramUpgrade {
     private var peer: SocketEndpoint?
     /// Reports that handshake messages were not delivered.
     private var failures = FailureTally()
-    /// The report that ends the handshake, if the program has chosen this.
+    /// The report with which the handshake fails, if the program has chosen this.
     private var fatalFailure: AsyncSocketError?
 
     /// The maximum number of handshake datagrams received in a turn.
@@ -91,7 +91,7 @@ final class DatagramUpgrade {
         guard !drained.isEmpty, let request = upgrade.state.note(drained) else { return nil }
         self.peer = peer.socketAddress
         selection = DatagramSettingsSelection(request)
-        if selection == nil { return begin(request, nil, channel, configuration, input, output) }
+        if selection == nil { return begin(request, nil, hasCookie: true, channel, configuration, input, output) }
         upgrade.state.begin()
         upgrade.beginHandshake(request.settings, self)
         return nil
@@ -103,22 +103,29 @@ final class DatagramUpgrade {
         _ configuration: DatagramConfiguration, _ input: DatagramInput, _ output: DatagramOutput
     ) -> AsyncSocketError? {
         switch selection.advance(channel, peer) {
-        case .incomplete: return nil
+        case .incomplete:
+            if selection.mayHaveMore { around.post(.roomIsBack) }
+            return nil
         case .asks(let question):
             upgrade.ask(question, self)
             return nil
         case .chosen(let choice):
             self.selection = nil
-            return begin(selection.request, choice, channel, configuration, input, output)
+            return begin(
+                selection.request, choice, hasCookie: selection.hasCookie, channel, configuration, input, output)
         case .refused(let error, let alert):
             alert.withUnsafeBytes { _ = channel.send(OutgoingDatagram($0, to: nil)) }
             return AsyncSocketError(error, operation: .startDTLS)
         }
     }
 
-    /// Creates the engine. `choice` contains the settings selected for the client's server name.
+    /// Creates the engine.
+    ///
+    /// - Parameters:
+    ///   - choice: The settings selected for the client's server name.
+    ///   - hasCookie: Whether the ClientHello, if it has already been received, has a verified cookie.
     private func begin(
-        _ request: TLSRequest, _ choice: DatagramChoice?, _ channel: DatagramChannel, _ configuration: DatagramConfiguration,
+        _ request: TLSRequest, _ choice: DatagramChoice?, hasCookie: Bool, _ channel: DatagramChannel, _ configuration: DatagramConfiguration,
         _ input: DatagramInput, _ output: DatagramOutput
     ) -> AsyncSocketError? {
         do throws(TLSError) {
@@ -131,9 +138,9 @@ final class DatagramUpgrade {
                 engine.setFirstTimeout(seconds: configuration.firstRetransmission.inSeconds)
             }
             let layer = DatagramLayer(engine, over: channel, isSizeGiven: size != nil, around.counts)
-            let hello = choice?.datagrams ?? [channel.takeHello()].compactMap(\.self)
-            if let first = hello.first, !first.withUnsafeBytes({ engine.listen($0) }) { return .badHello }
-            for datagram in hello.dropFirst() { datagram.withUnsafeBytes { engine.receive($0) } }
+            var hello = (choice?.datagrams ?? [channel.takeHello()].compactMap(\.self))[...]
+            if hasCookie, let first = hello.popFirst(), !first.withUnsafeBytes({ engine.listen($0) }) { return .badHello }
+            for datagram in hello { datagram.withUnsafeBytes { engine.receive($0) } }
             self.layer = layer
             input.secure(layer)
             output.secure(layer)

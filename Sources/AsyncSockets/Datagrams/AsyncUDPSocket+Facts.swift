@@ -86,9 +86,7 @@ extension AsyncUDPSocket {
         do throws(SystemError) {
             try state.withLock { state throws(SystemError) in
                 try state.connection?.record.withLock { record throws(SystemError) in
-                    for descriptor in record.descriptors { try descriptor.set(option, to: value) }
-                    try record.options.set(option, to: value)
-                    if option.name == SocketOptionKey.broadcast.name { try record.updateBroadcasts(reception) }
+                    try record.set(option, to: value, reception)
                 }
                 try state.options.set(option, to: value)
             }

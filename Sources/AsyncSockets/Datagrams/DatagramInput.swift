@@ -6,7 +6,7 @@
 //     first.
 //  3. Waiting tasks are served before the delegate. A task is completed with its datagram in one step, so a
 //     cancellation loses no datagram: either the task is still waiting, or the cancellation is too late.
-//  4. The reply to an exchange goes to the exchange. While an exchange is pending, datagrams that nothing
+//  4. An exchange receives its reply. While an exchange is pending, datagrams that nothing
 //     else receives are kept in `inbox`, up to 64 KiB.
 //  5. A connected socket accepts datagrams only from its peer, even if datagrams from other senders were
 //     received before it connected.
@@ -249,7 +249,7 @@ final class DatagramInput {
             if mode == .once { deliver(consume datagram) }
         } else if exchanges.take(datagram) {
             return
-        } else if exchanges.isPending, receivers.isEmpty, !isForTask, inboxCost + datagram.cost > Self.aheadLimit {
+        } else if !isForTask, exceedsLimit(datagram.cost) {
             counts.mailboxDrops.add(1, ordering: .relaxed)
         } else if !isForTask, inbox.isEmpty, !receivers.isEmpty {
             receivers.removeFirst().answer(.success(consume datagram))
@@ -260,6 +260,14 @@ final class DatagramInput {
         } else {
             deliver(consume datagram)
         }
+    }
+
+    /// Whether a datagram for no exchange would use too much memory. Without an exchange, it would have
+    /// stayed in the kernel.
+    private func exceedsLimit(_ cost: Int) -> Bool {
+        guard exchanges.isPending, receivers.isEmpty else { return false }
+        if mode == .continuous, layer == nil, inbox.isEmpty { return !credit.hasRoom }
+        return !inbox.isEmpty && inboxCost + cost > Self.aheadLimit
     }
 
     private func deliver(_ datagram: consuming Datagram) {

@@ -71,6 +71,21 @@ struct DatagramRecord {
         return withdrawn
     }
 
+    /// Sets an option on all descriptors, and remembers it for later ones.
+    mutating func set<Value>(
+        _ option: SocketOptionKey<Value>, to value: Value, _ reception: DatagramReception
+    ) throws(SystemError) {
+        let earlier = options
+        try options.set(option, to: value)
+        do throws(SystemError) {
+            if option.name == SocketOptionKey.broadcast.name { try updateBroadcasts(reception) }
+            for descriptor in descriptors + groupReceivers.descriptors { try descriptor.set(option, to: value) }
+        } catch {
+            options = earlier
+            throw error
+        }
+    }
+
     /// Opens or removes the receivers for broadcasts, according to the option `.broadcast`.
     mutating func updateBroadcasts(_ reception: DatagramReception) throws(SystemError) {
         let setup = GroupReceivers.Setup(reception: reception, options: options)
@@ -86,7 +101,7 @@ struct DatagramRecord {
     /// The number of datagrams that the kernel dropped because its buffer was full or their checksum was
     /// wrong.
     mutating func countDrops() -> Int {
-        entries.indices.reduce(lastDropCount) { $0 + entries[$1].countDrops() }
+        entries.indices.reduce(lastDropCount + groupReceivers.countDrops()) { $0 + entries[$1].countDrops() }
     }
 
     // MARK: - Peer

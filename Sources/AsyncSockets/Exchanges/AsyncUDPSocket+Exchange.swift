@@ -9,10 +9,10 @@ extension AsyncUDPSocket {
     /// let reply = try await socket.exchange(query, with: server) { $0.data.prefix(2) == query.prefix(2) }
     /// ```
     ///
-    /// Any number of tasks can use one socket at the same time: a reply goes to the oldest exchange that
-    /// accepts it, whichever request it replies to. A datagram from another address, or one that no exchange
-    /// accepts, is delivered as if there were no exchange. If nothing receives such datagrams, up to 64 KiB
-    /// of them are kept for `receive(timeout:)`, and the rest are counted in `droppedCount`.
+    /// Any number of tasks can use one socket at the same time. A datagram is passed to the oldest exchange
+    /// that accepts it. A datagram from another address, or that no exchange accepts, is delivered as if
+    /// there were no exchange. If nothing receives such datagrams, up to 64 KiB of them are kept for
+    /// `receive(timeout:)`. The rest, and what a slow delegate has no room for, is counted in `droppedCount`.
     ///
     /// UDP senders can forge their address. Put an unpredictable value into the request (RFC 5452), and
     /// compare it with the reply.
@@ -24,10 +24,10 @@ extension AsyncUDPSocket {
     ///   - timeout: The time limit for each attempt. The default is 2 seconds.
     ///   - isReply: Whether a datagram from `address` is the reply. It is called inside the socket, possibly
     ///     for several datagrams, so it must be fast and must not block.
-    /// - Returns: The reply. - Throws: `CancellationError` if the task is cancelled. Otherwise an
-    /// `AsyncSocketError`: `.readTimeout`
-    ///   after the last attempt, with the refusals that the network reported (ICMP) in the message and the
-    ///   last one's `errno`; or the errors of `send(_:to:timeout:)` and `receive(timeout:)`.
+    /// - Returns: The reply.
+    /// - Throws: `CancellationError` if the task is cancelled. Otherwise an `AsyncSocketError`:
+    ///   `.readTimeout` after the last attempt, with the refusals that the network reported (ICMP) in the
+    ///   message and the last one's `errno`; or the errors of `send(_:to:timeout:)` and `receive(timeout:)`.
     public nonisolated(nonsending) func exchange(
         _ request: Data, with address: SocketEndpoint, attempts: Int = 3, timeout: Duration = .seconds(2),
         matching isReply: @escaping @Sendable (_ datagram: Datagram) -> Bool

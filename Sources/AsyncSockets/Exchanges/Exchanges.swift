@@ -7,8 +7,10 @@ final class Exchange: Sendable {
     let isReply: @Sendable (Datagram) -> Bool
     let failures = Locked(FailureTally())
 
+    /// - Parameter peer: The address, as IPv4 if it is IPv4-mapped: a socket for both IP versions reports the
+    ///   other form.
     init(with peer: InternetAddress, _ isReply: @escaping @Sendable (Datagram) -> Bool) {
-        self.peer = peer
+        self.peer = peer.unmapped
         self.isReply = isReply
     }
 }
@@ -16,7 +18,7 @@ final class Exchange: Sendable {
 /// A step of an exchange, as a message to its socket.
 enum ExchangeStep: Sendable {
     case begins
-    /// The task has sent the request, and waits for the reply.
+    /// The task has sent the request. The waiter is completed with the reply.
     case awaits(DatagramWaiter)
     case ends
 }
@@ -33,6 +35,8 @@ struct Exchanges {
     }
 
     private var entries: [InternetAddress: [Entry]] = [:]
+    /// The peers of the waiters.
+    private var peers: [ObjectIdentifier: InternetAddress] = [:]
     /// The number of exchanges without a reply.
     private var pendingCount = 0
     /// No later than the earliest deadline. Not updated when a waiter is served, because that would compare
@@ -49,18 +53,20 @@ struct Exchanges {
     mutating func end(_ exchange: Exchange) {
         guard let index = index(of: exchange), let entry = entries[exchange.peer]?.remove(at: index) else { return }
         if entry.reply == nil { pendingCount -= 1 }
+        if let waiter = entry.waiter { peers[ObjectIdentifier(waiter)] = nil }
         if entries[exchange.peer]?.isEmpty == true { entries[exchange.peer] = nil }
     }
 
     /// Completes the waiter when the reply arrives.
     ///
-    /// - Returns: Whether the exchange has begun and has not ended.
+    /// - Returns: Whether the exchange is registered.
     mutating func await(_ exchange: Exchange, _ waiter: DatagramWaiter) -> Bool {
         guard let index = index(of: exchange) else { return false }
         if let reply = entries[exchange.peer]?[index].reply {
             waiter.answer(.success(reply))
         } else {
             entries[exchange.peer]?[index].waiter = waiter
+            peers[ObjectIdentifier(waiter)] = exchange.peer
             deadline = .earlier(deadline, waiter.deadline)
         }
         return true
@@ -74,25 +80,34 @@ struct Exchanges {
     mutating func take(_ datagram: borrowing Datagram) -> Bool {
         guard pendingCount > 0 else { return false }
         let datagram = copy datagram
-        guard let candidates = entries[datagram.origin],
+        let peer = datagram.origin.unmapped
+        guard let candidates = entries[peer],
             let index = candidates.firstIndex(where: { $0.reply == nil && $0.exchange.isReply(datagram) })
         else { return false }
         pendingCount -= 1
-        entries[datagram.origin]?[index].reply = datagram
-        entries[datagram.origin]?[index].waiter.take()?.answer(.success(datagram))
+        entries[peer]?[index].reply = datagram
+        takeWaiter(of: peer, index)?.answer(.success(datagram))
         return true
+    }
+
+    private mutating func takeWaiter(of peer: InternetAddress, _ index: Int) -> DatagramWaiter? {
+        guard let waiter = entries[peer]?[index].waiter.take() else { return nil }
+        peers[ObjectIdentifier(waiter)] = nil
+        return waiter
     }
 
     /// Notes that a datagram to an address was not delivered.
     func noteFailure(_ error: AsyncSocketError, at address: SocketEndpoint?) {
         guard !entries.isEmpty, let address else { return }
-        for entry in entries[InternetAddress(address)] ?? [] { entry.exchange.failures.withLock { $0.note(error) } }
+        for entry in entries[InternetAddress(address).unmapped] ?? [] { entry.exchange.failures.withLock { $0.note(error) } }
     }
 
     /// Returns false if no exchange has this waiter.
     mutating func cancel(_ waiter: AnyObject, _ error: any Error) -> Bool {
-        guard let (peer, index) = place(where: { $0 === waiter }) else { return false }
-        entries[peer]?[index].waiter.take()?.answer(.failure(error))
+        guard let peer = peers[ObjectIdentifier(waiter)],
+            let index = entries[peer]?.firstIndex(where: { $0.waiter === waiter })
+        else { return false }
+        takeWaiter(of: peer, index)?.answer(.failure(error))
         return true
     }
 
@@ -106,19 +121,18 @@ struct Exchanges {
     /// - Parameter denial: The error that paused receiving, reported instead of the timeout.
     mutating func expire(at now: Deadline, _ denial: AsyncSocketError?) {
         guard let deadline, deadline <= now else { return }
-        while let (peer, index) = place(where: { $0.deadline.map { $0 <= now } ?? false }),
-            let late = entries[peer]?[index].waiter.take()
-        {
-            late.answer(.failure(denial ?? late.lateError))
-        }
-        self.deadline = entries.values.joined().reduce(nil) { .earlier($0, $1.waiter?.deadline) }
-    }
-
-    private func place(where isWanted: (DatagramWaiter) -> Bool) -> (InternetAddress, Int)? {
+        var next: Deadline?
         for (peer, list) in entries {
-            if let index = list.firstIndex(where: { $0.waiter.map(isWanted) ?? false }) { return (peer, index) }
+            for (index, entry) in list.enumerated() {
+                guard let end = entry.waiter?.deadline else { continue }
+                if end <= now, let late = takeWaiter(of: peer, index) {
+                    late.answer(.failure(denial ?? late.lateError))
+                } else {
+                    next = .earlier(next, end)
+                }
+            }
         }
-        return nil
+        self.deadline = next
     }
 }
 

@@ -4,7 +4,7 @@ internal import SocketCore
 /// Additional descriptors for a socket that is bound to the address of one interface.
 ///
 /// The kernel delivers to such a socket only datagrams sent to its address. Each multicast group and each
-/// broadcast address therefore needs a descriptor of its own, bound to the same port. These descriptors
+/// broadcast address therefore needs a separate descriptor, bound to the same port. These descriptors
 /// only receive.
 struct GroupReceivers {
     private struct Receiver {
@@ -12,6 +12,12 @@ struct GroupReceivers {
         let address: SocketEndpoint
         /// Empty for a broadcast address.
         var memberships: Set<MulticastMembership>
+        var drops = WrappingCount()
+
+        mutating func countDrops() -> Int {
+            if let count = descriptor.droppedCount { drops.note(count) }
+            return drops.total
+        }
     }
 
     /// The setup that all descriptors share with the socket's own.
@@ -21,6 +27,8 @@ struct GroupReceivers {
     }
 
     private var receivers: [Receiver] = []
+    /// The drops of descriptors that were removed.
+    private var lastDropCount = 0
 
     var descriptors: [DatagramDescriptor] { receivers.map(\.descriptor) }
 
@@ -51,12 +59,25 @@ struct GroupReceivers {
     }
 
     /// Leaves a group. After the last membership of a group, its descriptor is no longer in `descriptors`.
-    mutating func leave(_ membership: MulticastMembership, for main: DatagramDescriptor) throws(SystemError) {
+    ///
+    /// - Returns: Whether one of the receivers had joined the group's address.
+    mutating func leave(_ membership: MulticastMembership, for main: DatagramDescriptor) throws(SystemError) -> Bool {
         let address = membership.address(withPort: main.localAddress?.port ?? 0)
-        guard let index = receivers.firstIndex(where: { $0.address == address }) else { return try main.leave(membership) }
+        guard let index = receivers.firstIndex(where: { $0.address == address }) else { return false }
         try receivers[index].descriptor.leave(membership)
         receivers[index].memberships.remove(membership)
-        if receivers[index].memberships.isEmpty { receivers.remove(at: index) }
+        if receivers[index].memberships.isEmpty { remove { $0.address == address } }
+        return true
+    }
+
+    private mutating func remove(where isRemoved: (Receiver) -> Bool) {
+        for index in receivers.indices where isRemoved(receivers[index]) { lastDropCount += receivers[index].countDrops() }
+        receivers.removeAll(where: isRemoved)
+    }
+
+    /// The number of datagrams that the kernel dropped.
+    mutating func countDrops() -> Int {
+        receivers.indices.reduce(lastDropCount) { $0 + receivers[$1].countDrops() }
     }
 
     // MARK: - Broadcasts
@@ -64,7 +85,7 @@ struct GroupReceivers {
     /// Receives the broadcasts of the network of each address to which a descriptor is bound, or no longer
     /// receives them.
     mutating func setBroadcasts(_ isOn: Bool, for mains: [DatagramDescriptor], _ setup: Setup) throws(SystemError) {
-        guard isOn else { return receivers.removeAll { $0.memberships.isEmpty } }
+        guard isOn else { return remove { $0.memberships.isEmpty } }
         guard !receivers.contains(where: \.memberships.isEmpty) else { return }
         var opened: [Receiver] = []
         for main in mains {
@@ -90,8 +111,9 @@ struct GroupReceivers {
 
     /// Removes all descriptors. The caller closes them.
     mutating func withdraw() -> [DatagramDescriptor] {
-        defer { receivers = [] }
-        return descriptors
+        let withdrawn = descriptors
+        remove { _ in true }
+        return withdrawn
     }
 }
 

@@ -32,7 +32,9 @@ struct GroupRequest {
         do throws(SystemError) {
             switch (operation, main.onlyAddress) {
             case (.leave, nil): try main.leave(membership)
-            case (.leave, let address?): try receivers.leave(membership(on: address), for: main)
+            case (.leave, let address?):
+                // A socket that joined before it connected has joined with its own descriptor.
+                if try !receivers.leave(membership(on: address), for: main) { try main.leave(membership) }
             case (_, nil): try main.join(membership)
             case (_, let address?): try receivers.join(membership(on: address), for: main, setup)
             }

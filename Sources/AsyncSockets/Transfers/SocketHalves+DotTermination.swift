@@ -1,17 +1,17 @@
 public import FoundationEssentials
 internal import SocketCore
 
-// Bodies that end with a line of a single dot. The methods of `AsyncSocket` with these names call them.
+// Bodies terminated by a line with a single dot. The methods of `AsyncSocket` with these names call them.
 
 extension SocketInput {
-    /// Reads a body that ends with a line of a single dot, as in SMTP, POP3 and NNTP.
+    /// Reads a body terminated by a line with a single dot, as in SMTP, POP3 and NNTP.
     ///
     /// Returns the content, without the last line and without the dots that the sender has added to lines
     /// that start with a dot (RFC 5321, section 4.5.2). Lines keep their CR LF. Only CR LF "." CR LF ends the
     /// body: a CR or LF alone is content, so a message cannot contain hidden commands. The bytes after the
     /// body stay unread.
     ///
-    /// If the read fails or is cancelled after the body has started to arrive, the connection is closed.
+    /// If the read fails or is cancelled after part of the body has been read, the connection is closed.
     /// Otherwise the rest of the body would be read as commands or replies.
     ///
     /// - Parameters:
@@ -29,15 +29,15 @@ extension SocketInput {
         return try await DotBodyReader(operations, maxLength: maxLength, OperationLimit(timeout)).all()
     }
 
-    /// Receives a body that ends with a line of a single dot, and stores its content in a file: see
+    /// Receives a body terminated by a line with a single dot, and stores its content in a file: see
     /// `readDotTerminated(maxLength:timeout:)`.
     ///
     /// The file is written as by `readToFile(_:maxLength:timeout:progress:)`: it appears under its name when
     /// it is complete and stored on disk.
     ///
-    /// - Returns: The length of the file in bytes. - Throws: The errors of
-    /// `readToFile(_:maxLength:timeout:progress:)`. If the file cannot be created, the
-    ///   connection stays open and the body is unread.
+    /// - Returns: The length of the file in bytes.
+    /// - Throws: The errors of `readToFile(_:maxLength:timeout:progress:)`. If the file cannot be created,
+    ///   the connection stays open and the body is unread.
     @discardableResult
     public nonisolated(nonsending) func readDotTerminated(
         toFile path: String, maxLength: Int, timeout: Duration? = nil, progress: ((TransferProgress) -> Void)? = nil
@@ -53,12 +53,12 @@ extension SocketInput {
 }
 
 extension SocketOutput {
-    /// Writes content as a body that ends with a line of a single dot.
+    /// Writes content as a body terminated by a line with a single dot.
     ///
     /// Adds a dot to each line that starts with a dot (RFC 5321, section 4.5.2), and the last line. Each CR
-    /// LF, CR or LF in the content ends a line, and is sent as CR LF. If the write fails or is cancelled
-    /// after it has started, the connection is closed, because what you write next would become part of the
-    /// body.
+    /// LF, CR or LF in the content ends a line, and is sent as CR LF. Do not write anything else until this
+    /// returns: it could become part of the body. If the write fails or is cancelled, the connection is
+    /// closed for the same reason.
     ///
     /// - Parameters:
     ///   - content: The content. It may be empty.
@@ -69,7 +69,7 @@ extension SocketOutput {
         try await DotBodyWriter(operations: operations, limit: limit).write(content)
     }
 
-    /// Writes the content of a file as a body that ends with a line of a single dot: see
+    /// Writes the content of a file as a body terminated by a line with a single dot: see
     /// `writeDotTerminated(_:timeout:)`. At most 128 KiB of the file are in memory at a time.
     ///
     /// - Parameters:

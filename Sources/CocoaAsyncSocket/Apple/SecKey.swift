@@ -48,8 +48,8 @@ public func SecKeyCopyPublicKey(_ key: SecKey) -> SecKey? {
 ///
 /// An RSA key is in PKCS#1 form. A key of an elliptic curve (P-256, P-384 or P-521) is in X9.63 form: 4, x
 /// and y, followed by the secret number if the key is private. A public key may also be a
-/// SubjectPublicKeyInfo. Returns `nil` and an error with the code `errSecParam` for any other bytes or
-/// attributes.
+/// SubjectPublicKeyInfo, and a private RSA key PKCS#8. Returns `nil` and an error with the code `errSecParam`
+/// for any other bytes or attributes.
 ///
 /// - Parameter attributes: `kSecAttrKeyType` and `kSecAttrKeyClass`. All others are ignored.
 public func SecKeyCreateWithData(
@@ -178,9 +178,13 @@ private enum KeyEncoding {
     }
 
     private static func value(_ tag: UInt8, _ content: [UInt8]) -> [UInt8] {
-        let length =
-            content.count < 0x80
-            ? [UInt8(content.count)] : [0x82, UInt8(truncatingIfNeeded: content.count >> 8), UInt8(truncatingIfNeeded: content.count)]
+        let low = UInt8(truncatingIfNeeded: content.count)
+        let length: [UInt8] =
+            switch content.count {
+            case 0..<0x80: [low]
+            case 0x80...0xFF: [0x81, low]
+            default: [0x82, UInt8(truncatingIfNeeded: content.count >> 8), low]
+            }
         return [tag] + length + content
     }
 }

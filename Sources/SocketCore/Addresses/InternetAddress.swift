@@ -31,6 +31,12 @@ package struct InternetAddress: Hashable, Sendable {
 
     package var socketAddress: SocketEndpoint { SocketEndpoint(head, length) }
 
+    /// The IPv4 address inside an IPv4-mapped address. Any other address is returned unchanged.
+    package var unmapped: InternetAddress {
+        guard isIPv6, withHostBytes({ $0.starts(with: AddressPrefix.mappedBeginning) }) else { return self }
+        return InternetAddress(socketAddress.unmapped)
+    }
+
     package var isIPv6: Bool { head.family == AF_INET6 }
     package var isIPv4: Bool { head.family == AF_INET }
     package var port: UInt16 { head.port }

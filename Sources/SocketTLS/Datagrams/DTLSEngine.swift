@@ -255,7 +255,11 @@ package final class DTLSEngine {
 extension DTLSEngine {
     package func handshake() -> TLSEngine.HandshakeAnswer {
         guard waiting == nil, keyLookup?.isAsked != true else { return .incomplete }
-        if let question = keyLookup?.takeQuestion() { return .awaitingSettings(question) }
+        switch keyLookup?.takeTurn() {
+        case .asks(let question): return .awaitingSettings(question)
+        case .continues: choose(.found(nil))
+        case .none?, nil: break
+        }
         let unread = records.received.count
         var answer = engine.handshake()
         // The first call after lent work only returns the result of that work, which did not include these

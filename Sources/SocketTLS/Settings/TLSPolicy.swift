@@ -76,7 +76,7 @@ public struct TLSPolicy: Sendable, Hashable {
     /// **These suites are weaker, and are used only with pre-shared keys.** They have no forward secrecy:
     /// anyone who learns a device's key can decrypt all traffic recorded earlier. The tags of CCM_8 have 8
     /// bytes instead of 16. Use this policy only for devices that support nothing else, with a different key
-    /// for each device. A peer that supports the stronger suite gets it. The security level must be 2.
+    /// for each device. A server prefers its stronger suite. The security level must be 2.
     public static let constrainedDevices = {
         var policy = intermediate
         policy.allowsConstrainedDevices = true

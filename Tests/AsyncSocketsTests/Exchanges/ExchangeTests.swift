@@ -1,4 +1,5 @@
 import AsyncSocketsTesting
+import Dispatch
 import Foundation
 import SocketBuffers
 import SocketCore
@@ -135,6 +136,33 @@ import Testing
         // 45 of these fit into 64 KiB, because each is charged 256 bytes more.
         for _ in 0..<45 { #expect(try await socket.receive(timeout: .patient).data.count == 1_200) }
         try await serving.value
+    }
+
+    /// An exchange must not make the socket receive more than a slow delegate has room for.
+    @Test func aDelegatesLimitAppliesDuringAnExchange() async throws {
+        let (peer, recorder) = (try AsyncUDPSocket.bound(), DatagramRecorder())
+        let queue = DispatchQueue(label: "delegate")
+        let socket = AsyncUDPSocket(delegate: recorder, delegateQueue: queue)
+        socket.maximumPendingReceiveBytes = 20_000
+        let receiver = try AsyncUDPSocket.bound("127.0.0.1", socket)
+        try receiver.beginReceiving()
+        queue.suspend()
+        let address = try peer.address
+        let asking = Task { try await receiver.exchange(Data([1]), with: address, timeout: .patient, matching: Self.first(1)) }
+        let request = try await peer.receive()
+        // The kernel may drop some of these. Those that the socket receives fill the limit.
+        try await eventually("the limit is reached") {
+            try await peer.send(Data([2]) + Data(count: 1_000), inReplyTo: request)
+            return socket.droppedCount >= 20
+        }
+        try await peer.send(Data([1]), inReplyTo: request)
+        #expect(try await asking.value.data == Data([1]))
+        queue.resume()
+        _ = try await recorder.received()
+        socket.close()
+        _ = try await recorder.closed()
+        let delivered = recorder.history.count { if case .received = $0 { true } else { false } }
+        #expect((1...17).contains(delivered))
     }
 
     @Test func noReplyIsATimeoutThatNamesTheAttempts() async throws {

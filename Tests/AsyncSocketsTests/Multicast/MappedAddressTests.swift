@@ -66,6 +66,11 @@ import Testing
         #expect(datagram.sender == (try mapped(peer)))
         try await socket.send(Data([2]), to: datagram.sender)
         #expect(try await peer.receive().data == Data([2]))
+        for address in [datagram.sender, try peer.address] {
+            let asking = Task { try await socket.exchange(Data([9]), with: address, timeout: .patient) { _ in true } }
+            try await peer.send(Data([8]), inReplyTo: peer.receive())
+            #expect(try await asking.value.data == Data([8]))
+        }
         try await socket.connect(to: datagram.sender)
         try await socket.send(Data([3]), to: datagram.sender)
         #expect(try await peer.receive().data == Data([3]))

@@ -7,7 +7,7 @@ import Testing
 
 @testable import AsyncSockets
 
-/// Bodies that end with a line of a single dot.
+/// Bodies terminated by a line with a single dot.
 @Suite(.timeLimit(.patient)) struct DotTerminationTests {
     // MARK: - Values
 

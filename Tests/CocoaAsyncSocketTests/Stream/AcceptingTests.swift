@@ -40,7 +40,7 @@ private final class StrictSocket: GCDAsyncSocket {
         let port = listener.localPort
         [listener.disconnectAfterReading, listener.disconnectAfterWriting, listener.disconnectAfterReadingAndWriting][kind]()
         #expect(listener.isDisconnected)
-        try await diary.wait(for: "ended")
+        try await diary.wait(for: "disconnected")
         try listener.accept(onInterface: "127.0.0.1", port: port)
         #expect(listener.localPort == port)
         listener.disconnect()

@@ -58,6 +58,16 @@ struct TestIdentity {
         return try Data(contentsOf: output)
     }
 
+    /// Generates a key with an openssl command, and returns its public half as a SubjectPublicKeyInfo.
+    static func publicKey(_ command: [String]) throws -> Data {
+        let folder = FileManager.default.temporaryDirectory.appendingPathComponent("cocoa-" + UUID().uuidString)
+        try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+        defer { try? FileManager.default.removeItem(at: folder) }
+        let key = folder.appendingPathComponent("key.pem")
+        try run(command + ["-out", key.path])
+        return try der(ofKey: String(decoding: Data(contentsOf: key), as: UTF8.self), ["pkey", "-pubout"])
+    }
+
     private static func run(_ arguments: [String]) throws {
         let process = Process()
         process.executableURL = URL(fileURLWithPath: "/usr/bin/openssl")

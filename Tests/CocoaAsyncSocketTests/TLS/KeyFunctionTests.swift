@@ -48,6 +48,18 @@ import Testing
         #expect(KeySpellings.key(point + Data(count: 32), rsa: false, isPrivate: true).key == nil)
     }
 
+    /// The lengths of these keys need one byte, or two, in DER.
+    @Test(arguments: [
+        (["genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-384"], false),
+        (["genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-521"], false),
+        (["genpkey", "-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:1024"], true),
+        (["genpkey", "-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:4096"], true),
+    ]) func keysOfEachSizeComeBackFromTheirBytes(_ command: [String], isRSA: Bool) throws {
+        let key = try #require(KeySpellings.key(try TestIdentity.publicKey(command), rsa: isRSA).key)
+        let data = try #require(SecKeyCopyExternalRepresentation(key, nil)) as Data
+        #expect(KeySpellings.key(data, rsa: isRSA).key == key)
+    }
+
     @Test func anIdentityHasThePublicKeyOfItsCertificate() throws {
         let made = try TestIdentity.make()
         #expect(KeySpellings.publicKey(of: made.identity) == SecCertificateCopyKey(made.certificate))

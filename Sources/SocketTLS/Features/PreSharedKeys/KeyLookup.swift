@@ -8,7 +8,8 @@ internal import COpenSSL
 struct KeyLookup {
     private enum State {
         case collecting
-        case found([UInt8])
+        /// The identity, or `nil` if no key can have it.
+        case found([UInt8]?)
         case asked
         case done
     }
@@ -40,15 +41,10 @@ struct KeyLookup {
         case .done: return .passed
         case .collecting:
             guard let cipher, SSL_CIPHER_get_auth_nid(cipher) == NID_auth_psk, fragments.isPart(datagram) else { return .passed }
-            if let message = fragments.add(datagram) {
-                let identity = message.withUnsafeBytes { bytes in
-                    var reader = FieldReader(bytes.dropFirst(4))
-                    return reader.field(lengthOf: 2).map { Array($0) }
-                }
-                // Without an identity, OpenSSL rejects the message.
-                state = identity.map { .found($0) } ?? .done
-                if identity == nil { return .passed }
-            }
+            let count = fragments.datagrams.count
+            let message = fragments.add(datagram)
+            guard fragments.datagrams.count > count else { return .dropped }
+            if let message { note(message) }
         case .found, .asked: break
         }
         guard heldByteCount + datagram.count <= Self.heldLimit else { return .dropped }
@@ -57,14 +53,33 @@ struct KeyLookup {
         return .held
     }
 
+    /// Reads the identity of a ClientKeyExchange (RFC 4279, section 2; RFC 5489, section 2).
+    private mutating func note(_ message: [UInt8]) {
+        let identity = message.withUnsafeBytes { bytes in
+            var reader = FieldReader(bytes.dropFirst(4))
+            return reader.field(lengthOf: 2).map { Array($0) }
+        }
+        // No key has any other identity, and OpenSSL rejects most of them.
+        let isUsable = identity.map { (1...TLSPreSharedKey.identityLimitOfTLS12).contains($0.count) && !$0.contains(0) } ?? false
+        state = .found(isUsable ? identity : nil)
+    }
+
     /// Whether the handshake is paused.
     var isAsked: Bool { if case .asked = state { true } else { false } }
 
-    /// Returns the question for the program, once.
-    mutating func takeQuestion() -> TLSServerQuestion? {
-        guard case .found(let identity) = state else { return nil }
+    enum Turn {
+        case none
+        /// The question for the program. The handshake is paused until it is resolved.
+        case asks(TLSServerQuestion)
+        /// The handshake continues without a key.
+        case continues
+    }
+
+    /// Returns the consequence of the identity, once.
+    mutating func takeTurn() -> Turn {
+        guard case .found(let identity) = state else { return .none }
         state = .asked
-        return .key(KeyQuestion(keys: keys, identity: identity))
+        return identity.map { .asks(.key(KeyQuestion(keys: keys, identity: $0))) } ?? .continues
     }
 
     /// Ends the pause. Returns the datagrams that were held back.

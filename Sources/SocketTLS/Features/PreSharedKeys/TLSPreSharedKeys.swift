@@ -103,11 +103,11 @@ public struct TLSPreSharedKeys: Sendable, Hashable {
     /// For DTLS only. A TLS server uses `TLSServerNames.init(_:)`, whose function also receives the client's
     /// identities.
     ///
-    /// - Parameter lookUp: Returns the key for an identity, or `nil` if the identity is unknown. The client
-    ///   has proved that it receives datagrams at its address, and nothing else. The identity can consist of
-    ///   any bytes except zero, up to 128. A returned key with a different identity, or for SHA-384, is
-    ///   ignored. The function is called once in each handshake, off the event loops, and its running time is
-    ///   part of `TLSSettings.handshakeTimeout`. If it throws, the handshake fails.
+    /// - Parameter lookUp: Returns the key for an identity, or `nil` if the identity is unknown. A client of
+    ///   a `DatagramListener` has proved that it receives datagrams at its address, but no more than that.
+    ///   The identity has 1 to 128 bytes, none of them zero. A returned key with a different identity, or for
+    ///   SHA-384, is ignored. The function is called once in each handshake, off the event loops, and its
+    ///   running time is part of `TLSSettings.handshakeTimeout`. If it throws, the handshake fails.
     public init(lookUp: @escaping @Sendable (_ identity: [UInt8]) async throws -> TLSPreSharedKey?) {
         use = .required
         hash = .sha256
