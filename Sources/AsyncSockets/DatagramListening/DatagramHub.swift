@@ -124,10 +124,10 @@ final class DatagramHub: EventHandler {
 
     /// Changes the receivers for multicast groups.
     func changeReceivers(
-        _ change: ([DatagramDescriptor], inout GroupReceivers) throws(AsyncSocketError) -> Void
+        _ change: ([BoundDescriptor], inout GroupReceivers) throws(AsyncSocketError) -> Void
     ) throws(AsyncSocketError) {
         try descriptors.withLock { (descriptors) throws(AsyncSocketError) in
-            try change(descriptors.own, &descriptors.receivers)
+            try change(descriptors.own.map { BoundDescriptor($0) }, &descriptors.receivers)
         }
         loop.run { [self] in updateReceivers() }
     }

@@ -9,8 +9,10 @@ internal import Synchronization
 /// different file with the same descriptor number.
 struct DatagramRecord {
     private struct Entry {
-        let descriptor: DatagramDescriptor
+        let bound: BoundDescriptor
         var drops = WrappingCount()
+
+        var descriptor: DatagramDescriptor { bound.descriptor }
 
         mutating func countDrops() -> Int {
             if let count = descriptor.droppedCount { drops.note(count) }
@@ -49,13 +51,14 @@ struct DatagramRecord {
     private var isLettingGo = false
 
     var descriptors: [DatagramDescriptor] { entries.map(\.descriptor) }
+    var boundDescriptors: [BoundDescriptor] { entries.map(\.bound) }
 
     var isOpen: Bool { !entries.isEmpty || isShared }
 
     var isInUse: Bool { !isClosed && (isOpen || isConnectClaimed) }
 
     mutating func add(_ opened: [DatagramDescriptor]) {
-        entries += opened.map { Entry(descriptor: $0) }
+        entries += opened.map { Entry(bound: BoundDescriptor($0)) }
     }
 
     /// Removes all descriptors, or all except the socket's own descriptors of `family`. The caller closes
@@ -89,7 +92,7 @@ struct DatagramRecord {
     /// Opens or removes the receivers for broadcasts, according to the option `.broadcast`.
     mutating func updateBroadcasts(_ reception: DatagramReception) throws(SystemError) {
         let setup = GroupReceivers.Setup(reception: reception, options: options)
-        try groupReceivers.setBroadcasts(options.value(of: .broadcast) == true, for: descriptors, setup)
+        try groupReceivers.setBroadcasts(options.value(of: .broadcast) == true, for: boundDescriptors, setup)
     }
 
     /// The local addresses. The kernel is queried each time, because they are rarely needed.

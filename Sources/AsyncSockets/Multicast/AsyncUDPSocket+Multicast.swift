@@ -82,7 +82,7 @@ extension AsyncUDPSocket {
         let reception = configuration.reception
         try connection.record.withLock { (record) throws(AsyncSocketError) in
             let setup = GroupReceivers.Setup(reception: reception, options: record.options)
-            try request.apply(to: record.descriptors, &record.groupReceivers, setup)
+            try request.apply(to: record.boundDescriptors, &record.groupReceivers, setup)
         }
         connection.post(.opened)
     }

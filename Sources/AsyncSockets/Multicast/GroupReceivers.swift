@@ -1,6 +1,19 @@
 internal import Glibc
 internal import SocketCore
 
+/// A descriptor, and the address of one interface to which it is bound.
+struct BoundDescriptor {
+    let descriptor: DatagramDescriptor
+    /// `nil` if the descriptor is bound to all interfaces, or is not bound. Determined when the descriptor is
+    /// opened: the kernel reports another local address while a socket is connected.
+    let onlyAddress: SocketEndpoint?
+
+    init(_ descriptor: DatagramDescriptor) {
+        self.descriptor = descriptor
+        onlyAddress = descriptor.remoteAddress == nil ? descriptor.onlyAddress : nil
+    }
+}
+
 /// Additional descriptors for a socket that is bound to the address of one interface.
 ///
 /// The kernel delivers to such a socket only datagrams sent to its address. Each multicast group and each
@@ -84,7 +97,7 @@ struct GroupReceivers {
 
     /// Receives the broadcasts of the network of each address to which a descriptor is bound, or no longer
     /// receives them.
-    mutating func setBroadcasts(_ isOn: Bool, for mains: [DatagramDescriptor], _ setup: Setup) throws(SystemError) {
+    mutating func setBroadcasts(_ isOn: Bool, for mains: [BoundDescriptor], _ setup: Setup) throws(SystemError) {
         guard isOn else { return remove { $0.memberships.isEmpty } }
         guard !receivers.contains(where: \.memberships.isEmpty) else { return }
         var opened: [Receiver] = []
@@ -94,7 +107,7 @@ struct GroupReceivers {
             // on each interface.
             let limited = SocketEndpoint(literal: "255.255.255.255", port: own.port ?? 0)
             for (address, device) in [(broadcast, nil), (limited, device)] {
-                guard let address, let descriptor = try main.broadcastReceiver(at: address, on: device, setup) else { continue }
+                guard let address, let descriptor = try main.descriptor.broadcastReceiver(at: address, on: device, setup) else { continue }
                 opened.append(Receiver(descriptor: descriptor, address: address, memberships: []))
             }
         }

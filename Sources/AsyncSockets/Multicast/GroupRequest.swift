@@ -21,19 +21,20 @@ struct GroupRequest {
     /// Joins or leaves the group with the descriptor for its IP version or, if that is bound to the address
     /// of one interface, with a descriptor in `receivers`.
     func apply(
-        to descriptors: [DatagramDescriptor], _ receivers: inout GroupReceivers, _ setup: GroupReceivers.Setup
+        to descriptors: [BoundDescriptor], _ receivers: inout GroupReceivers, _ setup: GroupReceivers.Setup
     ) throws(AsyncSocketError) {
-        guard let main = descriptors.first(where: { $0.has(membership.group.family) }) else {
+        guard let bound = descriptors.first(where: { $0.descriptor.has(membership.group.family) }) else {
             let version = AsyncSocketError.families(of: [membership.group])
             throw .badConfiguration(
                 operation,
                 "the group \"\(text)\" requires \(version), which the socket does not use: bind to an \(version) address")
         }
+        let main = bound.descriptor
         do throws(SystemError) {
-            switch (operation, main.onlyAddress) {
+            switch (operation, bound.onlyAddress) {
             case (.leave, nil): try main.leave(membership)
             case (.leave, let address?):
-                // A socket that joined before it connected has joined with its own descriptor.
+                // After `connect`, no receiver is left.
                 if try !receivers.leave(membership(on: address), for: main) { try main.leave(membership) }
             case (_, nil): try main.join(membership)
             case (_, let address?): try receivers.join(membership(on: address), for: main, setup)
