@@ -366,8 +366,8 @@ static inline int COpenSSL_printName(BIO *bio, const X509_NAME *name) {
 
 typedef int (*COpenSSL_SecurityCallback)(const SSL *, const SSL_CTX *, int, int, int, void *, void *);
 
-// Accepts TLS_PSK_WITH_AES_128_CCM_8 and TLS_PSK_WITH_AES_128_GCM_SHA256 at security level 2, and leaves all
-// other decisions to OpenSSL.
+// Accepts TLS_PSK_WITH_AES_128_CCM_8 and TLS_PSK_WITH_AES_128_GCM_SHA256 at security level 2, and lets
+// OpenSSL make all other decisions.
 static inline int COpenSSL_acceptConstrainedSuites(
     const SSL *ssl, const SSL_CTX *context, int operation, int bits, int nid, void *other, void *standard) {
     int level = ssl ? SSL_get_security_level(ssl) : SSL_CTX_get_security_level(context);

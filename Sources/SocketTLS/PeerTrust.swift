@@ -92,3 +92,15 @@ public struct PeerTrust: Sendable, Hashable {
         }
     }
 }
+
+extension TLSError {
+    /// The certificates that the peer sent and the verdict on them, if the peer was rejected because of
+    /// them, otherwise `nil`.
+    ///
+    /// `peerTrust.rejectedCertificate` is the certificate at fault, with its names, dates and issuer, and
+    /// `peerTrust.leaf` is the peer's own. The peer may not hold its private key.
+    public var peerTrust: PeerTrust? {
+        get { evidence?.value as? PeerTrust }
+        set { evidence = newValue.map { Evidence(value: $0) } }
+    }
+}

@@ -17,12 +17,8 @@ public struct TLSError: LocalizedError, Sendable, Hashable, CustomStringConverti
     public var sentAlert: TLSAlert?
     /// OpenSSL's `X509_V_ERR_*` code, if a certificate was rejected.
     public var verifyCode: Int32?
-    /// The certificates that the peer sent and the verdict on them, if the peer was rejected because of
-    /// them, otherwise `nil`.
-    ///
-    /// `peerTrust.rejectedCertificate` is the certificate at fault, with its names, dates and issuer, and
-    /// `peerTrust.leaf` is the peer's own. The peer may not hold its private key.
-    public var peerTrust: PeerTrust?
+    /// The details about a rejected peer: see `peerTrust`.
+    var evidence: Evidence?
     /// OpenSSL's error queue, oldest entry first.
     public var openSSLStack: [String]
 
@@ -34,7 +30,6 @@ public struct TLSError: LocalizedError, Sendable, Hashable, CustomStringConverti
         alert: TLSAlert? = nil,
         sentAlert: TLSAlert? = nil,
         verifyCode: Int32? = nil,
-        peerTrust: PeerTrust? = nil,
         openSSLStack: [String] = []
     ) {
         self.code = code
@@ -43,7 +38,6 @@ public struct TLSError: LocalizedError, Sendable, Hashable, CustomStringConverti
         self.alert = alert
         self.sentAlert = sentAlert
         self.verifyCode = verifyCode
-        self.peerTrust = peerTrust
         self.openSSLStack = openSSLStack
     }
 
@@ -66,6 +60,15 @@ public struct TLSError: LocalizedError, Sendable, Hashable, CustomStringConverti
 }
 
 extension TLSError {
+    /// A value of a type that has errors itself, and is therefore declared elsewhere.
+    struct Evidence: Sendable, Hashable {
+        let value: any Hashable & Sendable
+
+        static func == (left: Evidence, right: Evidence) -> Bool { AnyHashable(left.value) == AnyHashable(right.value) }
+
+        func hash(into hasher: inout Hasher) { hasher.combine(AnyHashable(value)) }
+    }
+
     /// The kind of a TLS failure. New kinds may be added, so a switch needs a `default`.
     public struct Code: Sendable, Hashable, CustomStringConvertible {
         /// The name of the constant.

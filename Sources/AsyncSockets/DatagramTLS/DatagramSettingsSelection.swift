@@ -30,6 +30,12 @@ final class DatagramSettingsSelection {
     func advance(_ channel: DatagramChannel, _ peer: InternetAddress) -> DatagramSelection.Step {
         if let choice { return selection.choose(choice) }
         guard !isAsked else { return .incomplete }
+        let step = receive(channel, peer)
+        if case .asks = step { isAsked = true }
+        return step
+    }
+
+    private func receive(_ channel: DatagramChannel, _ peer: InternetAddress) -> DatagramSelection.Step {
         mayHaveMore = true
         var step = DatagramSelection.Step.incomplete
         if let hello = channel.takeHello() {
@@ -43,7 +49,6 @@ final class DatagramSettingsSelection {
             }
             if received.sender == peer { step = selection.receive(received.bytes) }
         }
-        if case .asks = step { isAsked = true }
         return step
     }
 }

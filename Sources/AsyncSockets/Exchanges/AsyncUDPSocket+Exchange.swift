@@ -39,21 +39,16 @@ extension AsyncUDPSocket {
         let exchange = Exchange(with: peer, isReply)
         connection.post(.exchanging(exchange, .begins))
         defer { connection.post(.exchanging(exchange, .ends)) }
-        for attempt in 1...attempts {
-            let limit = OperationLimit(timeout)
-            try await connection.send(request, to: target, limit)
-            let waiter = DatagramWaiter(.exchange, limit)
-            connection.post(.exchanging(exchange, .awaits(waiter)))
+        var last = AsyncSocketError.closed
+        for _ in 1...attempts {
             do {
-                return try await waiter.value(from: connection)
+                return try await connection.attempt(exchange, request, to: target, OperationLimit(timeout))
             } catch let error as AsyncSocketError where error.code == .readTimeout {
-                guard attempt == attempts else { continue }
-                var late = error
-                if attempts > 1 { late.message += ", in each of \(attempts) attempts" }
-                throw exchange.failures.withLock { $0 }.explain(late)
+                last = error
             }
         }
-        throw AsyncSocketError.closed
+        if attempts > 1 { last.message += ", in each of \(attempts) attempts" }
+        throw exchange.failures.withLock { $0 }.explain(last)
     }
 
     /// Sends a request to the peer of a connected socket and returns its reply: see
@@ -66,5 +61,17 @@ extension AsyncUDPSocket {
     ) async throws -> Datagram {
         guard let peer = connectedAddress else { throw AsyncSocketError.notConnected }
         return try await exchange(request, with: peer, attempts: attempts, timeout: timeout, matching: isReply)
+    }
+}
+
+extension DatagramConnection {
+    /// Sends the request once, and returns the reply to this or an earlier attempt.
+    fileprivate nonisolated(nonsending) func attempt(
+        _ exchange: Exchange, _ request: Data, to target: DatagramTarget, _ limit: OperationLimit
+    ) async throws -> Datagram {
+        try await send(request, to: target, limit)
+        let waiter = DatagramWaiter(.exchange, limit)
+        post(.exchanging(exchange, .awaits(waiter)))
+        return try await waiter.value(from: self)
     }
 }

@@ -76,7 +76,7 @@ struct Exchanges {
         entries[exchange.peer]?.firstIndex { $0.exchange === exchange }
     }
 
-    /// Passes a datagram to the oldest exchange for which it is the reply.
+    /// Passes a datagram to the oldest exchange that accepts it.
     mutating func take(_ datagram: borrowing Datagram) -> Bool {
         guard pendingCount > 0 else { return false }
         let datagram = copy datagram

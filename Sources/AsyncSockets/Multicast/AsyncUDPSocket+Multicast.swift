@@ -5,7 +5,7 @@ extension AsyncUDPSocket {
     /// Joins a multicast group, so that the socket also receives datagrams sent to the group.
     ///
     /// On a socket that is bound to the address of an interface, the default `interface` is that interface.
-    /// The group uses one more file descriptor until the socket leaves the group, connects or closes.
+    /// The group uses one more file descriptor until it is left, or the socket connects or closes.
     ///
     /// - Parameters:
     ///   - group: The group's address, such as `224.0.0.251` or `ff02::fb`.
@@ -22,7 +22,7 @@ extension AsyncUDPSocket {
         try change(.join, group, interface, source)
     }
 
-    /// Leaves a multicast group. Pass the same interface and source as to
+    /// Removes the socket from a multicast group. Pass the same interface and source as to
     /// `joinMulticastGroup(_:onInterface:fromSource:)`.
     ///
     /// - Throws: The errors of `joinMulticastGroup(_:onInterface:fromSource:)`, and `.system` with

@@ -21,7 +21,7 @@ extension DatagramListener {
         try change(GroupRequest(.join, group, interface, source))
     }
 
-    /// Leaves a multicast group. Pass the same interface and source as to
+    /// Removes the listener from a multicast group. Pass the same interface and source as to
     /// `joinMulticastGroup(_:onInterface:fromSource:)`. Existing peers stay connected.
     ///
     /// - Throws: The errors of `joinMulticastGroup(_:onInterface:fromSource:)`, and `.system` with

@@ -1,7 +1,7 @@
 internal import Glibc
 internal import SocketCore
 
-/// A descriptor, and the address of one interface to which it is bound.
+/// A descriptor, with the interface address that it is bound to.
 struct BoundDescriptor {
     let descriptor: DatagramDescriptor
     /// `nil` if the descriptor is bound to all interfaces, or is not bound. Determined when the descriptor is
@@ -71,7 +71,7 @@ struct GroupReceivers {
         receivers.append(Receiver(descriptor: descriptor, address: address, memberships: [membership]))
     }
 
-    /// Leaves a group. After the last membership of a group, its descriptor is no longer in `descriptors`.
+    /// Cancels a membership. With the last membership of a group, its descriptor is removed.
     ///
     /// - Returns: Whether one of the receivers had joined the group's address.
     mutating func leave(_ membership: MulticastMembership, for main: DatagramDescriptor) throws(SystemError) -> Bool {
@@ -106,9 +106,9 @@ struct GroupReceivers {
             // A router does not forward either kind (RFC 919), but only the limited broadcast looks the same
             // on each interface.
             let limited = SocketEndpoint(literal: "255.255.255.255", port: own.port ?? 0)
-            for (address, device) in [(broadcast, nil), (limited, device)] {
-                guard let address, let descriptor = try main.descriptor.broadcastReceiver(at: address, on: device, setup) else { continue }
-                opened.append(Receiver(descriptor: descriptor, address: address, memberships: []))
+            for case (let address?, let device) in [(broadcast, nil), (limited, device)] {
+                let descriptor = try main.descriptor.broadcastReceiver(at: address, on: device, setup)
+                if let descriptor { opened.append(Receiver(descriptor: descriptor, address: address, memberships: [])) }
             }
         }
         receivers += opened

@@ -18,7 +18,7 @@ struct GroupRequest {
             on: try interface.map { (text) throws(AsyncSocketError) in try Self.index(of: text, operation) } ?? .any)
     }
 
-    /// Joins or leaves the group with the descriptor for its IP version or, if that is bound to the address
+    /// Changes the membership with the descriptor for its IP version or, if that is bound to the address
     /// of one interface, with a descriptor in `receivers`.
     func apply(
         to descriptors: [BoundDescriptor], _ receivers: inout GroupReceivers, _ setup: GroupReceivers.Setup
@@ -29,18 +29,24 @@ struct GroupRequest {
                 operation,
                 "the group \"\(text)\" requires \(version), which the socket does not use: bind to an \(version) address")
         }
-        let main = bound.descriptor
         do throws(SystemError) {
-            switch (operation, bound.onlyAddress) {
-            case (.leave, nil): try main.leave(membership)
-            case (.leave, let address?):
-                // After `connect`, no receiver is left.
-                if try !receivers.leave(membership(on: address), for: main) { try main.leave(membership) }
-            case (_, nil): try main.join(membership)
-            case (_, let address?): try receivers.join(membership(on: address), for: main, setup)
-            }
+            try apply(to: bound.descriptor, boundTo: bound.onlyAddress, &receivers, setup)
         } catch {
             throw AsyncSocketError(datagram: error, operation)
+        }
+    }
+
+    private func apply(
+        to main: DatagramDescriptor, boundTo address: SocketEndpoint?, _ receivers: inout GroupReceivers,
+        _ setup: GroupReceivers.Setup
+    ) throws(SystemError) {
+        switch (operation, address) {
+        case (.leave, nil): try main.leave(membership)
+        case (.leave, let address?):
+            // After `connect`, no receiver is left.
+            if try !receivers.leave(membership(on: address), for: main) { try main.leave(membership) }
+        case (_, nil): try main.join(membership)
+        case (_, let address?): try receivers.join(membership(on: address), for: main, setup)
         }
     }
 

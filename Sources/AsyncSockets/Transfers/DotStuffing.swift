@@ -1,8 +1,8 @@
 // Bodies terminated by a line with a single dot, as in SMTP (RFC 5321, section 4.5.2), POP3 (RFC 1939,
 // section 3) and NNTP (RFC 3977, section 3.1.1). Rules:
-//  1. Only CR LF "." CR LF ends a received body. A CR or LF alone is content: a receiver that accepts one of
-//     them as the end of a line can be made to read part of a message as commands.
-//  2. In a sent body, each CR LF, CR or LF ends a line and is sent as CR LF, so that no receiver finds a
+//  1. A received body is terminated by CR LF "." CR LF. A bare CR or LF is content: a receiver that accepts
+//     one of them as the end of a line can be made to read part of a message as commands.
+//  2. In a sent body, each CR LF, CR or LF is a line break and is sent as CR LF, so that no receiver finds a
 //     different end.
 
 internal import FoundationEssentials

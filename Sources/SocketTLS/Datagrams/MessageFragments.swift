@@ -4,7 +4,7 @@ internal import COpenSSL
 /// section 4.2.3).
 ///
 /// The peer controls the number, order and size of the fragments, so a fragment without new bytes is ignored,
-/// and the number of the others is limited.
+/// and the number of useful fragments is limited.
 struct MessageFragments {
     private let type: UInt8
     private let limit: Int
@@ -61,7 +61,11 @@ struct MessageFragments {
         (self.message, self.sequence) = (message, sequence)
         partCount += 1
         bytes.replaceSubrange(range, with: part)
-        // Joins the ranges that the new one touches.
+        note(range)
+    }
+
+    /// Joins a new range and the known ranges that it touches.
+    private mutating func note(_ range: Range<Int>) {
         let touched = known.filter { $0.lowerBound <= range.upperBound && range.lowerBound <= $0.upperBound }
         known.removeAll { touched.contains($0) }
         let start = min(range.lowerBound, touched.first?.lowerBound ?? .max)

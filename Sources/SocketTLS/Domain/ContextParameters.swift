@@ -31,7 +31,13 @@ struct ContextParameters {
             throw Self.invalid("securityLevel must be from 2 to 5, but is \(policy.securityLevel)")
         }
         SSL_CTX_set_security_level(context, max(Int32(policy.securityLevel), SSL_CTX_get_security_level(context)))
-        if policy.allowsConstrainedDevices { try ConstrainedSuites.allow(on: context, policy) }
+        if policy.allowsConstrainedDevices {
+            guard policy.securityLevel == 2 else {
+                throw Self.invalid(
+                    "allowsConstrainedDevices requires the security level 2, but securityLevel is \(policy.securityLevel)")
+            }
+            ConstrainedSuites.allow(on: context)
+        }
         if !policy.prefersServerCipherSuites { SSL_CTX_clear_options(context, COpenSSL_serverPreferenceOptions()) }
         try setCipherSuites(on: context)
         try setGroups(on: context, verifiesPeer)

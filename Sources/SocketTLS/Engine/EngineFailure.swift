@@ -52,18 +52,20 @@ struct EngineFailure {
         switch facts.judge.gate.refusal {
         case .byVerification(let trust):
             guard case .untrusted(let reason, let code, _) = trust.verdict else { return nil }
-            return TLSError(
-                TLSError.Code(verifyCode: code), reason, operation: operation, verifyCode: code, peerTrust: trust)
+            return refusal(TLSError.Code(verifyCode: code), reason, trust)
         case .byExcess(let trust):
-            guard case .untrusted(let reason, let code, _) = trust.verdict else { return nil }
-            return TLSError(.certificateTooLarge, reason, operation: operation, verifyCode: code, peerTrust: trust)
-        case .byDecision(let trust, let refusal):
-            return TLSError(
-                refusal.code, refusal.sentence(about: trust), operation: operation, verifyCode: trust.verifyCode,
-                peerTrust: trust)
+            guard case .untrusted(let reason, _, _) = trust.verdict else { return nil }
+            return refusal(.certificateTooLarge, reason, trust)
+        case .byDecision(let trust, let decision): return refusal(decision.code, decision.sentence(about: trust), trust)
         case .byKey(let fault): return fault.error
         case nil: return nil
         }
+    }
+
+    private func refusal(_ code: TLSError.Code, _ reason: String, _ trust: PeerTrust) -> TLSError {
+        var error = TLSError(code, reason, operation: operation, verifyCode: trust.verifyCode)
+        error.peerTrust = trust
+        return error
     }
 
     private var floodError: TLSError? {

@@ -209,7 +209,7 @@ import Testing
             await #expect(throws: CancellationError.self) { try await asking.value }
         }
         try await eventually("its closure is released") { kept == nil }
-        // Nothing reads from the kernel any more.
+        // The socket no longer reads from the kernel.
         try await peer.send(Data([5]), to: socket.address)
         #expect(try await socket.receive().data == Data([5]))
     }

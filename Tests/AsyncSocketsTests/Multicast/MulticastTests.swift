@@ -22,7 +22,7 @@ import Testing
         socket.connection?.record.withLock { $0.groupReceivers.descriptors.map(\.socket) } ?? []
     }
 
-    /// A socket bound to `127.0.0.1` receives what is sent to a group that it has joined, until it leaves.
+    /// A socket bound to `127.0.0.1` receives datagrams for a group between joining and leaving it.
     @Test(arguments: ["lo", "127.0.0.1", nil]) func aSocketBoundToAnInterfaceHearsItsGroups(_ interface: String?) async throws {
         let (socket, sender) = (AsyncUDPSocket(), try sender())
         try socket.bind(toPort: 0, interface: "127.0.0.1")

@@ -24,7 +24,7 @@ import Testing
         return body.isComplete ? (content, Data(pending + source)) : nil
     }
 
-    /// The same from the definition: a line is what CR LF ends.
+    /// The same from the definition: CR LF terminates a line.
     private func reference(_ text: String) -> (content: Data, rest: Data)? {
         var (content, rest) = ("", Substring(text))
         while let end = rest.unicodeScalars.firstRange(of: "\r\n".unicodeScalars) {
@@ -66,7 +66,7 @@ import Testing
         }
     }
 
-    /// No content, whatever its line ends are, can end its own body early.
+    /// No content can terminate its own body early.
     @Test func stuffedContentComesBackWithItsLines() {
         var dice = SeededGenerator(seed: 40)
         for _ in 0..<2_000 {
@@ -124,7 +124,7 @@ import Testing
         #expect(try await pair.server.readLine() == "NEXT")
     }
 
-    /// Each byte arrives alone, and the next command stays unread.
+    /// Each byte arrives separately, and the next command stays unread.
     @Test func aBodyArrivesByteByByte() async throws {
         let text = "a\r\n..b\r\n.\r\nQUIT\r\n"
         let steps = text.utf8.map { ScriptedPeer.Step.send(String(decoding: [$0], as: UTF8.self)) }

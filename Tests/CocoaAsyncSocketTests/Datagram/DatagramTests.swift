@@ -160,7 +160,7 @@ struct Pair {
         try await pair.atFar.wait(for: "received abc")
     }
 
-    /// Linux doubles the size of the send buffer, so the kernel alone would send the second datagram.
+    /// Linux doubles the size of the send buffer, so the kernel itself would send the second datagram.
     @Test func aDatagramLargerThanTheSendBufferIsNotSent() async throws {
         let pair = try Pair()
         pair.near.setMaxSendBufferSize(5_000)

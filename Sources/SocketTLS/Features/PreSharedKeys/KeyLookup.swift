@@ -41,16 +41,20 @@ struct KeyLookup {
         case .done: return .passed
         case .collecting:
             guard let cipher, SSL_CIPHER_get_auth_nid(cipher) == NID_auth_psk, fragments.isPart(datagram) else { return .passed }
-            let count = fragments.datagrams.count
-            let message = fragments.add(datagram)
-            guard fragments.datagrams.count > count else { return .dropped }
-            if let message { note(message) }
+            guard collect(datagram) else { return .dropped }
         case .found, .asked: break
         }
         guard heldByteCount + datagram.count <= Self.heldLimit else { return .dropped }
         heldByteCount += datagram.count
         held.append(Array(datagram))
         return .held
+    }
+
+    /// Returns false if the datagram contains no new bytes of the message.
+    private mutating func collect(_ datagram: UnsafeRawBufferPointer) -> Bool {
+        let count = fragments.datagrams.count
+        if let message = fragments.add(datagram) { note(message) }
+        return fragments.datagrams.count > count
     }
 
     /// Reads the identity of a ClientKeyExchange (RFC 4279, section 2; RFC 5489, section 2).
@@ -82,40 +86,10 @@ struct KeyLookup {
         return identity.map { .asks(.key(KeyQuestion(keys: keys, identity: $0))) } ?? .continues
     }
 
-    /// Ends the pause. Returns the datagrams that were held back.
+    /// Resumes the handshake. Returns the datagrams that were held back.
     mutating func finish() -> [[UInt8]] {
         state = .done
         defer { held = [] }
         return held
-    }
-}
-
-/// The question for the key of an identity.
-package struct KeyQuestion: Sendable {
-    let keys: TLSPreSharedKeys
-    let identity: [UInt8]
-
-    func answer() async -> KeyAnswer { await keys.lookUp(identity) }
-}
-
-package enum KeyAnswer: Sendable {
-    /// The pre-shared key, or `nil` if the identity is unknown.
-    case found(TLSPreSharedKey?)
-    /// The function threw an error, with this description.
-    case failed(String)
-}
-
-extension DTLSEngine {
-    /// Resolves `.awaitingSettings` for a pre-shared key. Call `handshake()` afterwards.
-    package func choose(_ key: KeyAnswer) {
-        guard keyLookup?.isAsked == true, let held = keyLookup?.finish() else { return }
-        switch key {
-        case .found(let key):
-            engine.facts.preSharedKeys?.lookedUp = key
-            for datagram in held { datagram.withUnsafeBytes { receive($0) } }
-        case .failed(let reason):
-            engine.course.fail(
-                TLSError(.invalidSettings, "the pre-shared key cannot be looked up: \(reason)", operation: "TLSPreSharedKeys"))
-        }
     }
 }

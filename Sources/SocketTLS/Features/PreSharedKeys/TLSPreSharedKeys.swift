@@ -105,7 +105,7 @@ public struct TLSPreSharedKeys: Sendable, Hashable {
     ///
     /// - Parameter lookUp: Returns the key for an identity, or `nil` if the identity is unknown. A client of
     ///   a `DatagramListener` has proved that it receives datagrams at its address, but no more than that.
-    ///   The identity has 1 to 128 bytes, none of them zero. A returned key with a different identity, or for
+    ///   The identity has 1 to 128 bytes and no zero byte. A returned key with a different identity, or for
     ///   SHA-384, is ignored. The function is called once in each handshake, off the event loops, and its
     ///   running time is part of `TLSSettings.handshakeTimeout`. If it throws, the handshake fails.
     public init(lookUp: @escaping @Sendable (_ identity: [UInt8]) async throws -> TLSPreSharedKey?) {
@@ -134,14 +134,10 @@ public struct TLSPreSharedKeys: Sendable, Hashable {
     /// Whether keys are looked up by a function that may suspend.
     var suspends: Bool { if case .lookup = source { true } else { false } }
 
-    func lookUp(_ identity: [UInt8]) async -> KeyAnswer {
-        guard case .lookup(let lookup) = source else { return .found(key(of: identity)) }
-        do {
-            let key = try await lookup.find(identity)
-            return .found(key?.identity == identity && key?.hash == hash ? key : nil)
-        } catch {
-            return .failed("\(error)")
-        }
+    func lookUp(_ identity: [UInt8]) async throws -> TLSPreSharedKey? {
+        guard case .lookup(let lookup) = source else { return key(of: identity) }
+        guard let key = try await lookup.find(identity), key.identity == identity, key.hash == hash else { return nil }
+        return key
     }
 
     /// The keys of a list; `nil` if keys are looked up by a function.

@@ -1,68 +1,8 @@
 internal import FoundationEssentials
-internal import SocketBuffers
 internal import SocketCore
-internal import Synchronization
-
-/// Reads a dot-terminated body piece by piece. If a read fails after the first piece, the connection is
-/// closed, because the rest of the body would be read as commands or replies.
-final class DotBodyReader: @unchecked Sendable {
-    // Unchecked: only one read at a time uses a reader, and the read stores the piece before its task
-    // resumes.
-    private let operations: TaskOperations
-    private let maxLength: Int
-    private let limit: OperationLimit
-    private var body = DotUnstuffing()
-    private var piece = Data()
-    private var byteCount = 0
-    private var hasBegun = false
-    private lazy var reader = BufferReader { [unowned self] buffer, _ in take(from: buffer) }
-
-    init(_ operations: TaskOperations, maxLength: Int, _ limit: OperationLimit) {
-        (self.operations, self.maxLength, self.limit) = (operations, maxLength, limit)
-    }
-
-    private func take(from buffer: PreBuffer) -> BufferReader.Step {
-        let count = body.take(UnsafeRawBufferPointer(buffer.readableBytes), into: &piece)
-        guard count > 0 else { return .needs(buffer.count + 1) }
-        hasBegun = true
-        buffer.consume(count)
-        return .done
-    }
-
-    /// Returns the next piece, which may be empty, or `nil` at the end of the body.
-    func next() async throws -> Data? {
-        if body.isComplete { return nil }
-        do {
-            _ = try await operations.read(.reader(reader), .max, limit)
-        } catch {
-            abandon(error)
-            throw error
-        }
-        defer { piece = Data() }
-        byteCount += piece.count
-        guard byteCount <= maxLength else {
-            let error = AsyncSocketError.readMaxedOut(maxLength)
-            abandon(error)
-            throw error
-        }
-        return piece
-    }
-
-    /// Closes the connection if part of the body has been consumed.
-    func abandon(_ error: any Error) {
-        guard hasBegun else { return }
-        operations.connection.post(.fail(error as? AsyncSocketError ?? .closed))
-    }
-
-    func all() async throws -> Data {
-        var all = Data()
-        while let piece = try await next() { all.append(piece) }
-        return all
-    }
-}
 
 /// Writes a dot-terminated body. If it is interrupted, the connection is closed, because the peer would read
-/// what is sent next as the rest of the body.
+/// later data as the rest of the body.
 struct DotBodyWriter {
     private static let pieceLimit = 128 * 1024
 
