@@ -6,7 +6,9 @@ import Security
 package enum KeySpellings {
     package static func randomBytes(_ count: Int) -> Data? {
         var data = Data(count: count)
-        let status = data.withUnsafeMutableBytes { SecRandomCopyBytes(kSecRandomDefault, count, $0.baseAddress!) }
+        let status = data.withUnsafeMutableBytes { room in
+            room.baseAddress.map { SecRandomCopyBytes(kSecRandomDefault, count, $0) } ?? errSecParam
+        }
         return status == errSecSuccess ? data : nil
     }
 

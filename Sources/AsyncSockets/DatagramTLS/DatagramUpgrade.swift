@@ -125,7 +125,8 @@ final class DatagramUpgrade {
     ///   - choice: The settings selected for the client's server name.
     ///   - hasCookie: Whether the ClientHello, if it has already been received, has a verified cookie.
     private func begin(
-        _ request: TLSRequest, _ choice: DatagramChoice?, hasCookie: Bool, _ channel: DatagramChannel, _ configuration: DatagramConfiguration,
+        _ request: TLSRequest, _ choice: DatagramChoice?, hasCookie: Bool, _ channel: DatagramChannel,
+        _ configuration: DatagramConfiguration,
         _ input: DatagramInput, _ output: DatagramOutput
     ) -> AsyncSocketError? {
         do throws(TLSError) {

@@ -136,7 +136,8 @@ final class DatagramService {
         case .awaitEnd(let waiter): waiter.complete(.success(()))
         case .reportFailures(let reader, _): reader.finish()
         case .opened: closeDescriptors()
-        case .exchanging, .events, .disconnect, .resolved, .refuse, .judgedSend, .judgedReceive, .setReceiveMode, .roomIsBack, .setSendFilter,
+        case .exchanging, .events, .disconnect, .resolved, .refuse, .judgedSend, .judgedReceive, .setReceiveMode, .roomIsBack,
+            .setSendFilter,
             .setReceiveFilter, .configure, .changeDelegateQueue, .unreachable, .upgrading, .replaced, .cancel,
             .closeAfterSending, .close, .perform, .retire:
             break

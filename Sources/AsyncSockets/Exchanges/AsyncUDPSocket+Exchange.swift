@@ -32,7 +32,9 @@ extension AsyncUDPSocket {
         _ request: Data, with address: SocketEndpoint, attempts: Int = 3, timeout: Duration = .seconds(2),
         matching isReply: @escaping @Sendable (_ datagram: Datagram) -> Bool
     ) async throws -> Datagram {
-        guard attempts >= 1 else { throw AsyncSocketError.badParameter(.exchange, "attempts must be at least 1, but is \(attempts)") }
+        guard attempts >= 1 else {
+            throw AsyncSocketError.badParameter(.exchange, "attempts must be at least 1, but is \(attempts)")
+        }
         let target = try target(address, .exchange)
         guard case .address(let peer, _) = target else { throw AsyncSocketError.notConnected }
         let connection = try openIfNeeded(.exchange)

@@ -111,7 +111,9 @@ public func SecRandomCopyBytes(_ rnd: SecRandomRef?, _ count: Int, _ bytes: Unsa
     var generator = SystemRandomNumberGenerator()
     for start in stride(from: 0, to: count, by: 8) {
         let room = UnsafeMutableRawBufferPointer(start: bytes + start, count: min(8, count - start))
-        withUnsafeBytes(of: generator.next() as UInt64) { room.copyMemory(from: UnsafeRawBufferPointer(rebasing: $0[..<room.count])) }
+        withUnsafeBytes(of: generator.next() as UInt64) { word in
+            room.copyMemory(from: UnsafeRawBufferPointer(rebasing: word[..<room.count]))
+        }
     }
     return errSecSuccess
 }

@@ -62,7 +62,8 @@ package final class DTLSEngine {
     ///   - choice: The selection of `settings` for the client, if the server selects settings.
     package init(
         context: TLSContext, settings: TLSSettingValues, endpoint: String? = nil, size: Int, isSizeGiven: Bool = false,
-        choice: DatagramChoice? = nil, defersWork: Bool = false, clock: @escaping @Sendable () -> Int = MessageAllowance.monotonicNanoseconds
+        choice: DatagramChoice? = nil, defersWork: Bool = false,
+        clock: @escaping @Sendable () -> Int = MessageAllowance.monotonicNanoseconds
     ) throws(TLSError) {
         engine = try TLSEngine(context: context, settings: settings, endpoint: endpoint, defersWork: defersWork, clock: clock)
         guard let records = engine.bio.records else {

@@ -53,7 +53,8 @@ import Testing
     @Test(arguments: [nil, 256]) func eachNameHasItsSettings(size: Int?) async throws {
         let (listener, serving) = try Self.listener(Self.names())
         for (name, certificate) in [
-            ("mail.example.org", "mail.example.org"), ("a.example.net", "*.example.net"), ("default.example.org", "default.example.org"),
+            ("mail.example.org", "mail.example.org"), ("a.example.net", "*.example.net"),
+            ("default.example.org", "default.example.org"),
         ] {
             #expect(try await Self.visit(listener, name, size: size) == [certificate])
         }

@@ -156,7 +156,8 @@ import Testing
     @Test func theTextOfAGroupIsChecked() throws {
         let listener = try DatagramListener(address: .loopback())
         let wrong: [(group: String, interface: String?, code: AsyncSocketError.Code)] = [
-            ("group.example", nil, .badParameter), ("239.255.7.77", "nothing0", .badParameter), ("ff02::fb", nil, .badConfiguration),
+            ("group.example", nil, .badParameter), ("239.255.7.77", "nothing0", .badParameter),
+            ("ff02::fb", nil, .badConfiguration),
         ]
         for (group, interface, code) in wrong {
             let error = #expect(throws: AsyncSocketError.self) { try listener.joinMulticastGroup(group, onInterface: interface) }

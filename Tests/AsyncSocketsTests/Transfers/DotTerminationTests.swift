@@ -39,8 +39,10 @@ import Testing
 
     @Test func aBodyEndsOnlyWithItsLine() {
         for (text, content) in [
-            (".\r\n", ""), ("a\r\n.\r\n", "a\r\n"), ("..\r\n.\r\n", ".\r\n"), (".a\r\n.\r\n", "a\r\n"), ("...\r\n.\r\n", "..\r\n"),
-            ("a.\r\n.\r\n", "a.\r\n"), ("\r\n.\r\n", "\r\n"), ("a\n.\n\r\n.\r\n", "a\n.\n\r\n"), ("a\r.\r\r\n.\r\n", "a\r.\r\r\n"),
+            (".\r\n", ""), ("a\r\n.\r\n", "a\r\n"), ("..\r\n.\r\n", ".\r\n"), (".a\r\n.\r\n", "a\r\n"),
+            ("...\r\n.\r\n", "..\r\n"),
+            ("a.\r\n.\r\n", "a.\r\n"), ("\r\n.\r\n", "\r\n"), ("a\n.\n\r\n.\r\n", "a\n.\n\r\n"),
+            ("a\r.\r\r\n.\r\n", "a\r.\r\r\n"),
             ("a\n.\r\n.\r\n", "a\n.\r\n"), (".\r.\r\n.\r\n", "\r.\r\n"), ("a\r\n.\n.\r\n.\r\n", "a\r\n\n.\r\n"),
         ] {
             let result = unstuffed(Data((text + "NEXT\r\n").utf8), chunk: .max)
@@ -161,7 +163,9 @@ import Testing
                 _ = try await server.readDotTerminated()
             }
         }
-        try await server.turn("the first lines are consumed") { $0.data.carried.received == 42 && $0.data.reads.preBuffer.isEmpty }
+        try await server.turn("the first lines are consumed") { connection in
+            connection.data.carried.received == 42 && connection.data.reads.preBuffer.isEmpty
+        }
         reading.cancel()
         await #expect(throws: CancellationError.self) { try await reading.value }
         #expect(await outcome { try await server.read() } != .served)

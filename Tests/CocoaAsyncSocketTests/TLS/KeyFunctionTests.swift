@@ -2,8 +2,8 @@ import AsyncSocketsTesting
 import CocoaAsyncSocket
 import CocoaClients
 import Foundation
-import SocketTestSupport
 import SocketTLS
+import SocketTestSupport
 import Testing
 
 /// `SecKey` and its neighbours, as called by files that import the module Security.
@@ -67,7 +67,9 @@ import Testing
     }
 
     @Test func wrongAttributesAreErrors() {
-        for attributes in [[:], [kSecAttrKeyType as String: kSecAttrKeyTypeRSA], [kSecAttrKeyClass as String: kSecAttrKeyClassPublic]] {
+        for attributes in [
+            [:], [kSecAttrKeyType as String: kSecAttrKeyTypeRSA], [kSecAttrKeyClass as String: kSecAttrKeyClassPublic],
+        ] {
             var error: Unmanaged<CFError>?
             #expect(SecKeyCreateWithData(Data([1]) as CFData, attributes as CFDictionary, &error) == nil)
             #expect((error?.takeRetainedValue()).map { CFErrorGetCode($0) } == Int(errSecParam))

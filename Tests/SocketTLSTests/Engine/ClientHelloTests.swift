@@ -86,7 +86,9 @@ import Testing
         fixture.server.serverNames = TLSServerNames { _ in nil }
         let server = try fixture.engine(.server)
         receive(hello, on: server)
-        guard case .awaitingSettings(.settings(_, let offer, over: .stream)) = server.handshake() else { throw TestFailure(what: "no question") }
+        guard case .awaitingSettings(.settings(_, let offer, over: .stream)) = server.handshake() else {
+            throw TestFailure(what: "no question")
+        }
         #expect(offer.serverName == "example.org")
     }
 }

@@ -61,7 +61,8 @@ package struct DatagramSelection {
         settings.handshakeTimeout = self.settings.handshakeTimeout
         settings.trustTimeout = self.settings.trustTimeout
         // Rule 10 of `TrustGate`.
-        if self.settings.trustEvaluation != .builtIn, settings.trustEvaluation == .builtIn { settings.trustEvaluation = .delegate }
+        let asks = self.settings.trustEvaluation != .builtIn
+        if asks, settings.trustEvaluation == .builtIn { settings.trustEvaluation = .delegate }
         return .chosen(DatagramChoice(settings: settings, context: context, hello: hello, datagrams: fragments.datagrams))
     }
 }
