@@ -51,7 +51,10 @@ public func SecKeyCopyPublicKey(_ key: SecKey) -> SecKey? {
 /// SubjectPublicKeyInfo, and a private RSA key PKCS#8. Returns `nil` and an error with the code `errSecParam`
 /// for any other bytes or attributes.
 ///
-/// - Parameter attributes: `kSecAttrKeyType` and `kSecAttrKeyClass`. Other attributes are ignored.
+/// - Parameters:
+///   - keyData: The bytes of the key.
+///   - attributes: `kSecAttrKeyType` and `kSecAttrKeyClass`. Other attributes are ignored.
+///   - error: Receives the error. The caller releases it.
 public func SecKeyCreateWithData(
     _ keyData: CFData, _ attributes: CFDictionary, _ error: UnsafeMutablePointer<Unmanaged<CFError>?>?
 ) -> SecKey? {
