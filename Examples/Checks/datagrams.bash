@@ -11,7 +11,7 @@ check_dns_query() {
     printed 0 unknown-name "$programs/dns-query" no-such.example 127.0.0.1 "$port"
     contains unknown-name '^no addresses$'
     stop names
-    said silent 'no reply was received within 2 seconds, in each of 3 attempts; the network reported .*connection refused' "$programs/dns-query" printer.example 127.0.0.1 "$port"
+    said silent 'no reply was received within 2 seconds, in any of 3 attempts; the network reported .*connection refused' "$programs/dns-query" printer.example 127.0.0.1 "$port"
 }
 
 # Members of the example's multicast group, in Python.

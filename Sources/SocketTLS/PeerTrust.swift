@@ -68,9 +68,9 @@ public struct PeerTrust: Sendable, Hashable {
     public var leaf: TLSCertificate? { chain.first }
 
     /// The certificate that the fault in `verdict` is about. `nil` if the chain is trusted, or if the
-    /// certificate was not read, for example because the peer sent too many.
+    /// certificate was not read, for example because the peer sent too many certificates.
     ///
-    /// It is not always in `chain`: a root that has expired is in your store of trusted roots.
+    /// It may be missing from `chain`: for example, an expired root is in your trust store.
     public var rejectedCertificate: TLSCertificate? {
         guard case .untrusted(_, _, let depth) = verdict else { return nil }
         let certificates = path.isEmpty ? chain : path
@@ -98,7 +98,7 @@ extension TLSError {
     /// them, otherwise `nil`.
     ///
     /// `peerTrust.rejectedCertificate` is the certificate at fault, with its names, dates and issuer, and
-    /// `peerTrust.leaf` is the peer's own. The peer may not hold its private key.
+    /// `peerTrust.leaf` is the peer's own. The peer has not necessarily proved that it holds the private key.
     public var peerTrust: PeerTrust? {
         get { evidence?.value as? PeerTrust }
         set { evidence = newValue.map { Evidence(value: $0) } }

@@ -60,7 +60,7 @@ public struct TLSError: LocalizedError, Sendable, Hashable, CustomStringConverti
 }
 
 extension TLSError {
-    /// A value of a type that has errors itself, and is therefore declared elsewhere.
+    /// Holds a `PeerTrust` without naming its type, whose initializers throw this error.
     struct Evidence: Sendable, Hashable {
         let value: any Hashable & Sendable
 

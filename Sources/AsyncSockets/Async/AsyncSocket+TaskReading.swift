@@ -186,7 +186,7 @@ extension AsyncSocket {
         maxLength: Int = AsyncSocket.defaultMaxLength, timeout: Duration? = nil
     ) async throws -> Data { try await input.readDotTerminated(maxLength: maxLength, timeout: timeout) }
 
-    /// Receives a body terminated by a line with a single dot, in a file: see `SocketInput`.
+    /// Stores a received body, terminated by a line with a single dot, in a file: see `SocketInput`.
     @discardableResult
     public nonisolated(nonsending) func readDotTerminated(
         toFile path: String, maxLength: Int, timeout: Duration? = nil, progress: ((TransferProgress) -> Void)? = nil

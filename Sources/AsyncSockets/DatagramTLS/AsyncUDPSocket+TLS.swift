@@ -35,12 +35,12 @@ extension AsyncUDPSocket {
     ///   - trust: See `AsyncSocket.startTLS(settings:trust:)`.
     /// - Returns: The session that the handshake negotiated.
     /// - Throws: `CancellationError` if the task is cancelled, the errors of `trust`, or an
-    ///   `AsyncSocketError`: `.tls` (with `invalidSettings` before anything is sent); `.handshakeTimeout`,
-    ///   with the refusals that the network reported (ICMP) in the message and the last one's `errno`;
-    ///   `.trustTimeout`; `.badConfiguration` if the socket is not connected or an upgrade has already been
-    ///   started, if the settings require a trust decision but there is neither `trust` nor a delegate, or if
-    ///   a task has a pending `receive(timeout:)` or exchange, which closes the socket; or the error that
-    ///   closed the socket.
+    ///   `AsyncSocketError`: `.tls` (with `invalidSettings` before anything is sent); `.handshakeTimeout` (if
+    ///   the network reported delivery failures (ICMP), the message gives their number and the last one, and
+    ///   `errno` is the last one's); `.trustTimeout`; `.badConfiguration` if the socket is not connected or
+    ///   an upgrade has already been started, if the settings require a trust decision but there is neither
+    ///   `trust` nor a delegate, or if a task has a pending `receive(timeout:)` or exchange, which closes the
+    ///   socket; or the error that closed the socket.
     @discardableResult
     public nonisolated(nonsending) func startDTLS(
         settings: TLSSettings<some TLSRole.Side>, trust: (@Sendable (PeerTrust) async throws -> Bool)? = nil

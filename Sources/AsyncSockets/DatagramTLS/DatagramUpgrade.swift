@@ -35,7 +35,7 @@ final class DatagramUpgrade {
     private var peer: SocketEndpoint?
     /// Reports that handshake messages were not delivered.
     private var failures = FailureTally()
-    /// The report with which the handshake fails, if the program has chosen this.
+    /// The report that makes the handshake fail, if `failsHandshakeOnDeliveryFailure` is set.
     private var fatalFailure: AsyncSocketError?
 
     /// The maximum number of handshake datagrams received in a turn.

@@ -89,8 +89,9 @@ extension AsyncUDPSocket {
 
     /// Whether a DTLS handshake fails when the network reports (ICMP) that a datagram was not delivered, for
     /// example because no program uses the peer's port. The default is `false`: any host on the path can
-    /// forge such a report, so the handshake continues until `TLSSettings.handshakeTimeout`. The error of the
-    /// timeout then contains the reports. Set it to `true` before `startDTLS`, on networks that you trust.
+    /// forge such a report, so the handshake continues until `TLSSettings.handshakeTimeout`. The timeout
+    /// error then gives the number of reports and the last one. On networks that you trust, set this property
+    /// to `true` before calling `startDTLS`.
     public var failsHandshakeOnDeliveryFailure: Bool {
         get { configuration.failsHandshakeOnDeliveryFailure }
         set { configure { $0.failsHandshakeOnDeliveryFailure = newValue } }

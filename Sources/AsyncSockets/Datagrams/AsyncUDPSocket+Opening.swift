@@ -58,8 +58,8 @@ extension AsyncUDPSocket {
         return DatagramBinding(addresses: [address], reception: configuration.reception, isLenient: false)
     }
 
-    /// Returns the IPv4 form of an IPv4-mapped IPv6 address. An adopted socket for both IP versions uses the
-    /// mapped form itself.
+    /// Returns the IPv4 form of an IPv4-mapped IPv6 address. An adopted dual-stack socket requires the mapped
+    /// form.
     private func native(_ address: SocketEndpoint) -> SocketEndpoint {
         guard address.isMapped else { return address }
         let usesMapped = connection?.record.withLock { $0.descriptors.contains { $0.families == .both } } ?? false

@@ -6,8 +6,8 @@
 //     first.
 //  3. Waiting tasks are served before the delegate. A task is completed with its datagram in one step, so a
 //     cancellation loses no datagram: either the task is still waiting, or the cancellation is too late.
-//  4. An exchange receives its reply. While an exchange is pending, datagrams that nothing
-//     else receives are kept in `inbox`, up to 64 KiB.
+//  4. A reply is passed to its exchange before waiting tasks and the delegate. While an exchange is pending,
+//     datagrams that nothing else receives are kept in `inbox`, up to 64 KiB.
 //  5. A connected socket accepts datagrams only from its peer, even if datagrams from other senders were
 //     received before it connected.
 //  6. A turn receives a limited number of datagrams and records, so that other sockets on the loop are
@@ -262,8 +262,8 @@ final class DatagramInput {
         }
     }
 
-    /// Whether a datagram for no exchange would use too much memory. Without an exchange, it would have
-    /// stayed in the kernel.
+    /// Whether keeping a datagram that belongs to no exchange would exceed the memory limit. Without an
+    /// exchange, it would have stayed in the kernel.
     private func exceedsLimit(_ cost: Int) -> Bool {
         guard exchanges.isPending, receivers.isEmpty else { return false }
         if mode == .continuous, layer == nil, inbox.isEmpty { return !credit.hasRoom }

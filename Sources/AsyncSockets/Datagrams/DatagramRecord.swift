@@ -74,7 +74,7 @@ struct DatagramRecord {
         return withdrawn
     }
 
-    /// Sets an option on all descriptors, and remembers it for later ones.
+    /// Sets an option on all descriptors, and stores it for descriptors that are opened later.
     mutating func set<Value>(
         _ option: SocketOptionKey<Value>, to value: Value, _ reception: DatagramReception
     ) throws(SystemError) {

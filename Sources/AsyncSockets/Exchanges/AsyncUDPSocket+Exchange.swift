@@ -10,24 +10,25 @@ extension AsyncUDPSocket {
     /// ```
     ///
     /// Any number of tasks can use one socket at the same time. A datagram is passed to the oldest exchange
-    /// that accepts it. A datagram from another address, or that no exchange accepts, is delivered as if
-    /// there were no exchange. If nothing receives such datagrams, up to 64 KiB of them are kept for
-    /// `receive(timeout:)`. The rest, and what a slow delegate has no room for, is counted in `droppedCount`.
+    /// that accepts it. Other datagrams are delivered as usual. If nothing is receiving, up to 64 KiB of them
+    /// are kept for `receive(timeout:)`. Datagrams beyond that, or beyond the delegate's limit, are dropped
+    /// and counted in `droppedCount`.
     ///
     /// UDP senders can forge their address. Put an unpredictable value into the request (RFC 5452), and
     /// compare it with the reply.
     ///
     /// - Parameters:
-    ///   - request: The payload. It must be safe to process twice.
+    ///   - request: The payload. The server may receive it several times, so it must be idempotent.
     ///   - address: The destination, which is also the only accepted sender.
-    ///   - attempts: How often the request is sent, at least once. The default is 3.
+    ///   - attempts: The maximum number of times to send the request, at least 1. The default is 3.
     ///   - timeout: The time limit for each attempt. The default is 2 seconds.
-    ///   - isReply: Whether a datagram from `address` is the reply. It is called inside the socket, possibly
-    ///     for several datagrams, so it must be fast and must not block.
+    ///   - isReply: Whether a datagram from `address` is the reply. It runs inside the socket like an
+    ///     inline delegate, possibly for several datagrams, so it must be fast and must not block.
     /// - Returns: The reply.
     /// - Throws: `CancellationError` if the task is cancelled. Otherwise an `AsyncSocketError`:
-    ///   `.readTimeout` after the last attempt, with the refusals that the network reported (ICMP) in the
-    ///   message and the last one's `errno`; or the errors of `send(_:to:timeout:)` and `receive(timeout:)`.
+    ///   `.readTimeout` after the last attempt (if the network reported delivery failures (ICMP), the message
+    ///   gives their number and the last one, and `errno` is the last one's); or the errors of
+    ///   `send(_:to:timeout:)` and `receive(timeout:)`.
     public nonisolated(nonsending) func exchange(
         _ request: Data, with address: SocketEndpoint, attempts: Int = 3, timeout: Duration = .seconds(2),
         matching isReply: @escaping @Sendable (_ datagram: Datagram) -> Bool
@@ -49,7 +50,7 @@ extension AsyncUDPSocket {
                 last = error
             }
         }
-        if attempts > 1 { last.message += ", in each of \(attempts) attempts" }
+        if attempts > 1 { last.message += ", in any of \(attempts) attempts" }
         throw exchange.failures.withLock { $0 }.explain(last)
     }
 

@@ -7,8 +7,8 @@ final class Exchange: Sendable {
     let isReply: @Sendable (Datagram) -> Bool
     let failures = Locked(FailureTally())
 
-    /// - Parameter peer: The address, as IPv4 if it is IPv4-mapped: a socket for both IP versions reports the
-    ///   other form.
+    /// - Parameter peer: The address. An IPv4-mapped address is converted to IPv4, because a dual-stack
+    ///   socket reports IPv4 senders in mapped form.
     init(with peer: InternetAddress, _ isReply: @escaping @Sendable (Datagram) -> Bool) {
         self.peer = peer.unmapped
         self.isReply = isReply
@@ -25,7 +25,7 @@ enum ExchangeStep: Sendable {
 
 /// The exchanges of a UDP socket. Confined to the turn.
 ///
-/// An exchange stays here from before its first request until after its last one, so that a reply to an
+/// An exchange is registered from before the first attempt until `exchange` returns, so that a reply to an
 /// earlier request is not lost while the request is repeated.
 struct Exchanges {
     private struct Entry {

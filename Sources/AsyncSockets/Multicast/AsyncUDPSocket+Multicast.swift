@@ -4,8 +4,8 @@ internal import SocketCore
 extension AsyncUDPSocket {
     /// Joins a multicast group, so that the socket also receives datagrams sent to the group.
     ///
-    /// On a socket that is bound to the address of an interface, the default `interface` is that interface.
-    /// The group uses one more file descriptor until it is left, or the socket connects or closes.
+    /// If the socket is bound to an interface's address, `interface` defaults to that interface, and each
+    /// group uses an additional file descriptor. Connecting such a socket cancels its memberships.
     ///
     /// - Parameters:
     ///   - group: The group's address, such as `224.0.0.251` or `ff02::fb`.

@@ -4,8 +4,8 @@ internal import SocketCore
 extension DatagramListener {
     /// Joins a multicast group, so that the listener also receives datagrams sent to the group.
     ///
-    /// A sender has a separate peer for each address that it sends to, so a peer that sends to the group and
-    /// to the listener's own address appears twice. Replies are sent from an address of the interface.
+    /// Each destination address is a separate peer, so a client that sends both to the group and to
+    /// the listener's own address appears as two peers. Replies are sent from an address of the interface.
     ///
     /// - Parameters:
     ///   - group: The group's address, such as `224.0.1.187` or `ff02::fd`.

@@ -71,7 +71,7 @@ struct GroupReceivers {
         receivers.append(Receiver(descriptor: descriptor, address: address, memberships: [membership]))
     }
 
-    /// Cancels a membership. With the last membership of a group, its descriptor is removed.
+    /// Cancels a membership. Removes the group's descriptor with its last membership.
     ///
     /// - Returns: Whether one of the receivers had joined the group's address.
     mutating func leave(_ membership: MulticastMembership, for main: DatagramDescriptor) throws(SystemError) -> Bool {
@@ -95,16 +95,15 @@ struct GroupReceivers {
 
     // MARK: - Broadcasts
 
-    /// Receives the broadcasts of the network of each address to which a descriptor is bound, or no longer
-    /// receives them.
+    /// Opens or removes the receivers for broadcasts to the networks of the bound addresses.
     mutating func setBroadcasts(_ isOn: Bool, for mains: [BoundDescriptor], _ setup: Setup) throws(SystemError) {
         guard isOn else { return remove { $0.memberships.isEmpty } }
         guard !receivers.contains(where: \.memberships.isEmpty) else { return }
         var opened: [Receiver] = []
         for main in mains {
             guard let own = main.onlyAddress?.unmapped, let (device, broadcast) = try Self.network(of: own) else { continue }
-            // A router does not forward either kind (RFC 919), but only the limited broadcast looks the same
-            // on each interface.
+            // A directed broadcast address identifies one network. 255.255.255.255 is the same on every
+            // interface, so its receiver is also bound to the device.
             let limited = SocketEndpoint(literal: "255.255.255.255", port: own.port ?? 0)
             for case (let address?, let device) in [(broadcast, nil), (limited, device)] {
                 let descriptor = try main.descriptor.broadcastReceiver(at: address, on: device, setup)
@@ -131,7 +130,7 @@ struct GroupReceivers {
 }
 
 extension DatagramDescriptor {
-    /// Returns `nil` if the process may not restrict a socket to a device, which Linux 5.7 and later allow.
+    /// Returns `nil` if the process lacks the permission to bind to a device (before Linux 5.7).
     fileprivate func broadcastReceiver(
         at address: SocketEndpoint, on device: String?, _ setup: GroupReceivers.Setup
     ) throws(SystemError) -> DatagramDescriptor? {

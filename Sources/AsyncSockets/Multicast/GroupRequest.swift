@@ -43,7 +43,7 @@ struct GroupRequest {
         switch (operation, address) {
         case (.leave, nil): try main.leave(membership)
         case (.leave, let address?):
-            // After `connect`, no receiver is left.
+            // `connect` removes all receivers.
             if try !receivers.leave(membership(on: address), for: main) { try main.leave(membership) }
         case (_, nil): try main.join(membership)
         case (_, let address?): try receivers.join(membership(on: address), for: main, setup)

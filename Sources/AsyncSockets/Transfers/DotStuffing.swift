@@ -1,9 +1,9 @@
 // Bodies terminated by a line with a single dot, as in SMTP (RFC 5321, section 4.5.2), POP3 (RFC 1939,
 // section 3) and NNTP (RFC 3977, section 3.1.1). Rules:
 //  1. A received body is terminated by CR LF "." CR LF. A bare CR or LF is content: a receiver that accepts
-//     one of them as the end of a line can be made to read part of a message as commands.
-//  2. In a sent body, each CR LF, CR or LF is a line break and is sent as CR LF, so that no receiver finds a
-//     different end.
+//     either as a line break can be tricked into treating part of a message as commands (SMTP smuggling).
+//  2. In a sent body, each CR LF, CR or LF is a line break and is sent as CR LF, so that all receivers agree
+//     on the end of the body.
 
 internal import FoundationEssentials
 internal import Glibc
@@ -15,7 +15,7 @@ struct DotUnstuffing {
     private(set) var isComplete = false
     private var isAtLineStart = true
 
-    /// Appends content to `output`, as far as `bytes` determine it.
+    /// Decodes as much of `bytes` as possible, and appends the content to `output`.
     ///
     /// - Returns: The number of bytes consumed. If this is less than `bytes.count` and the body is not
     ///   complete, the rest must be passed again, with more bytes after it.

@@ -6,13 +6,13 @@ internal import SocketCore
 extension SocketInput {
     /// Reads a body terminated by a line with a single dot, as in SMTP, POP3 and NNTP.
     ///
-    /// Returns the content, without the last line and without the dots that the sender has added to lines
-    /// that start with a dot (RFC 5321, section 4.5.2). Lines keep their CR LF. The body is terminated by CR
-    /// LF "." CR LF: a bare CR or LF is content, so a message cannot contain hidden commands. The bytes after
-    /// the body stay unread.
+    /// Returns the content, without the terminating line and without the dots that the sender has added to
+    /// lines that start with a dot (RFC 5321, section 4.5.2). Lines keep their CR LF. The body is terminated
+    /// by CR LF "." CR LF. A bare CR or LF is content and not a line break, which prevents SMTP smuggling.
+    /// The bytes after the body stay unread.
     ///
-    /// If the read fails or is cancelled after part of the body has been read, the connection is closed.
-    /// Otherwise the rest of the body would be read as commands or replies.
+    /// If the read fails or is cancelled after part of the body has been read, the connection is closed,
+    /// because the rest of the body would be read as commands or replies.
     ///
     /// - Parameters:
     ///   - maxLength: The maximum length of the content, 1 MiB by default. If more bytes arrive, the
@@ -55,10 +55,10 @@ extension SocketInput {
 extension SocketOutput {
     /// Writes content as a body terminated by a line with a single dot.
     ///
-    /// Adds a dot to each line that starts with a dot (RFC 5321, section 4.5.2), and the last line. Each CR
-    /// LF, CR or LF in the content is a line break, and is sent as CR LF. Do not write anything else until
-    /// this returns: it could become part of the body. If the write fails or is cancelled, the connection is
-    /// closed for the same reason.
+    /// Adds a dot before each line that starts with a dot (RFC 5321, section 4.5.2), and appends the
+    /// terminating line. Each CR LF, CR or LF in the content is a line break, and is sent as CR LF. Do not
+    /// write anything else until this returns: it could become part of the body. If the write fails or is
+    /// cancelled, the connection is closed, because the peer would read later data as part of the body.
     ///
     /// - Parameters:
     ///   - content: The content. It may be empty.

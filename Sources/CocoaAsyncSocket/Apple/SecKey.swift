@@ -44,12 +44,13 @@ public func SecKeyCopyPublicKey(_ key: SecKey) -> SecKey? {
     }
 }
 
-/// Creates a key from its bytes, as `SecKeyCopyExternalRepresentation` returns them.
+/// Creates a key from its external representation, in the formats of Apple's function
+/// `SecKeyCopyExternalRepresentation`.
 ///
-/// An RSA key is in PKCS#1 form. A key of an elliptic curve (P-256, P-384 or P-521) is in X9.63 form: 4, x
-/// and y, followed by the secret number if the key is private. A public key may also be a
-/// SubjectPublicKeyInfo, and a private RSA key PKCS#8. Returns `nil` and an error with the code `errSecParam`
-/// for any other bytes or attributes.
+/// An RSA key is in PKCS#1 form. A key of an elliptic curve (P-256, P-384 or P-521) is in X9.63 form: the
+/// byte 0x04, x and y, followed by the private scalar for a private key. A public key may also be a
+/// SubjectPublicKeyInfo, and a private RSA key may be in PKCS#8 form. Returns `nil` and an error with the
+/// code `errSecParam` for any other bytes or attributes.
 ///
 /// - Parameters:
 ///   - keyData: The bytes of the key.

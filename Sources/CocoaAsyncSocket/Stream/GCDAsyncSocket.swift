@@ -256,11 +256,11 @@ open class GCDAsyncSocket: NSObject {
 
     /// Immediately closes the connection, attempt or listener. Pending reads and writes are dropped.
     open func disconnect() { core.disconnect() }
-    /// Closes the connection after the reads queued so far are complete, or a listener immediately.
+    /// Closes the connection after the reads queued so far are complete. A listener closes immediately.
     open func disconnectAfterReading() { core.disconnectAfterReading() }
-    /// Closes the connection after the writes queued so far are complete, or a listener immediately.
+    /// Closes the connection after the writes queued so far are complete. A listener closes immediately.
     open func disconnectAfterWriting() { core.disconnectAfterWriting() }
-    /// Closes the connection after the reads and writes queued so far are complete, or a listener
+    /// Closes the connection after the reads and writes queued so far are complete. A listener closes
     /// immediately.
     open func disconnectAfterReadingAndWriting() { core.disconnectAfterReadingAndWriting() }
 

@@ -54,7 +54,7 @@ public let errSecAllocate: OSStatus = -108
 public let errSecNotAvailable: OSStatus = -25291
 /// The passphrase is wrong.
 public let errSecAuthFailed: OSStatus = -25293
-/// The item exists already.
+/// The item already exists.
 public let errSecDuplicateItem: OSStatus = -25299
 /// The item was not found.
 public let errSecItemNotFound: OSStatus = -25300

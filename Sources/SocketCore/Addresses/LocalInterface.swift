@@ -125,7 +125,7 @@ extension LocalInterface {
         let mask: SocketEndpoint?
     }
 
-    /// The name of the interface that has an IPv4 address, and the broadcast address of its network (RFC
+    /// The name of the interface with the given IPv4 address, and the broadcast address of its network (RFC
     /// 919). `nil` if no interface has the address, or the network has only one or two addresses (RFC 3021).
     package static func broadcast(for address: SocketEndpoint) throws(InterfaceError) -> (name: String, SocketEndpoint)? {
         guard let entry = try list().first(where: { $0.address?.isSameHost(as: address) == true }),

@@ -22,7 +22,7 @@ package enum PublicKeyInfo {
         }
     }
 
-    /// Whether a DER SubjectPublicKeyInfo is an RSA key or a key on an elliptic curve.
+    /// Whether a DER SubjectPublicKeyInfo contains an RSA key (if `ofRSA`) or an EC key (otherwise).
     package static func isKey(_ der: [UInt8], ofRSA: Bool) -> Bool {
         der.withUnsafeBufferPointer { bytes in
             var cursor = bytes.baseAddress
@@ -48,7 +48,7 @@ extension TLSCertificate {
 }
 
 extension TLSPrivateKey {
-    /// Whether the secret and the public half belong together, which decoding does not check.
+    /// Whether the private and public keys match, which decoding does not check.
     package var isConsistent: Bool {
         guard let context = EVP_PKEY_CTX_new(handle.key, nil) else { return false }
         defer { EVP_PKEY_CTX_free(context) }

@@ -1,7 +1,6 @@
 internal import COpenSSL
 
-/// Collects one handshake message of the peer, which arrives unencrypted, from its fragments (RFC 6347,
-/// section 4.2.3).
+/// Reassembles one unencrypted handshake message from its fragments (RFC 6347, section 4.2.3).
 ///
 /// The peer controls the number, order and size of the fragments, so a fragment without new bytes is ignored,
 /// and the number of useful fragments is limited.
@@ -18,7 +17,7 @@ struct MessageFragments {
     /// The datagrams that contain the fragments.
     private(set) var datagrams: [[UInt8]] = []
 
-    /// More fragments than the longest message has in datagrams of 256 bytes.
+    /// Enough for the longest message in 256-byte datagrams.
     private static let partLimit = 256
     private static let byteLimit = 64 * 1024
 
@@ -93,8 +92,8 @@ struct MessageFragments {
         }
     }
 
-    /// Returns an unencrypted alert. Its record has the number of the client's record, as the first record of
-    /// a handshake would have.
+    /// Returns an unencrypted alert. Its record has the same sequence number as the client's record, as in
+    /// the first record of a handshake.
     func alert(_ alert: TLSAlert) -> [UInt8] {
         let number = withUnsafeBytes(of: sequence.bigEndian) { Array($0.suffix(6)) }
         return [UInt8(SSL3_RT_ALERT), 0xFE, 0xFD, 0, 0] + number + [0, 2, UInt8(SSL3_AL_FATAL), alert.rawValue]

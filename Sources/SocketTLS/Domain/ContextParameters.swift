@@ -34,7 +34,7 @@ struct ContextParameters {
         if policy.allowsConstrainedDevices {
             guard policy.securityLevel == 2 else {
                 throw Self.invalid(
-                    "allowsConstrainedDevices requires the security level 2, but securityLevel is \(policy.securityLevel)")
+                    "allowsConstrainedDevices requires securityLevel 2, but it is \(policy.securityLevel)")
             }
             ConstrainedSuites.allow(on: context)
         }

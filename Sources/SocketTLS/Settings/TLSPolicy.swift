@@ -69,14 +69,15 @@ public struct TLSPolicy: Sendable, Hashable {
         return policy
     }()
 
-    /// Like `intermediate`, plus the TLS 1.2 suites that small devices can compute:
+    /// Like `intermediate`, plus TLS 1.2 suites for devices with little memory and processing power:
     /// TLS_PSK_WITH_AES_128_CCM_8, which CoAP requires (RFC 7252, section 9.1.3.1), and
     /// TLS_PSK_WITH_AES_128_GCM_SHA256.
     ///
     /// **These suites are weaker, and are used only with pre-shared keys.** They have no forward secrecy:
     /// anyone who learns a device's key can decrypt all traffic recorded earlier. The tags of CCM_8 have 8
     /// bytes instead of 16. Use this policy only for devices that support nothing else, with a different key
-    /// for each device. A server prefers its stronger suite. The security level must be 2.
+    /// for each device. By default, a server prefers ECDHE-PSK if the client supports it. The security level
+    /// must be 2.
     public static let constrainedDevices = {
         var policy = intermediate
         policy.allowsConstrainedDevices = true

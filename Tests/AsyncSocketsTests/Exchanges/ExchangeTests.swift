@@ -171,7 +171,7 @@ import Testing
             try await socket.exchange(Data([1]), with: peer.address, timeout: brief) { _ in true }
         }
         #expect(error?.code == .readTimeout && error?.operation == .exchange && error?.errno == nil)
-        #expect(error?.message == "no reply was received within 0.05 seconds, in each of 3 attempts")
+        #expect(error?.message == "no reply was received within 0.05 seconds, in any of 3 attempts")
         for _ in 0..<3 { #expect(try await peer.receive().data == Data([1])) }
         #expect(socket.isOpen)
     }

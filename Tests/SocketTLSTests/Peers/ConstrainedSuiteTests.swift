@@ -45,6 +45,6 @@ import Testing
         settings.policy = .constrainedDevices
         settings.policy.securityLevel = level
         let error = #expect(throws: TLSError.self) { try TLSContext.context(for: settings) }
-        #expect(error?.code == .invalidSettings && error?.message.contains("requires the security level 2") == true)
+        #expect(error?.code == .invalidSettings && error?.message.contains("requires securityLevel 2") == true)
     }
 }

@@ -1,14 +1,14 @@
 internal import COpenSSL
 
-/// Looks up a DTLS client's pre-shared key with a function that may suspend.
+/// Looks up a DTLS client's pre-shared key with an async function.
 ///
-/// OpenSSL calls back for the key while it processes the ClientKeyExchange, and cannot pause there. The
-/// message is not encrypted, so its datagrams are held back, together with all later ones, until the function
-/// has returned the key for the identity in the message.
+/// OpenSSL requests the key in a callback while it processes the ClientKeyExchange, and the callback cannot
+/// suspend. The identity is therefore read from the unencrypted message first, and the message and all later
+/// datagrams are held back until the key is known.
 struct KeyLookup {
     private enum State {
         case collecting
-        /// The identity, or `nil` if no key can have it.
+        /// The identity, or `nil` if it is invalid.
         case found([UInt8]?)
         case asked
         case done
@@ -23,7 +23,7 @@ struct KeyLookup {
 
     private static let heldLimit = 64 * 1024
 
-    /// Returns `nil` unless the keys are looked up by a function that may suspend.
+    /// Returns `nil` unless the keys are looked up by an async function.
     init?(_ proof: TLSProof) {
         guard let keys = proof.preSharedKeys, keys.suspends else { return nil }
         self.keys = keys
@@ -63,7 +63,7 @@ struct KeyLookup {
             var reader = FieldReader(bytes.dropFirst(4))
             return reader.field(lengthOf: 2).map { Array($0) }
         }
-        // No key has any other identity, and OpenSSL rejects most of them.
+        // No key can have any other identity, and OpenSSL rejects most such identities.
         let isUsable = identity.map { (1...TLSPreSharedKey.identityLimitOfTLS12).contains($0.count) && !$0.contains(0) } ?? false
         state = .found(isUsable ? identity : nil)
     }
@@ -79,7 +79,7 @@ struct KeyLookup {
         case continues
     }
 
-    /// Returns the consequence of the identity, once.
+    /// Returns the next step once the identity is known. Later calls return `.none`.
     mutating func takeTurn() -> Turn {
         guard case .found(let identity) = state else { return .none }
         state = .asked

@@ -7,10 +7,10 @@
 /// let server = TLSSettings.server(preSharedKeys: TLSPreSharedKeys(key))
 /// ```
 ///
-/// Each handshake also performs an (EC)DHE key exchange: `psk_dhe_ke` in TLS 1.3, and the cipher suite
-/// TLS_ECDHE_PSK_WITH_CHACHA20_POLY1305_SHA256 (RFC 7905) in TLS 1.2. Recorded traffic therefore stays
-/// secret even if the key is disclosed later. In TLS 1.3, only cipher suites with the hash algorithm of
-/// the keys are negotiated, even if the peer uses a certificate.
+/// Unless the policy is `constrainedDevices`, each handshake also performs an (EC)DHE key exchange:
+/// `psk_dhe_ke` in TLS 1.3, and the cipher suite TLS_ECDHE_PSK_WITH_CHACHA20_POLY1305_SHA256 (RFC 7905) in
+/// TLS 1.2. Recorded traffic therefore stays secret even if the key is disclosed later. In TLS 1.3, only
+/// cipher suites with the hash algorithm of the keys are negotiated, even if the peer uses a certificate.
 public struct TLSPreSharedKeys: Sendable, Hashable {
     /// Whether a peer without a pre-shared key may use certificates instead.
     package enum Use: Sendable, Hashable {
@@ -97,17 +97,17 @@ public struct TLSPreSharedKeys: Sendable, Hashable {
         source = .function(Function(find))
     }
 
-    /// Creates server keys that are looked up by a function that may suspend, for example to query a
-    /// database.
+    /// Creates server keys that are looked up by an async function, for example in a database.
     ///
-    /// For DTLS only. A TLS server uses `TLSServerNames.init(_:)`, whose function also receives the client's
+    /// For DTLS only. For TLS 1.3, use `TLSServerNames.init(_:)`, whose function receives the client's
     /// identities.
     ///
-    /// - Parameter lookUp: Returns the key for an identity, or `nil` if the identity is unknown. A client of
-    ///   a `DatagramListener` has proved that it receives datagrams at its address, but no more than that.
-    ///   The identity has 1 to 128 bytes and no zero byte. A returned key with a different identity, or for
-    ///   SHA-384, is ignored. The function is called once in each handshake, off the event loops, and its
-    ///   running time is part of `TLSSettings.handshakeTimeout`. If it throws, the handshake fails.
+    /// - Parameter lookUp: Returns the key for an identity, or `nil` if the identity is unknown. The client
+    ///   is not authenticated yet. With a `DatagramListener`, it has proved that it can receive datagrams at
+    ///   its address. The identity has 1 to 128 bytes and no zero byte. A returned key with a different
+    ///   identity, or for SHA-384, is ignored. The function is called at most once per handshake, off the
+    ///   event loops, and its running time is part of `TLSSettings.handshakeTimeout`. If it throws, the
+    ///   handshake fails.
     public init(lookUp: @escaping @Sendable (_ identity: [UInt8]) async throws -> TLSPreSharedKey?) {
         use = .required
         hash = .sha256
@@ -131,7 +131,7 @@ public struct TLSPreSharedKeys: Sendable, Hashable {
         }
     }
 
-    /// Whether keys are looked up by a function that may suspend.
+    /// Whether keys are looked up by an async function.
     var suspends: Bool { if case .lookup = source { true } else { false } }
 
     func lookUp(_ identity: [UInt8]) async throws -> TLSPreSharedKey? {

@@ -18,7 +18,7 @@ extension TLSProof {
     func validateForStreams() throws(TLSError) {
         guard preSharedKeys?.suspends == true else { return }
         throw TLSSettingValues.invalid(
-            "keys from a function that suspends require DTLS: use TLSServerNames to look up keys for TLS")
+            "TLSPreSharedKeys.init(lookUp:) supports only DTLS: use TLSServerNames to look up keys for TLS 1.3")
     }
 
     var preSharedKeys: TLSPreSharedKeys? {

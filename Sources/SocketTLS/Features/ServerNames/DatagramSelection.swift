@@ -4,7 +4,7 @@ internal import COpenSSL
 //  1. The settings are selected before the engine exists, from the ClientHello with the cookie. The engine
 //     gets the same datagrams again, and rejects a ClientHello that OpenSSL reads differently
 //     (`RepeatedHello`).
-//  2. A ClientHello in fragments is collected first. Fragments of other messages are dropped: the client
+//  2. A fragmented ClientHello is reassembled first. Fragments of other messages are dropped: the client
 //     retransmits them.
 
 /// Selects a DTLS server's settings for the server name that its client requests (SNI).
@@ -85,7 +85,9 @@ extension TLSSettingValues {
     /// Throws `invalidSettings` for server names on a socket whose ClientHello is not known in advance.
     package func requireListenerForNames(_ isOfListener: Bool) throws(TLSError) {
         guard serverNames == nil || isOfListener else {
-            throw TLSError(.invalidSettings, "serverNames requires a DatagramListener: set it to nil", operation: "startDTLS")
+            throw TLSError(
+                .invalidSettings, "serverNames requires a DatagramListener: set serverNames to nil for this socket",
+                operation: "startDTLS")
         }
     }
 }

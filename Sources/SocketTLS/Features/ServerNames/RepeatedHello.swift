@@ -1,5 +1,5 @@
 extension Facts {
-    /// Calls `body` while OpenSSL may report a ClientHello that is not whole.
+    /// Calls `body` with the comparison of ClientHellos disabled, because OpenSSL may report a fragment.
     func withoutComparingHellos<Result>(_ body: () -> Result) -> Result {
         let compares = choosesByHello
         choosesByHello = false
@@ -14,6 +14,6 @@ extension Facts {
         guard choosesByHello, !isEstablished else { return nil }
         guard let chosenHello else { return "no settings could be selected for its server name" }
         if TLSClientHello(hello, hasCookie: bio.records != nil)?.asksForTheSame(as: chosenHello) == true { return nil }
-        return "its server name or protocols differ from the ClientHello for which its settings were selected"
+        return "its server name or protocols differ from those in the ClientHello for which the settings were selected"
     }
 }
