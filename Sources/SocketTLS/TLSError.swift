@@ -60,7 +60,7 @@ public struct TLSError: LocalizedError, Sendable, Hashable, CustomStringConverti
 }
 
 extension TLSError {
-    /// Holds a `PeerTrust` without naming its type, whose initializers throw this error.
+    /// Stores a `PeerTrust` as an existential, because the initializers of `PeerTrust` throw this error.
     struct Evidence: Sendable, Hashable {
         let value: any Hashable & Sendable
 

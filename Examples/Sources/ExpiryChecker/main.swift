@@ -12,7 +12,7 @@ let arguments = CommandLine.arguments.dropFirst()
 let host = arguments.first ?? "www.example.org"
 let port = arguments.dropFirst().first.flatMap(Int.init) ?? 443
 
-/// Returns the server's certificate or, if the server is not trusted, the certificate at fault and the reason.
+/// Returns the server's certificate or, if it is not trusted, the certificate at fault and the reason.
 func inspect() async throws -> (certificate: TLSCertificate?, fault: String?) {
     do {
         let session = try await withDeadline(.seconds(20)) {

@@ -64,8 +64,8 @@ struct Relay: Sendable {
     }
 }
 
-/// Notices the end of a connection of a relay, also when no read or write is pending on it. While the
-/// connection has a watch, a failure resets it.
+/// Detects that a relayed connection has failed or closed, even while it has no pending read or write. A
+/// watched connection is reset when it fails.
 final class RelayWatch: OperationWaiter {
     private let connection: StreamConnection
     private let isOff = Locked(false)

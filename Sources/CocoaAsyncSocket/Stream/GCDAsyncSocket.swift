@@ -260,8 +260,7 @@ open class GCDAsyncSocket: NSObject {
     open func disconnectAfterReading() { core.disconnectAfterReading() }
     /// Closes the connection after the writes queued so far are complete. A listener closes immediately.
     open func disconnectAfterWriting() { core.disconnectAfterWriting() }
-    /// Closes the connection after the reads and writes queued so far are complete. A listener closes
-    /// immediately.
+    /// Closes the connection after all reads and writes queued so far. A listener closes immediately.
     open func disconnectAfterReadingAndWriting() { core.disconnectAfterReadingAndWriting() }
 
     // MARK: - Facts

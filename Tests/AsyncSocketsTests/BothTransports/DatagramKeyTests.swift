@@ -83,7 +83,7 @@ import Testing
 
     enum Fault: CaseIterable, Sendable { case unknown, wrongKey, otherIdentity, otherHash, fails }
 
-    /// None of these is told from a wrong key by its client.
+    /// The client cannot distinguish any of these from a wrong key.
     @Test(arguments: Fault.allCases) func aClientWithoutItsKeyIsNotServed(_ fault: Fault) async throws {
         let (listener, serving) = try Self.listener(
             TLSPreSharedKeys { identity in

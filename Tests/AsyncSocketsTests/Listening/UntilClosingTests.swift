@@ -95,7 +95,7 @@ import Testing
         #expect(await task.outcome == .cancelled)
         #expect(listener.reception.stopWaiterCount == 0)
         await listener.close()
-        // The same after the listener has begun to close, as when the time of the close is over.
+        // The same while the listener is closing, as when the time for closing has expired.
         let late = Task {
             withUnsafeCurrentTask { $0?.cancel() }
             return try await listener.untilClosing { 7 }

@@ -183,7 +183,7 @@ import Testing
         #expect(try folder.names.isEmpty)
     }
 
-    /// Nothing has been read, so the program can still reply.
+    /// No bytes have been read, so the program can still reply.
     @Test func aFileThatCannotBeCreatedLeavesTheConnectionOpen() async throws {
         let pair = try await SocketPair()
         try await pair.client.write("a\r\n.\r\nQUIT\r\n")
@@ -195,7 +195,7 @@ import Testing
         #expect(try await pair.server.readLine() == "QUIT")
     }
 
-    /// A peer that reads nothing holds up the body. What is written after it would become part of it.
+    /// The peer does not read, so the body times out. Later writes would become part of the body.
     @Test func aBodyThatIsNotSentInTimeEndsTheConnection() async throws {
         let (pair, folder) = (try await SocketPair(), try TemporaryFolder())
         try Data(count: 32 << 20).write(to: folder.url("source"))

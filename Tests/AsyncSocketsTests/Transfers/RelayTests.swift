@@ -56,7 +56,7 @@ import Testing
         #expect(relay.backend.client.isDisconnected)
     }
 
-    /// The backend's direction has ended, so only the silent client is read.
+    /// The backend has sent a FIN, so the relay reads only from the silent client.
     @Test(arguments: [false, true]) func aFailureAfterOneDirectionHasEndedIsNoticed(isSecure: Bool) async throws {
         let relay = try await Relay(isClientSecure: isSecure, isBackendSecure: isSecure)
         try await relay.backend.server.write("response")
@@ -68,7 +68,7 @@ import Testing
         try await eventually("the client is closed") { relay.client.server.isDisconnected }
     }
 
-    /// Another limit than the relay's ends the connection.
+    /// The connection fails because of one of its own limits, not the relay's.
     @Test func anyFailureOfARelayedConnectionIsAReset() async throws {
         let relay = try await Relay(isClientSecure: true, isBackendSecure: true)
         try await relay.client.server.readWaits()

@@ -32,7 +32,7 @@ private final class StrictSocket: GCDAsyncSocket {
         }
     }
 
-    /// Programs stop their server in this way. A listener has nothing to read or write.
+    /// Existing programs stop their server in this way. A listener has no pending reads or writes.
     @Test(arguments: 0..<3) func eachKindOfDisconnectClosesAListener(_ kind: Int) async throws {
         let diary = Diary()
         let listener = makeSocket(diary)

@@ -53,7 +53,7 @@ import Testing
         #expect(add(datagram, to: &fragments) == whole && fragments.datagrams == [datagram])
     }
 
-    /// Fragments without new bytes, of other messages, and impossible fragments change nothing.
+    /// Fragments are ignored if they have no new bytes, belong to another message, or are impossible.
     @Test func uselessFragmentsAreNotKept() {
         var fragments = MessageFragments(of: Self.type, limit: 1024)
         #expect(add(Self.record([(0, 300)]), to: &fragments) == nil)

@@ -110,8 +110,8 @@ extension TLSEngine {
 
     // MARK: - The response
 
-    /// Called when OpenSSL has stopped reading. Enters the phase `.authenticating` if that is because the
-    /// client's response is complete (rule 3), and otherwise does nothing.
+    /// Called when OpenSSL has stopped reading. Enters the phase `.authenticating` if it stopped because the
+    /// client's response is complete (rule 3).
     func noteClientAnswer() {
         guard facts.isAwaitingClient, bio.isHeld, SSL_in_init(ssl) == 0 else { return }
         facts.isAwaitingClient = false

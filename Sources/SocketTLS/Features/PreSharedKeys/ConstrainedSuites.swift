@@ -1,7 +1,7 @@
 internal import COpenSSL
 
-/// The TLS 1.2 suites with a pre-shared key and without an ephemeral key exchange, for devices that support
-/// nothing else (`TLSPolicy.constrainedDevices`).
+/// The TLS 1.2 suites with a pre-shared key and without an ephemeral key exchange, for constrained devices
+/// (`TLSPolicy.constrainedDevices`).
 enum ConstrainedSuites {
     /// Strongest first, by OpenSSL's names (RFC 5487, section 2; RFC 6655, section 4).
     static let names = ["PSK-AES128-GCM-SHA256", "PSK-AES128-CCM8"]
