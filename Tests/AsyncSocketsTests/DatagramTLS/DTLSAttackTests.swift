@@ -261,12 +261,19 @@ final class ManualDTLS {
         }
     }
 
-    /// Returns whether the next datagram from the peer is its close_notify.
+    /// Returns whether the peer ends with a close_notify before it sends anything else. Flights of the
+    /// handshake may arrive first: a peer on a busy machine retransmits its last one.
     func receivesClose() async throws -> Bool {
-        let datagram = Array(try await socket.receive().data)
-        datagram.withUnsafeBytes { engine.receive($0) }
-        if case .closed = engine.read(into: PreBuffer()) { return true }
-        return false
+        let buffer = PreBuffer()
+        while true {
+            switch engine.read(into: buffer) {
+            case .closed: return true
+            case .bytes, .truncated, .failed: return false
+            case .incomplete:
+                let datagram = Array(try await socket.receive().data)
+                datagram.withUnsafeBytes { engine.receive($0) }
+            }
+        }
     }
 
     func encrypt(_ text: String) -> [[UInt8]] {
