@@ -28,6 +28,7 @@ let package = Package(
     name: "AsyncSockets",
     products: [
         .library(name: "AsyncSockets", targets: ["AsyncSockets"]),
+        .library(name: "StartTLSProtocols", targets: ["StartTLSProtocols"]),
         .library(name: "AsyncSocketsTesting", targets: ["AsyncSocketsTesting"]),
         .library(name: "CocoaAsyncSocket", targets: ["CocoaAsyncSocket"]),
         .library(name: "Security", targets: ["Security"]),
@@ -54,10 +55,11 @@ let package = Package(
             dependencies: ["CLinux", "SocketBuffers", .product(name: "Logging", package: "swift-log")],
             swiftSettings: strict
         ),
+        .target(name: "StartTLSProtocols", swiftSettings: strict),
         .target(
             name: "AsyncSockets",
             dependencies: [
-                "SocketBuffers", "SocketCore", "SocketTLS",
+                "SocketBuffers", "SocketCore", "SocketTLS", "StartTLSProtocols",
                 .product(name: "Logging", package: "swift-log"),
             ],
             swiftSettings: strict
@@ -132,6 +134,7 @@ let package = Package(
             dependencies: ["AsyncSockets", "AsyncSocketsTesting", "SocketBuffers", "SocketTestSupport", "SocketTestTraits"],
             swiftSettings: tests
         ),
+        .testTarget(name: "StartTLSProtocolsTests", dependencies: ["StartTLSProtocols"], swiftSettings: tests),
         .testTarget(
             name: "SocketTLSTests",
             dependencies: [

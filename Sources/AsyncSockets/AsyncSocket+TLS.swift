@@ -104,7 +104,7 @@ extension AsyncSocket {
     /// waiter to notify.
     func startTLS(
         settings: TLSSettingValues, waiter: (any OperationWaiter<HandshakeNews>)?, decidesTrust: Bool,
-        waitsForNoTask: Bool = false
+        waitsForNoTask: Bool = false, dialogue: DialogueRequest? = nil
     ) throws(AsyncSocketError) -> Bool {
         guard let connection else { throw .badConfiguration(.startTLS, "the socket is not in use: connect it first") }
         // A waiter is completed in the connection's turn, where the reason for the close is known.
@@ -115,7 +115,7 @@ extension AsyncSocket {
             let context = try TLSContext.context(for: settings)
             let request = TLSRequest(
                 settings: settings, context: context, waiter: waiter, waiterDecidesTrust: decidesTrust,
-                waitsForNoTask: waitsForNoTask, endpoint: claims.endpoint?.value)
+                waitsForNoTask: waitsForNoTask, endpoint: claims.endpoint?.value, dialogue: dialogue)
             connection.post(.startTLS(request))
             return true
         } catch {

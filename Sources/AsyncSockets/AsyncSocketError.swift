@@ -1,6 +1,7 @@
 public import FoundationEssentials
 internal import Glibc
 internal import SocketBuffers
+public import StartTLSProtocols
 
 /// The reason why an operation or a connection failed: the cause, the responsible party, and the operation.
 public struct AsyncSocketError: Error, Sendable, Hashable {
@@ -42,6 +43,12 @@ public struct AsyncSocketError: Error, Sendable, Hashable {
         set { change { $0.tls = newValue } }
     }
 
+    /// The error of the dialogue before TLS, if any: the reply that refused it, the number of injected bytes.
+    public var startTLS: StartTLSError? {
+        get { contents.startTLS }
+        set { change { $0.startTLS = newValue } }
+    }
+
     /// Whether the peer closed the connection in an orderly way: with a FIN or, under TLS, a close_notify. If
     /// you closed the connection yourself, there is no error.
     public var isOrderlyEnd: Bool { code == .closedByPeer }
@@ -58,10 +65,14 @@ public struct AsyncSocketError: Error, Sendable, Hashable {
     ///   - message: A one-sentence description of the problem.
     ///   - errno: The `errno` of the failed system call, if any.
     ///   - tls: The error of the TLS engine, if any.
+    ///   - startTLS: The error of the dialogue before TLS, if any.
     public init(
-        _ code: Code, fault: TLSError.Fault, operation: Operation, message: String, errno: Int32? = nil, tls: TLSError? = nil
+        _ code: Code, fault: TLSError.Fault, operation: Operation, message: String, errno: Int32? = nil, tls: TLSError? = nil,
+        startTLS: StartTLSError? = nil
     ) {
-        box = Box(Contents(code: code, fault: fault, operation: operation, message: message, errno: errno, tls: tls))
+        box = Box(
+            Contents(
+                code: code, fault: fault, operation: operation, message: message, errno: errno, tls: tls, startTLS: startTLS))
     }
 
     // Stored as a single reference, because a connection checks for an error after each message, and
@@ -82,6 +93,7 @@ public struct AsyncSocketError: Error, Sendable, Hashable {
         var message: String
         var errno: Int32?
         var tls: TLSError?
+        var startTLS: StartTLSError?
     }
 
     private final class Box: Sendable {
@@ -169,6 +181,8 @@ public struct AsyncSocketError: Error, Sendable, Hashable {
         /// Plaintext was already buffered when the handshake was about to start: a STARTTLS injection, or a
         /// greeting or reply that you did not read before `startTLS`.
         public static let earlyPlaintext = Code(description: "earlyPlaintext")
+        /// The dialogue before TLS failed; see `startTLS` for the cause.
+        public static let startTLSFailed = Code(description: "startTLSFailed")
         /// TLS failed; see `tls` for the cause.
         public static let tls = Code(description: "tls")
         /// A system call failed; see `errno` for the cause.

@@ -2,3 +2,4 @@
 
 @_exported public import SocketCore
 @_exported public import SocketTLS
+@_exported public import StartTLSProtocols

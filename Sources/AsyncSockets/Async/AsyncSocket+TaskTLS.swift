@@ -36,7 +36,9 @@ extension AsyncSocket {
     /// Starts `startTLS(settings:trust:)`. A separate function, so that the waiting task does not keep the
     /// settings in memory.
     @inline(never)
-    func askForTLS(_ settings: TLSSettings<some TLSRole.Side>, hasTrust: Bool) throws -> AwaitedHandshake {
+    func askForTLS(
+        _ settings: TLSSettings<some TLSRole.Side>, hasTrust: Bool, dialogue: DialogueRequest? = nil
+    ) throws -> AwaitedHandshake {
         let limit = OperationLimit(nil)
         do {
             try limit.check(.startTLS)
@@ -55,7 +57,7 @@ extension AsyncSocket {
             throw error
         }
         let waiter = HandshakeWaiter(.startTLS, limit)
-        _ = try startTLS(settings: settings, waiter: waiter, decidesTrust: hasTrust, waitsForNoTask: true)
+        _ = try startTLS(settings: settings, waiter: waiter, decidesTrust: hasTrust, waitsForNoTask: true, dialogue: dialogue)
         return AwaitedHandshake(operation: .startTLS, waiter: waiter, limit: limit, connection: connection, socket: self)
     }
 

@@ -108,7 +108,7 @@ extension ByteChannel {
 
 extension AsyncSocketError {
     /// Returns the same error, reported for the enclosing operation.
-    fileprivate func during(_ operation: AsyncSocketError.Operation) -> AsyncSocketError {
+    func during(_ operation: AsyncSocketError.Operation) -> AsyncSocketError {
         var error = self
         error.operation = operation
         return error

@@ -12,6 +12,8 @@ final class PhaseClock {
         case earlierWrites(WriteHalf.Position)
         /// Work that precedes a task's `startDTLS`: queued datagrams, a `receiveOnce()` or running filters.
         case earlierDatagrams
+        /// The dialogue that precedes the handshake, with the name of its protocol.
+        case dialogue(String)
         /// The handshake, or the client's response to a certificate request.
         case handshake(thenTrust: Double)
         /// The decision whether to trust the peer's certificate. The handshake's clock is paused.

@@ -11,6 +11,8 @@ extension TLSUpgrade {
         case waitsForWrites(seconds: Double)
         /// Continue in another turn.
         case more
+        /// The dialogue before the handshake has started.
+        case beganDialogue(UpgradeDialogue)
         /// The handshake has started. `earlyByteCount` of the bytes already received belong to it.
         case began(TLSSettingValues, earlyByteCount: Int)
         case asks(PeerTrust, TrustQuestionNumber)
@@ -28,6 +30,13 @@ extension TLSUpgrade {
     mutating func advance(over channel: ByteChannel, _ reads: ReadHalf, _ writes: WriteHalf) -> Step {
         switch self {
         case .queuedTLS: return beginIfDrained(channel, reads, writes)
+        case .conversing(let request, let dialogue):
+            switch dialogue.advance(over: channel, reads.preBuffer) {
+            case .complete: return begin(request, channel, reads)
+            case .incomplete: return .waiting
+            case .more: return .more
+            case .failed(let error): return .failed(error)
+            }
         case .handshaking, .authenticating(.answered): return shakeHands(channel, reads, writes)
         case .secure: return .waiting
         case .awaitingTrust, .authenticating(.awaitingTrust):
@@ -49,6 +58,12 @@ extension TLSUpgrade {
             guard let seconds = taskTimeout, !writes.packets.isAtStartTLS else { return .waiting }
             return .waitsForWrites(seconds: seconds)
         }
+        guard let dialogue = request.dialogue.map(UpgradeDialogue.init) else { return begin(request, channel, reads) }
+        converse(request, dialogue)
+        return .beganDialogue(dialogue)
+    }
+
+    private mutating func begin(_ request: TLSRequest, _ channel: ByteChannel, _ reads: ReadHalf) -> Step {
         if request.settings.earlyPlaintext == .reject {
             // Read from the kernel regardless of the last event: injected bytes may have arrived without an
             // event, and an alert may be only partially received.

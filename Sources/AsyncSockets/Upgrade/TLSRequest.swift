@@ -14,6 +14,8 @@ struct TLSRequest: Sendable {
     var waitsForNoTask = false
     /// The host and port that the caller connected to, if any.
     var endpoint: String?
+    /// The messages to exchange before the handshake, if any.
+    var dialogue: DialogueRequest?
 }
 
 /// A server's request for its client's certificate after the handshake.

@@ -8,8 +8,10 @@
 //     settings, fail the connection. They never move back, so they are never delivered as plaintext.
 //  5. Reads and writes queued after the markers are performed in `.secure` only: not during the handshake,
 //     and not while awaiting trust.
-//  6. A failed handshake closes the connection, which never returns to plaintext.
-//  7. A secure server may request its client's certificate: `.authenticating`. Data is transferred until the
+//  6. If the call specifies a dialogue (`UpgradeDialogue`), it takes place between rules 2 and 4, while both
+//     directions are paused.
+//  7. A failed dialogue or handshake closes the connection, which never returns to plaintext.
+//  8. A secure server may request its client's certificate: `.authenticating`. Data is transferred until the
 //     client's response arrives. Transfers are then suspended until the decision has been made, and the state
 //     returns to `.secure`.
 
@@ -22,6 +24,8 @@ internal import SocketTLS
 enum TLSUpgrade {
     /// Requested; the queues are still draining (`kQueuedTLS`).
     indirect case queuedTLS(TLSRequest, drained: DrainedQueues)
+    /// The queues are drained; the messages before the handshake are being exchanged.
+    indirect case conversing(TLSRequest, UpgradeDialogue)
     /// The handshake is in progress (`kStartingReadTLS` and `kStartingWriteTLS` both set).
     case handshaking
     /// Paused until this question has been decided.
@@ -54,7 +58,7 @@ enum TLSUpgrade {
     var isOpenForData: Bool {
         switch self {
         case .queuedTLS, .secure, .authenticating(.requested): true
-        case .handshaking, .awaitingTrust, .authenticating(.answered), .authenticating(.awaitingTrust): false
+        case .conversing, .handshaking, .awaitingTrust, .authenticating(.answered), .authenticating(.awaitingTrust): false
         }
     }
 
@@ -66,7 +70,7 @@ enum TLSUpgrade {
     var isSecure: Bool {
         switch self {
         case .secure, .authenticating: true
-        case .queuedTLS, .handshaking, .awaitingTrust: false
+        case .queuedTLS, .conversing, .handshaking, .awaitingTrust: false
         }
     }
 
@@ -74,7 +78,7 @@ enum TLSUpgrade {
     var question: TrustQuestionNumber? {
         switch self {
         case .awaitingTrust(let number), .authenticating(.awaitingTrust(let number)): number
-        case .queuedTLS, .handshaking, .secure, .authenticating(.requested), .authenticating(.answered): nil
+        case .queuedTLS, .conversing, .handshaking, .secure, .authenticating(.requested), .authenticating(.answered): nil
         }
     }
 
@@ -92,7 +96,10 @@ enum TLSUpgrade {
     /// The role in a handshake that was rejected before it started. Once both queues are drained, the
     /// handshake starts unless it is rejected.
     var refusedRole: TLSRole? {
-        if case .queuedTLS(let request, drained: .both) = self { request.settings.role } else { nil }
+        switch self {
+        case .queuedTLS(let request, drained: .both), .conversing(let request, _): request.settings.role
+        case .queuedTLS, .handshaking, .awaitingTrust, .secure, .authenticating: nil
+        }
     }
 
     /// The time limit for work that precedes a task's upgrade. Before `startTLS`, it restarts when bytes are
@@ -102,9 +109,17 @@ enum TLSUpgrade {
         return request.settings.handshakeTimeout.inSeconds
     }
 
-    mutating func begin() {
+    /// Starts the dialogue of a request whose queues are drained.
+    mutating func converse(_ request: TLSRequest, _ dialogue: UpgradeDialogue) {
         guard case .queuedTLS = self else { return }
-        self = .handshaking
+        self = .conversing(request, dialogue)
+    }
+
+    mutating func begin() {
+        switch self {
+        case .queuedTLS, .conversing: self = .handshaking
+        case .handshaking, .awaitingTrust, .secure, .authenticating: break
+        }
     }
 
     mutating func awaitTrust() -> TrustQuestionNumber {
@@ -112,7 +127,7 @@ enum TLSUpgrade {
         switch self {
         case .handshaking: self = .awaitingTrust(number)
         case .authenticating(.answered): self = .authenticating(.awaitingTrust(number))
-        case .queuedTLS, .awaitingTrust, .secure, .authenticating: break
+        case .queuedTLS, .conversing, .awaitingTrust, .secure, .authenticating: break
         }
         return number
     }
@@ -122,7 +137,7 @@ enum TLSUpgrade {
         switch self {
         case .awaitingTrust: self = .handshaking
         case .authenticating(.awaitingTrust): self = .authenticating(.answered)
-        case .queuedTLS, .handshaking, .secure, .authenticating: break
+        case .queuedTLS, .conversing, .handshaking, .secure, .authenticating: break
         }
     }
 
@@ -140,7 +155,7 @@ enum TLSUpgrade {
     mutating func succeed() {
         switch self {
         case .handshaking, .authenticating: self = .secure
-        case .queuedTLS, .awaitingTrust, .secure: break
+        case .queuedTLS, .conversing, .awaitingTrust, .secure: break
         }
     }
 }

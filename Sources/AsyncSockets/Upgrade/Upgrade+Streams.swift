@@ -72,6 +72,9 @@ extension Upgrade {
             return .waits
         case .more: return .more
         case .failed(let error): return .fails(error)
+        case .beganDialogue(let dialogue):
+            clock = dialogue.clock
+            owner.note("STARTTLS dialogue started", ["protocol": dialogue.name])
         case .began(let settings, let earlyByteCount):
             data.secure(earlyByteCount: earlyByteCount)
             beginHandshake(settings, owner)

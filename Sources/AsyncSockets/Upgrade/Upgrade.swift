@@ -163,6 +163,7 @@ final class Upgrade {
         guard let clock, let deadline = clock.deadline, deadline <= now else { return .nothing }
         switch clock.limit {
         case .earlierWrites, .earlierDatagrams: return .beforeHandshake(clock)
+        case .dialogue(let name): return .handshake(.dialogueTimeout(name, seconds: clock.seconds))
         case .handshake: return .handshake(.timeout(.handshakeTimeout, operation, seconds: clock.seconds))
         case .trust:
             // A missing verdict is treated as a rejection.

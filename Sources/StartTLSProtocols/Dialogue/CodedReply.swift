@@ -1,0 +1,51 @@
+/// A reply with a three-digit code, in one or more lines: SMTP and LMTP (RFC 5321, section 4.2.1), FTP (RFC
+/// 959, section 4.2).
+struct CodedReply: Sendable {
+    let code: String
+    /// The lines, without the code in those that have it.
+    let texts: [String]
+    /// The last line, for errors.
+    let line: String
+}
+
+/// Collects the lines of a reply.
+struct CodedReplyReader: Sendable {
+    /// Whether lines between the first and the last may lack the code, as in FTP.
+    let allowsLinesWithoutCode: Bool
+    private var code: String?
+    private var texts: [String] = []
+
+    init(allowsLinesWithoutCode: Bool = false) {
+        self.allowsLinesWithoutCode = allowsLinesWithoutCode
+    }
+
+    /// Removes lines from `input` up to the end of a reply. Returns `nil` if the reply is incomplete.
+    mutating func take(
+        from input: inout MessageInput, for conversation: some Conversation
+    ) throws(StartTLSError) -> CodedReply? {
+        while let line = input.line() {
+            guard let (newCode, isLast) = Self.parse(line), code == nil || newCode == code else {
+                guard allowsLinesWithoutCode, code != nil else { throw conversation.unexpected(line) }
+                texts.append(line)
+                continue
+            }
+            code = newCode
+            texts.append(String(line.dropFirst(4)))
+            guard isLast else { continue }
+            defer { (code, texts) = (nil, []) }
+            return CodedReply(code: newCode, texts: texts, line: line)
+        }
+        return nil
+    }
+
+    /// Returns the code, and whether this is the last line.
+    private static func parse(_ line: String) -> (code: String, isLast: Bool)? {
+        let code = line.prefix(3)
+        guard code.utf8.count == 3, code.utf8.allSatisfy({ (48...57).contains($0) }) else { return nil }
+        switch line.dropFirst(3).first {
+        case " ", nil: return (String(code), true)
+        case "-": return (String(code), false)
+        default: return nil
+        }
+    }
+}

@@ -1,0 +1,82 @@
+/// The received bytes that are not yet consumed. No byte is searched twice for the end of a line.
+struct MessageInput: Sendable {
+    /// The first byte of TLS records with handshake messages, such as a ClientHello.
+    static let handshakeRecord: UInt8 = 22
+    /// The first byte of TLS records with alerts.
+    static let alertRecord: UInt8 = 21
+
+    // Consumed bytes stay in the array, because a dialogue receives a limited number.
+    private var bytes: [UInt8] = []
+    private var head = 0
+    private var searched = 0
+    /// The quotation mark that is open at `searched`, in the tag of an XML element.
+    private var openQuote: UInt8?
+
+    var count: Int { bytes.count - head }
+    var isEmpty: Bool { head == bytes.count }
+    var rest: ArraySlice<UInt8> { bytes[head...] }
+    var text: String { String(decoding: rest, as: UTF8.self) }
+
+    mutating func append(_ more: some Collection<UInt8>) {
+        bytes.append(contentsOf: more)
+    }
+
+    /// Removes and returns `count` bytes, or `nil` if fewer have arrived.
+    mutating func take(_ count: Int) -> ArraySlice<UInt8>? {
+        guard count <= self.count else { return nil }
+        defer { head += count }
+        return bytes[head..<head + count]
+    }
+
+    /// Removes and returns a line without its line ending, which is CR LF or LF. Returns `nil` if the line is
+    /// incomplete.
+    mutating func line() -> String? {
+        guard let end = endOfLine() else { return nil }
+        let line = bytes[head..<end]
+        head = end + 1
+        return String(decoding: line.last == 13 ? line.dropLast() : line, as: UTF8.self)
+    }
+
+    /// Removes and returns an XML tag, which ends with a `>` outside of quotes. Returns `nil` if the tag is
+    /// incomplete.
+    mutating func tag() -> ArraySlice<UInt8>? {
+        searched = max(searched, head)
+        for index in searched..<bytes.count {
+            let byte = bytes[index]
+            searched = index + 1
+            if openQuote != nil {
+                if byte == openQuote { openQuote = nil }
+            } else if byte == UInt8(ascii: "\"") || byte == UInt8(ascii: "'") {
+                openQuote = byte
+            } else if byte == UInt8(ascii: ">") {
+                defer { head = searched }
+                return bytes[head..<searched]
+            }
+        }
+        return nil
+    }
+
+    private mutating func endOfLine() -> Int? {
+        searched = max(searched, head)
+        let end = bytes[searched...].firstIndex(of: 10)
+        searched = end ?? bytes.count
+        return end
+    }
+}
+
+extension String {
+    /// Whether two keywords are equal, ignoring the case of ASCII letters.
+    func matches(_ keyword: String) -> Bool {
+        utf8.count == keyword.utf8.count && uppercased() == keyword
+    }
+
+    /// The parts between spaces, without empty parts.
+    var words: [String] { split(separator: " ").map(String.init) }
+}
+
+extension StringProtocol {
+    /// Whether the text begins with `prefix`, which is in upper case.
+    func begins(with prefix: String) -> Bool {
+        self.prefix(prefix.count).uppercased() == prefix
+    }
+}

@@ -1,0 +1,111 @@
+/// A token of an XMPP stream.
+struct XMLToken: Sendable {
+    enum Kind {
+        case start
+        case empty
+        case end
+        case text
+        /// `<?xml … ?>`, at the start of the stream.
+        case declaration
+    }
+
+    let kind: Kind
+    /// The name as written, with its prefix.
+    let name: String
+    let attributes: [String: String]
+    /// The token as it was received, for errors.
+    let source: String
+}
+
+/// Splits the part of an XML stream that precedes TLS. Comments, processing instructions, document types and
+/// entity declarations are rejected, as RFC 6120, section 11.1, requires.
+enum XMLTokenizer {
+    /// Removes a token. Returns `nil` if it is incomplete.
+    static func take(from input: inout MessageInput, for conversation: some Conversation) throws(StartTLSError) -> XMLToken? {
+        let rest = input.rest
+        guard rest.first == UInt8(ascii: "<") else {
+            let text = rest.prefix { $0 != UInt8(ascii: "<") }
+            _ = input.take(text.count)
+            return XMLToken(kind: .text, name: "", attributes: [:], source: String(decoding: text, as: UTF8.self))
+        }
+        guard let tag = input.tag() else { return nil }
+        let source = String(decoding: tag, as: UTF8.self)
+        guard let token = parse(source) else { throw conversation.unexpected(source) }
+        return token
+    }
+
+    private static func parse(_ source: String) -> XMLToken? {
+        var inside = source.dropFirst().dropLast()
+        var kind = XMLToken.Kind.start
+        if inside.hasPrefix("?xml ") {
+            guard inside.hasSuffix("?") else { return nil }
+            inside = inside.dropFirst().dropLast()
+            kind = .declaration
+        } else if inside.hasPrefix("/") {
+            inside = inside.dropFirst()
+            kind = .end
+        } else if inside.hasSuffix("/") {
+            inside = inside.dropLast()
+            kind = .empty
+        }
+        let name = inside.prefix { !$0.isXMLSpace }
+        guard let first = name.first, first.isLetter || first == "_", !name.contains("<") else { return nil }
+        guard let attributes = attributes(inside.dropFirst(name.count)) else { return nil }
+        return XMLToken(kind: kind, name: String(name), attributes: attributes, source: source)
+    }
+
+    private static func attributes(_ text: Substring) -> [String: String]? {
+        var attributes: [String: String] = [:]
+        var rest = text.drop(while: \.isXMLSpace)
+        while !rest.isEmpty {
+            let name = rest.prefix { $0 != "=" && !$0.isXMLSpace }
+            rest = rest.dropFirst(name.count).drop(while: \.isXMLSpace)
+            guard !name.isEmpty, rest.first == "=" else { return nil }
+            rest = rest.dropFirst().drop(while: \.isXMLSpace)
+            guard let quote = rest.first, quote == "\"" || quote == "'" else { return nil }
+            let value = rest.dropFirst().prefix { $0 != quote }
+            guard attributes.updateValue(String(value), forKey: String(name)) == nil, !value.contains("<") else { return nil }
+            rest = rest.dropFirst(value.count + 2).drop(while: \.isXMLSpace)
+        }
+        return attributes
+    }
+}
+
+extension Character {
+    /// White space in XML.
+    var isXMLSpace: Bool { self == " " || self == "\t" || self == "\n" || self == "\r" || self == "\r\n" }
+}
+
+/// The open elements of a stream, with their namespaces.
+struct XMLElements: Sendable {
+    struct Name: Equatable {
+        let local: Substring
+        let namespace: String
+    }
+
+    private var open: [(source: String, namespaces: [String: String])] = []
+
+    /// The number of open elements. The stream itself is the first.
+    var depth: Int { open.count }
+
+    /// Updates the open elements. Returns the element's name, or `nil` if the token is not well-formed here.
+    mutating func apply(_ token: XMLToken) -> Name? {
+        var namespaces = open.last?.namespaces ?? [:]
+        for (name, value) in token.attributes {
+            if name == "xmlns" { namespaces[""] = value }
+            if name.hasPrefix("xmlns:") { namespaces[String(name.dropFirst(6))] = value }
+        }
+        let name = Self.resolve(token.name, namespaces)
+        switch token.kind {
+        case .start: open.append((token.name, namespaces))
+        case .end: guard open.popLast()?.source == token.name else { return nil }
+        case .empty, .text, .declaration: break
+        }
+        return name
+    }
+
+    private static func resolve(_ name: String, _ namespaces: [String: String]) -> Name? {
+        guard let colon = name.firstIndex(of: ":") else { return Name(local: name[...], namespace: namespaces[""] ?? "") }
+        return namespaces[String(name[..<colon])].map { Name(local: name[name.index(after: colon)...], namespace: $0) }
+    }
+}

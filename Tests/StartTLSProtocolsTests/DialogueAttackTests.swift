@@ -1,0 +1,138 @@
+import StartTLSProtocols
+import Testing
+
+/// Attacks that apply to every protocol and to both sides.
+@Suite struct DialogueAttackTests {
+    /// Transcripts in which TLS is not allowed to follow the last message directly.
+    static let waiting = Transcript.all.filter(\.surplus.isEmpty)
+
+    @Test(arguments: waiting, ["x", "220 injected\r\n", "\u{16}\u{3}\u{1}\u{0}\u{5}"])
+    func bytesAfterTheLastMessageAreAnInjection(_ transcript: Transcript, _ injected: String) throws {
+        var messages = transcript.peerTurns
+        messages[messages.count - 1] += Array(injected.utf8)
+        var dialogue = transcript.dialogue()
+        let error = dialogue.failure(after: messages)
+        #expect(error?.code == .injected)
+        #expect(error?.injectedByteCount == injected.utf8.count)
+        #expect(throws: StartTLSError.self) { try dialogue.receive([0]) }
+    }
+
+    /// A server's replies that arrive before their commands. In IRC, STARTTLS is the first message.
+    @Test(arguments: waiting.filter { $0.isClient && $0.peerTurns.count > 1 && !$0.name.contains("IRC") })
+    func repliesBeforeTheirCommandsAreAnInjection(_ transcript: Transcript) throws {
+        var dialogue = transcript.dialogue()
+        #expect(dialogue.failure(after: [transcript.peerTurns.flatMap { $0 }])?.code == .injected)
+    }
+
+    /// An attacker who ends the connection gets no further than an error.
+    @Test(arguments: Transcript.all) func aDialogueThatEndsEarlyFails(_ transcript: Transcript) throws {
+        let bytes = transcript.peerTurns.flatMap { $0 }.dropLast(max(transcript.surplus.count, 1))
+        for end in 0...bytes.count {
+            var dialogue = transcript.dialogue()
+            var isOver = if case .startTLS = try dialogue.start() { true } else { false }
+            for byte in bytes.prefix(end) {
+                if case .startTLS = try dialogue.receive([byte]) { isOver = true }
+            }
+            // The request of MySQL is complete without the bytes of TLS.
+            #expect(!isOver || (transcript.name.contains("MySQL server") && end == bytes.count))
+            #expect(dialogue.endOfInput().code == .ended)
+        }
+    }
+
+    @Test(arguments: Transcript.all) func aLineOrMessageWithoutEndIsTooLong(_ transcript: Transcript) throws {
+        for turn in transcript.peerTurns.indices {
+            var dialogue = transcript.dialogue()
+            _ = try dialogue.start()
+            for message in transcript.peerTurns.prefix(turn) { _ = try dialogue.receive(message) }
+            var error: StartTLSError?
+            for _ in 0..<100 where error == nil {
+                do {
+                    _ = try dialogue.receive([UInt8](repeating: UInt8(ascii: " "), count: 1000))
+                } catch let thrown {
+                    error = thrown
+                }
+            }
+            // Binary protocols reject the bytes as a message instead.
+            #expect(error?.code == .tooLong || error?.code == .unexpectedMessage, "turn \(turn)")
+        }
+    }
+
+    /// Replies of 1 MiB, and commands without end that are each short.
+    @Test func aReplyWithManyLinesIsTooLong() throws {
+        let floods: [(StartTLSDialogue, String, String)] = [
+            (StartTLSDialogue(client: .smtp(name: "c")), "220 m\r\n", "250-AUTH LOGIN PLAIN\r\n"),
+            (StartTLSDialogue(client: .lmtp(name: "c")), "", "220-hello\r\n"),
+            (StartTLSDialogue(client: .imap), "* OK m\r\n", "* OK wait\r\n"),
+            (StartTLSDialogue(client: .pop3), "+OK\r\n", "+OK\r\n"),
+            (StartTLSDialogue(client: .manageSieve), "", "\"SIEVE\" {1}\r\n.\r\n"),
+            (StartTLSDialogue(client: .ftp), "", "220-hello\r\n"),
+            (StartTLSDialogue(client: .nntp), "200 m\r\n", "101 \r\n"),
+            (StartTLSDialogue(client: .irc), "", ":m NOTICE * :wait\r\n"),
+            (StartTLSDialogue(client: .xmpp(domain: "m")), "", "<?xml version='1.0'?>"),
+            (StartTLSDialogue(client: .script([.skip(to: "ready")])), "", "wait\r\n"),
+            (StartTLSDialogue(server: .smtp(greeting: "m")), "", "NOOP\r\n"),
+            (StartTLSDialogue(server: .lmtp(greeting: "m")), "", "RSET\r\n"),
+            (StartTLSDialogue(server: .imap(greeting: "m")), "", "a NOOP\r\n"),
+            (StartTLSDialogue(server: .pop3(greeting: "m")), "", "CAPA\r\n"),
+            (StartTLSDialogue(server: .manageSieve(greeting: "m")), "", "NOOP\r\n"),
+            (StartTLSDialogue(server: .ftp(greeting: "m")), "", "NOOP\r\n"),
+            (StartTLSDialogue(server: .nntp(greeting: "m")), "", "CAPABILITIES\r\n"),
+            (StartTLSDialogue(server: .irc(serverName: "m")), "", "PING 1\r\n"),
+            (StartTLSDialogue(server: .xmpp(domain: "m")), "", " \n"),
+        ]
+        for (start, first, repeated) in floods {
+            var dialogue = start
+            let flood = String(repeating: repeated, count: (1 << 20) / repeated.utf8.count)
+            let segments = stride(from: 0, to: flood.utf8.count, by: 1000).map { Array(flood.utf8.dropFirst($0).prefix(1000)) }
+            let error = dialogue.failure(after: first.isEmpty ? segments : [Array(first.utf8)] + segments)
+            #expect(error?.code == .tooLong, "\(dialogue.protocolName) \(repeated)")
+        }
+    }
+
+    /// A client that starts TLS without the command.
+    @Test(arguments: Transcript.all.filter { !$0.isClient && !$0.name.contains("direct") })
+    func anEarlyClientHelloFails(_ transcript: Transcript) throws {
+        for turn in transcript.peerTurns.indices {
+            var dialogue = transcript.dialogue()
+            let error = dialogue.failure(after: Array(transcript.peerTurns.prefix(turn)) + [[22, 3, 1, 2, 0, 1]])
+            #expect(error?.code == .unexpectedTLS, "turn \(turn)")
+        }
+    }
+
+    /// A port that expects TLS from the first byte replies to plaintext with an alert.
+    @Test(arguments: Transcript.all.filter(\.isClient)) func anAlertIsExplained(_ transcript: Transcript) throws {
+        var dialogue = transcript.dialogue()
+        let error = dialogue.failure(after: [[21, 3, 1, 0, 2, 2, 70]])
+        #expect(error?.code == .unexpectedTLS)
+        #expect(error?.message.contains("from the first byte") == true)
+    }
+
+    /// Offers that an attacker has removed, changed or repeated.
+    @Test func anAlteredOfferIsNoOffer() throws {
+        let altered: [(StartTLSDialogue, [String])] = [
+            (StartTLSDialogue(client: .smtp(name: "c")), ["220 m\r\n", "250-m\r\n250 XXXXXXXX\r\n"]),
+            (StartTLSDialogue(client: .smtp(name: "c")), ["220 m\r\n", "250-m\r\n250 STARTTLSX\r\n"]),
+            (StartTLSDialogue(client: .smtp(name: "c")), ["220 m\r\n", "250-STARTTLS\r\n250 SIZE\r\n"]),
+            (StartTLSDialogue(client: .smtp(name: "c")), ["220 STARTTLS\r\n", "250 STARTTLS\r\n"]),
+            (StartTLSDialogue(client: .smtp(name: "c")), ["220 m\r\n", "502 STARTTLS\r\n"]),
+            (StartTLSDialogue(client: .imap), ["* OK [CAPABILITY IMAP4rev1 XSTARTTLS] m\r\n"]),
+            (StartTLSDialogue(client: .imap), ["* OK STARTTLS\r\n", "a1 OK STARTTLS\r\n"]),
+            (StartTLSDialogue(client: .imap), ["* OK m\r\n", "* CAPABILITY STARTTLS\r\n* CAPABILITY IMAP4rev1\r\na1 OK\r\n"]),
+            (StartTLSDialogue(client: .imap), ["* OK m\r\n", "* CAPABILITY STARTTLS\r\na1 NO\r\n"]),
+            (StartTLSDialogue(client: .pop3), ["+OK STLS\r\n", "+OK STLS\r\nUIDL STLS\r\n.\r\n"]),
+            (StartTLSDialogue(client: .manageSieve), ["\"SIEVE\" \"STARTTLS\"\r\nOK\r\n"]),
+            (StartTLSDialogue(client: .ftp), ["220 m\r\n", "502 no\r\n"]),
+            (StartTLSDialogue(client: .nntp), ["200 STARTTLS\r\n", "101 STARTTLS\r\nREADER STARTTLS\r\n.\r\n"]),
+            (StartTLSDialogue(client: .irc), [":m 421 * STARTTLS :Unknown command\r\n"]),
+            (StartTLSDialogue(client: .postgres), ["N"]),
+            (
+                StartTLSDialogue(client: .ldap),
+                ["\u{30}\u{0C}\u{2}\u{1}\u{1}\u{78}\u{7}\u{0A}\u{1}\u{2}\u{4}\u{0}\u{4}\u{0}"]
+            ),
+        ]
+        for (start, messages) in altered {
+            var dialogue = start
+            #expect(dialogue.failure(after: messages.map { Array($0.utf8) })?.code == .notOffered, "\(messages)")
+        }
+    }
+}
