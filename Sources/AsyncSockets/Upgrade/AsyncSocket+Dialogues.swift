@@ -28,9 +28,8 @@ extension AsyncSocket {
     ///   - trust: See `startTLS(settings:trust:)`.
     /// - Returns: The negotiated session.
     /// - Throws: The errors of `startTLS(settings:trust:)`, and an `AsyncSocketError` whose property
-    ///   `startTLS` describes why the dialogue failed: `.startTLSFailed`; `.earlyPlaintext` if bytes were
-    ///   injected; `.closedByPeer` if the server closed the connection. `.handshakeTimeout` if the dialogue
-    ///   was not complete in time.
+    ///   `startTLS` describes why the dialogue failed: `.startTLSFailed`, or `.earlyPlaintext` if bytes
+    ///   were injected. `.handshakeTimeout` if the dialogue was not complete in time.
     @discardableResult
     public nonisolated(nonsending) func startTLS(
         as client: StartTLSClient, settings: TLSClientSettings, dialogueTimeout: Duration = .seconds(60),
@@ -62,8 +61,8 @@ extension AsyncSocket {
     ///     own limit, `TLSSettings.handshakeTimeout`.
     ///   - trust: See `startTLS(settings:trust:)`.
     /// - Returns: The negotiated session.
-    /// - Throws: The errors of `startTLS(as:settings:dialogueTimeout:trust:)`. `.closedByPeer` if the client
-    ///   ended the session.
+    /// - Throws: The errors of `startTLS(as:settings:dialogueTimeout:trust:)`. If the client ended
+    ///   the session, the code of its `startTLS` is `ended`.
     @discardableResult
     public nonisolated(nonsending) func acceptStartTLS(
         as server: StartTLSServer, settings: TLSServerSettings, dialogueTimeout: Duration = .seconds(60),

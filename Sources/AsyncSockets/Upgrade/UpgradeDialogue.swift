@@ -114,14 +114,9 @@ final class UpgradeDialogue {
 
 extension AsyncSocketError {
     init(_ error: StartTLSError) {
-        let code: Code =
-            switch error.code {
-            case .ended: .closedByPeer
-            case .injected: .earlyPlaintext
-            default: .startTLSFailed
-            }
         self.init(
-            code, fault: error.code == .invalidParameter ? .caller : .peer, operation: .startTLS, message: "\(error)",
+            error.code == .injected ? .earlyPlaintext : .startTLSFailed, fault: error.code == .invalidParameter ? .caller : .peer,
+            operation: .startTLS, message: "\(error)",
             startTLS: error)
     }
 

@@ -60,6 +60,28 @@ struct StyledSocket: Sendable {
         guard case .secured = try await next(recorder) else { throw Unexpected(description: "startTLS") }
     }
 
+    func startTLS(
+        as client: StartTLSClient, _ settings: TLSClientSettings, dialogueTimeout: Duration = .patient
+    ) async throws {
+        guard let recorder else {
+            try await socket.startTLS(as: client, settings: settings, dialogueTimeout: dialogueTimeout)
+            return
+        }
+        try socket.beginTLS(as: client, settings: settings, dialogueTimeout: dialogueTimeout)
+        guard case .secured = try await next(recorder) else { throw Unexpected(description: "startTLS") }
+    }
+
+    func acceptStartTLS(
+        as server: StartTLSServer, _ settings: TLSServerSettings, dialogueTimeout: Duration = .patient
+    ) async throws {
+        guard let recorder else {
+            try await socket.acceptStartTLS(as: server, settings: settings, dialogueTimeout: dialogueTimeout)
+            return
+        }
+        try socket.beginAcceptingTLS(as: server, settings: settings, dialogueTimeout: dialogueTimeout)
+        guard case .secured = try await next(recorder) else { throw Unexpected(description: "acceptStartTLS") }
+    }
+
     func readLine() async throws -> String? {
         guard let recorder else { return try await socket.readLine() }
         socket.readData(to: Data("\n"), withTimeout: .patient, tag: 1)
@@ -86,6 +108,12 @@ struct StyledSocket: Sendable {
             socket.write(Data("a secret\n"), tag: 4)
             return !socket.isConnected && recorder.unread.isEmpty
         }
+    }
+
+    /// Returns the next event of a delegate's socket.
+    func nextEvent() async throws -> Told {
+        guard let recorder else { throw Unexpected(description: "a task's socket has no events") }
+        return try await next(recorder)
     }
 
     private func next(_ recorder: Recorder) async throws -> Told {

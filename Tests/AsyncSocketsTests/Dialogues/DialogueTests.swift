@@ -1,0 +1,138 @@
+import AsyncSockets
+import AsyncSocketsTesting
+import FoundationEssentials
+import SocketTestSupport
+import SocketTestTraits
+import Testing
+
+/// `startTLS(as:)` and `acceptStartTLS(as:)` over real sockets.
+@Suite(.timeLimit(.patient)) struct DialogueTests {
+    /// Both sides of a protocol.
+    struct Sides: Sendable, CustomTestStringConvertible {
+        let testDescription: String
+        let client: StartTLSClient
+        let server: StartTLSServer
+
+        init(_ name: String, _ client: StartTLSClient, _ server: StartTLSServer) {
+            (testDescription, self.client, self.server) = (name, client, server)
+        }
+
+        static let all = [
+            Sides("SMTP", .smtp(name: "client.example"), .smtp(greeting: "mail.example.org")),
+            Sides("LMTP", .lmtp(name: "client.example"), .lmtp(greeting: "mail.example.org")),
+            Sides("IMAP", .imap, .imap(greeting: "ready")),
+            Sides("POP3", .pop3, .pop3(greeting: "ready")),
+            Sides("ManageSieve", .manageSieve, .manageSieve(greeting: "sieved")),
+            Sides("FTP", .ftp, .ftp(greeting: "ready")),
+            Sides("XMPP", .xmpp(domain: "example.org"), .xmpp(domain: "example.org")),
+            Sides(
+                "XMPP between servers", .xmppServer(domain: "b.example", from: "a.example"), .xmppServer(domain: "b.example")),
+            Sides("PostgreSQL", .postgres, .postgres),
+            Sides("PostgreSQL or direct TLS", .postgres, .postgres(acceptsDirectTLS: true)),
+            Sides("PostgreSQL with direct TLS", .postgresDirect, .postgres(acceptsDirectTLS: true)),
+            Sides("MySQL", .mysql, .mysql(greeting: greeting)),
+            Sides("LDAP", .ldap, .ldap),
+            Sides("IRC", .irc, .irc(serverName: "irc.example.org")),
+            Sides("NNTP", .nntp, .nntp(greeting: "ready")),
+            Sides(
+                "script", .script([.expect("hello"), .send("secure"), .expect("yes")]),
+                .script([.send("hello"), .expect("secure"), .send("yes")])),
+        ]
+
+        private static let greeting = MySQLGreeting(
+            serverVersion: "8.0.0", connectionID: 1, nonce: Array("abcdefghijklmnopqrst".utf8),
+            authenticationMethod: "caching_sha2_password")
+    }
+
+    @Test(arguments: Sides.all, Style.allCases)
+    func bothSidesReachTLS(_ sides: Sides, _ style: Style) async throws {
+        let (client, server) = try await StyledSocket.pair(style, through: .listening())
+        async let accepting: Void = server.acceptStartTLS(as: sides.server, TestCertificates.server())
+        try await client.startTLS(as: sides.client, TestCertificates.client())
+        try await accepting
+        #expect(client.socket.isSecure && server.socket.isSecure)
+        try await client.write("ping\n")
+        #expect(try await server.readLine() == "ping")
+        try await server.write("pong\n")
+        #expect(try await client.readLine() == "pong")
+    }
+
+    @Test(arguments: [TLSProtocolVersion.tls12, .tls13]) func bothVersionsOfTLSFollow(_ version: TLSProtocolVersion) async throws
+    {
+        let (client, server) = try await StyledSocket.pair(.task, through: .listening())
+        async let accepting: Void = server.acceptStartTLS(as: .imap(greeting: "ready"), TestCertificates.server())
+        try await client.startTLS(as: .imap, TestCertificates.client().only(version))
+        try await accepting
+        #expect(client.socket.tlsSession?.protocolVersion == version)
+    }
+
+    @Test func directTLSOffersTheProtocolThatTheServerRequires() async throws {
+        let (client, server) = try await StyledSocket.pair(.task, through: .listening())
+        var settings = try TestCertificates.server()
+        settings.applicationProtocols = ["postgresql"]
+        async let accepting: Void = server.acceptStartTLS(as: .postgres(acceptsDirectTLS: true), settings)
+        try await client.startTLS(as: .postgresDirect, TestCertificates.client())
+        try await accepting
+        #expect(client.socket.tlsSession?.applicationProtocol == "postgresql")
+    }
+
+    /// Operations that a delegate's program queues during the dialogue do not mix with it.
+    @Test func operationsQueuedDuringTheDialogueAreEncrypted() async throws {
+        let peer = try ScriptedPeer.listening([
+            .send("220 m\r\n"), .expect("EHLO c\r\n"), .send("250-m\r\n250 STARTTLS\r\n"), .expect("STARTTLS\r\n"),
+            .send("220 go\r\n"), .startTLS(try TestCertificates.server()), .expect("a secret\r\n"), .send("220 injected\r\n"),
+        ])
+        let recorder = Recorder()
+        let client = AsyncSocket(inlineDelegate: recorder)
+        try client.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: .patient)
+        try client.beginTLS(as: .smtp(name: "c"), settings: TestCertificates.client())
+        client.write(Data("a secret\r\n"), withTimeout: .patient, tag: 1)
+        client.readData(to: .lineEnd, withTimeout: .patient, tag: 2)
+        try await recorder.connected()
+        try await recorder.secured()
+        #expect(try await recorder.readText() == "220 injected\r\n")
+        _ = try await peer.finish()
+    }
+
+    /// The dialogue starts after earlier operations.
+    @Test func theDialogueFollowsEarlierOperations() async throws {
+        let (client, server) = try await StyledSocket.pair(.delegate, through: .listening())
+        server.socket.write(Data("before\n"), withTimeout: .patient, tag: 1)
+        async let reading = client.readLine()
+        async let accepting: Void = StyledSocket.eventsUntilSecure(server, as: .pop3(greeting: "ready"))
+        #expect(try await reading == "before")
+        try await client.startTLS(as: .pop3, TestCertificates.client())
+        try await accepting
+    }
+
+    @Test func aProgramThatReadsInAnotherTaskIsToldSo() async throws {
+        let (client, server) = try await StyledSocket.pair(.task, through: .listening())
+        let reading = Task { try await client.readLine() }
+        try await client.socket.readWaits()
+        let error = try await StyledSocket.refusal { try await client.startTLS(as: .imap, TestCertificates.client()) }
+        #expect(error?.code == .badConfiguration)
+        _ = await reading.result
+        withExtendedLifetime(server) {}
+    }
+
+    @Test(arguments: Style.allCases) func aSecureConnectionHasNoDialogue(_ style: Style) async throws {
+        let (client, server) = try await StyledSocket.pair(style, through: .listening())
+        async let accepting: Void = server.startTLS(TestCertificates.server())
+        try await client.startTLS(TestCertificates.client())
+        try await accepting
+        let error = try await StyledSocket.refusal { try await client.startTLS(as: .irc, TestCertificates.client()) }
+        #expect(error?.code == .badConfiguration)
+        try await server.write("still secure\n")
+        #expect(try await client.readLine() == "still secure")
+    }
+}
+
+extension StyledSocket {
+    /// Accepts TLS on a delegate's socket that also reports a write.
+    fileprivate static func eventsUntilSecure(_ server: StyledSocket, as protocol: StartTLSServer) async throws {
+        try server.socket.beginAcceptingTLS(as: `protocol`, settings: TestCertificates.server())
+        while true {
+            if case .secured = try await server.nextEvent() { return }
+        }
+    }
+}
