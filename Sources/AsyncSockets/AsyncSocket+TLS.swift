@@ -1,6 +1,6 @@
 internal import SocketBuffers
-internal import SocketCore
 public import SocketTLS
+public import StartTLSProtocols
 
 extension AsyncSocket {
     /// Upgrades the connection to TLS, after the reads and writes that are queued now.
@@ -29,7 +29,36 @@ extension AsyncSocket {
     ///   queued is sent. If the connection has closed for another reason, the call does not throw:
     ///   `socketDidDisconnect(_:withError:)` reports the reason.
     public func beginTLS(settings: TLSSettings<some TLSRole.Side>) throws(AsyncSocketError) {
-        _ = try startTLS(settings: settings.values, waiter: nil, decidesTrust: false)
+        try TLSRequest.post(settings.values, to: connection)
+    }
+
+    /// Performs a protocol's STARTTLS dialogue as a client, and then upgrades the connection to TLS.
+    ///
+    /// The dialogue starts after the reads and writes that are queued now. Reads and writes that are queued
+    /// later are served over TLS. `socketDidSecure(_:)` follows, or `socketDidDisconnect(_:withError:)`.
+    ///
+    /// - Parameters:
+    ///   - client: The protocol.
+    ///   - settings: The settings of the handshake.
+    ///   - dialogueTimeout: The time limit of the dialogue, without earlier reads and writes.
+    /// - Throws: The errors of `beginTLS(settings:)`.
+    public func beginTLS(
+        as client: StartTLSClient, settings: TLSClientSettings, dialogueTimeout: Duration = .seconds(60)
+    ) throws(AsyncSocketError) {
+        let dialogue = DialogueRequest(StartTLSDialogue(client: client), dialogueTimeout)
+        let settings = settings.offering(client.applicationProtocol)
+        try TLSRequest.post(settings.values, to: connection, dialogue: dialogue)
+    }
+
+    /// Performs a protocol's STARTTLS dialogue as a server, and then upgrades the connection to TLS.
+    ///
+    /// See `acceptStartTLS(as:settings:dialogueTimeout:trust:)`, and `beginTLS(as:settings:dialogueTimeout:)`
+    /// for the order of operations and the delegate's methods.
+    public func beginAcceptingTLS(
+        as server: StartTLSServer, settings: TLSServerSettings, dialogueTimeout: Duration = .seconds(60)
+    ) throws(AsyncSocketError) {
+        let dialogue = DialogueRequest(StartTLSDialogue(server: server), dialogueTimeout)
+        try TLSRequest.post(settings.values, to: connection, dialogue: dialogue)
     }
 
     /// Requests the client's certificate after the handshake (RFC 8446, section 4.6.2). For servers with TLS
@@ -98,47 +127,5 @@ extension AsyncSocket {
         _ operation: AsyncSocketError.Operation, _ body: (KeyExporter) throws(KeyExporter.Failure) -> [UInt8]
     ) throws(AsyncSocketError) -> [UInt8] {
         try KeyExporter.ask(connection?.record.withLock { $0.snapshot.exporter }, operation, body)
-    }
-
-    /// Returns `false` if the connection has already closed without a request by the caller and there is no
-    /// waiter to notify.
-    func startTLS(
-        settings: TLSSettingValues, waiter: (any OperationWaiter<HandshakeNews>)?, decidesTrust: Bool,
-        waitsForNoTask: Bool = false, dialogue: DialogueRequest? = nil
-    ) throws(AsyncSocketError) -> Bool {
-        guard let connection else { throw .badConfiguration(.startTLS, "the socket is not in use: connect it first") }
-        // A waiter is completed in the connection's turn, where the reason for the close is known.
-        guard try claimUpgrade(of: connection, isTask: waiter != nil) || waiter != nil else { return false }
-        do throws(TLSError) {
-            let claims = connection.record.withLock { $0.claims }
-            let settings = settings.expecting(claims.host)
-            let context = try TLSContext.context(for: settings)
-            let request = TLSRequest(
-                settings: settings, context: context, waiter: waiter, waiterDecidesTrust: decidesTrust,
-                waitsForNoTask: waitsForNoTask, endpoint: claims.endpoint?.value, dialogue: dialogue)
-            connection.post(.startTLS(request))
-            return true
-        } catch {
-            let failure = AsyncSocketError(error, operation: .startTLS)
-            connection.post(.fail(failure))
-            throw failure
-        }
-    }
-
-    /// Returns `false` if the connection has closed. If a task starts an upgrade after this side has closed
-    /// its write stream, the connection fails: a task that ignores the error must not continue to read
-    /// plaintext.
-    private func claimUpgrade(of connection: StreamConnection, isTask: Bool) throws(AsyncSocketError) -> Bool {
-        switch connection.record.withLock({ $0.claimUpgrade() }) {
-        case .granted: return true
-        case .over: return false
-        case .repeated: throw .badConfiguration(.startTLS, "startTLS has already been called on this connection")
-        case .closing(let intent):
-            // The closing thread may have recorded its close but not posted it yet. Post it here too, so that
-            // no later write is sent first.
-            connection.post(intent.map { .close($0) } ?? .closeWriteStream)
-            if isTask, intent == nil { connection.post(.fail(.closing(.startTLS))) }
-            throw .closing(.startTLS)
-        }
     }
 }

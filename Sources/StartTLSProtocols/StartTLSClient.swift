@@ -1,7 +1,7 @@
 /// The client side of a protocol whose connections start in plaintext.
 ///
-/// Use it with `AsyncSocket.startTLS(as:settings:)` or `StartTLSDialogue`. What the server offered before the
-/// upgrade is not returned, because an attacker may have changed it: request it again over TLS.
+/// Use it with `AsyncSocket.startTLS(as:settings:)` or `StartTLSDialogue`. The server's offers before the
+/// upgrade are discarded, because an attacker may have changed them: request them again over TLS.
 public struct StartTLSClient: Sendable {
     let conversation: any Conversation
     /// The application protocol that the server requires in ALPN, if any.

@@ -28,7 +28,7 @@
 public struct StartTLSDialogue: Sendable {
     /// The maximum number of bytes that a dialogue receives: 64 KiB. A peer that sends more fails the
     /// dialogue with `StartTLSError.Code.tooLong`.
-    public static let maximumLength = 64 * 1024
+    public static let maximumLength = MessageInput.limit
 
     /// The name of the protocol, for messages.
     public var protocolName: String { conversation.name }
@@ -73,7 +73,7 @@ public struct StartTLSDialogue: Sendable {
 
     /// Processes received bytes and returns the next step.
     ///
-    /// - Parameter bytes: The bytes that followed those of the last call.
+    /// - Parameter bytes: The bytes received since the last call.
     /// - Throws: The reason why TLS cannot start. If `StartTLSError.reply` is not empty, send it before you
     ///   close the connection.
     public mutating func receive(_ bytes: some Collection<UInt8>) throws(StartTLSError) -> StartTLSStep {
@@ -86,10 +86,10 @@ public struct StartTLSDialogue: Sendable {
         }
     }
 
-    /// Returns the error for a connection that ends before the dialogue is complete.
+    /// Returns the error for a connection that is closed before the dialogue is complete.
     public func endOfInput() -> StartTLSError {
         StartTLSError(
-            .ended, name: conversation.name, "the \(conversation.peer) closed the connection before TLS started",
+            .closed, name: conversation.name, "the \(conversation.peer) closed the connection before TLS started",
             line: input.isEmpty ? nil : input.text)
     }
 
@@ -154,7 +154,7 @@ public struct StartTLSDialogue: Sendable {
     }
 }
 
-/// What to do next in a dialogue.
+/// The next step of a dialogue.
 public enum StartTLSStep: Sendable, Hashable {
     /// Send these bytes, if there are any, and pass the next received bytes to the dialogue.
     case send([UInt8])

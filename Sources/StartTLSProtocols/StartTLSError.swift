@@ -37,8 +37,8 @@ public struct StartTLSError: Error, Sendable, Hashable, CustomStringConvertible 
         public static let tlsRequired = Code(description: "tlsRequired")
         /// TLS arrived without the dialogue, or the port expects TLS from the first byte.
         public static let unexpectedTLS = Code(description: "unexpectedTLS")
-        /// The peer ended the connection before TLS started.
-        public static let ended = Code(description: "ended")
+        /// The peer logged out or closed the connection before TLS started.
+        public static let closed = Code(description: "closed")
         /// A parameter of the protocol contains characters that cannot be sent, or the dialogue was used
         /// after its end.
         public static let invalidParameter = Code(description: "invalidParameter")

@@ -1,8 +1,8 @@
 /// The server side of a protocol whose connections start in plaintext.
 ///
-/// Use it with `AsyncSocket.acceptStartTLS(as:settings:)` or `StartTLSDialogue`. The server answers the commands
-/// that clients send before the upgrade, rejects those that need TLS, and starts TLS when the client requests it.
-/// Nothing that the client sent before the upgrade is kept: the session starts again over TLS.
+/// Use it with `AsyncSocket.acceptStartTLS(as:settings:)` or `StartTLSDialogue`. The dialogue replies to the
+/// commands that clients send before the upgrade, rejects commands that need TLS, and starts TLS when the
+/// client requests it. Everything that the client sent before the upgrade is discarded.
 public struct StartTLSServer: Sendable {
     let conversation: any Conversation
 
@@ -15,7 +15,7 @@ public struct StartTLSServer: Sendable {
     /// - Parameters:
     ///   - greeting: The text of the greeting, such as `mail.example.org ESMTP`. Its first word is the
     ///     server's name.
-    ///   - capabilities: What EHLO lists beside STARTTLS, such as `8BITMIME`.
+    ///   - capabilities: Further capabilities in the reply to EHLO, such as `8BITMIME`.
     public static func smtp(greeting: String, capabilities: [String] = []) -> Self {
         Self(SMTPServer(isLMTP: false, greeting: greeting, capabilities: capabilities))
     }
@@ -29,7 +29,7 @@ public struct StartTLSServer: Sendable {
     ///
     /// - Parameters:
     ///   - greeting: The text of the greeting.
-    ///   - capabilities: What the server lists beside `IMAP4rev1`, `STARTTLS` and `LOGINDISABLED`.
+    ///   - capabilities: Capabilities in addition to `IMAP4rev1`, `STARTTLS` and `LOGINDISABLED`.
     public static func imap(greeting: String, capabilities: [String] = []) -> Self {
         Self(IMAPServer(greeting: greeting, capabilities: capabilities))
     }
@@ -38,7 +38,7 @@ public struct StartTLSServer: Sendable {
     ///
     /// - Parameters:
     ///   - greeting: The text of the greeting. It must not contain a timestamp for APOP.
-    ///   - capabilities: What CAPA lists beside `STLS`.
+    ///   - capabilities: Capabilities in addition to `STLS`.
     public static func pop3(greeting: String, capabilities: [String] = []) -> Self {
         Self(POP3Server(greeting: greeting, capabilities: capabilities))
     }

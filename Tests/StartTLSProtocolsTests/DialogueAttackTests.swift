@@ -35,7 +35,7 @@ import Testing
             }
             // The request of MySQL is complete without the bytes of TLS.
             #expect(!isOver || (transcript.name.contains("MySQL server") && end == bytes.count))
-            #expect(dialogue.endOfInput().code == .ended)
+            #expect(dialogue.endOfInput().code == .closed)
         }
     }
 

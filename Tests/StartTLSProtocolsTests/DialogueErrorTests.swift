@@ -76,14 +76,14 @@ import Testing
                     "<stream:stream to='M' xmlns:stream='http://etherx.jabber.org/streams'><auth xmlns='x'>AGEAYg==</auth>".utf8),
                 .tlsRequired, "policy-violation"
             ),
-            (StartTLSDialogue(server: .smtp(greeting: "m")), Array("QUIT\r\n".utf8), .ended, "221"),
-            (StartTLSDialogue(server: .imap(greeting: "m")), Array("a LOGOUT\r\n".utf8), .ended, "a OK"),
+            (StartTLSDialogue(server: .smtp(greeting: "m")), Array("QUIT\r\n".utf8), .closed, "221"),
+            (StartTLSDialogue(server: .imap(greeting: "m")), Array("a LOGOUT\r\n".utf8), .closed, "a OK"),
             (StartTLSDialogue(server: .imap(greeting: "m")), Array("a LOGIN {4}\r\n".utf8), .unexpectedMessage, "* BYE"),
-            (StartTLSDialogue(server: .pop3(greeting: "m")), Array("QUIT\r\n".utf8), .ended, "+OK"),
-            (StartTLSDialogue(server: .manageSieve(greeting: "m")), Array("LOGOUT\r\n".utf8), .ended, "OK"),
-            (StartTLSDialogue(server: .ftp(greeting: "m")), Array("QUIT\r\n".utf8), .ended, "221"),
-            (StartTLSDialogue(server: .nntp(greeting: "m")), Array("QUIT\r\n".utf8), .ended, "205"),
-            (StartTLSDialogue(server: .irc(serverName: "m")), Array("QUIT\r\n".utf8), .ended, "ERROR"),
+            (StartTLSDialogue(server: .pop3(greeting: "m")), Array("QUIT\r\n".utf8), .closed, "+OK"),
+            (StartTLSDialogue(server: .manageSieve(greeting: "m")), Array("LOGOUT\r\n".utf8), .closed, "OK"),
+            (StartTLSDialogue(server: .ftp(greeting: "m")), Array("QUIT\r\n".utf8), .closed, "221"),
+            (StartTLSDialogue(server: .nntp(greeting: "m")), Array("QUIT\r\n".utf8), .closed, "205"),
+            (StartTLSDialogue(server: .irc(serverName: "m")), Array("QUIT\r\n".utf8), .closed, "ERROR"),
         ]
         for (start, message, code, reply) in login {
             var dialogue = start
@@ -96,7 +96,7 @@ import Testing
 
     @Test func anUnbindEndsTheSession() throws {
         var dialogue = StartTLSDialogue(server: .ldap)
-        #expect(dialogue.failure(after: [[0x30, 5, 2, 1, 3, 0x42, 0]])?.code == .ended)
+        #expect(dialogue.failure(after: [[0x30, 5, 2, 1, 3, 0x42, 0]])?.code == .closed)
     }
 
     /// A parameter with a line break would be a second command.

@@ -65,7 +65,9 @@ try await output.write(contentsOfFile: "/etc/hostname")
 try await output.writeDotTerminated(Data(bytes))
 try await output.writeDotTerminated(contentsOfFile: "/etc/hostname")
 
-_ = try await socket.startTLS(settings: tls)
+_ = try await socket.startTLS(as: .imap, settings: tls)
+try await socket.acceptStartTLS(as: .imap(greeting: "ready"), settings: .server(identity: TLSIdentity(pem: "")))
+try await socket.startTLS(settings: tls)
 _ = try await socket.requestClientCertificate()
 try await socket.close()
 

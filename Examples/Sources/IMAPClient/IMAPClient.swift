@@ -17,9 +17,7 @@ struct IMAPClient {
     func subjects(in mailbox: String, of user: String, password: String) async throws -> [String] {
         try await AsyncSocket.withConnection(to: host, port: port) { socket in
             var server = Conversation(socket)
-            _ = try await server.readResponse()  // the greeting
-            try await server.say("STARTTLS")
-            try await socket.startTLS(settings: .client)
+            try await socket.startTLS(as: .imap, settings: .client)
             try await server.say("LOGIN \(user.quoted()) \(password.quoted())")
             let facts = try await server.say("SELECT \(mailbox.quoted())")
             guard !facts.contains(where: { $0.text == "* 0 EXISTS" }) else { return [] }

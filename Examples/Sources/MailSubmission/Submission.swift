@@ -6,13 +6,12 @@ import Foundation
 final class Submission: AsyncSocketDelegate {
     /// The command whose reply is expected next.
     private enum Step: Int {
-        case greeting, hello, startTLS, secureHello, sender, recipient, data, letter, goodbye
+        case hello, sender, recipient, data, letter, goodbye
 
         /// The reply code that means success.
         var success: String {
             switch self {
-            case .greeting, .startTLS: "220"
-            case .hello, .secureHello, .sender, .recipient, .letter: "250"
+            case .hello, .sender, .recipient, .letter: "250"
             case .data: "354"
             case .goodbye: "221"
             }
@@ -36,7 +35,18 @@ final class Submission: AsyncSocketDelegate {
         }
         socket.setDelegate(self, delegateQueue: .main)
         try socket.connect(toHost: host, onPort: port, withTimeout: 30)
-        expect(.greeting)
+    }
+
+    /// The upgrade includes the greeting, EHLO and STARTTLS. If the server does not offer STARTTLS, the
+    /// connection closes, because an attacker may have removed the offer.
+    func socket(_ socket: AsyncSocket, didConnectToHost host: String, port: UInt16) {
+        do {
+            try socket.beginTLS(as: .smtp(name: name), settings: .client)
+            // Sent over TLS. The extensions that the server listed in plaintext are ignored.
+            say("EHLO \(name)", expecting: .hello)
+        } catch {
+            giveUp("startTLS: \(error)")
+        }
     }
 
     func socket(_ socket: AsyncSocket, didRead data: Data, withTag tag: Int) {
@@ -46,23 +56,14 @@ final class Submission: AsyncSocketDelegate {
         guard answer.count <= 100 else { giveUp("the server's reply is too long") }
         // A hyphen after the code means that more lines follow (RFC 5321, section 4.2.1).
         if line.dropFirst(3).first == "-" { return expect(step) }
-        let answer = answer
-        self.answer = []
         guard line.hasPrefix(step.success) else { giveUp("the server says: \(answer.joined(separator: " / "))") }
-        goOn(after: step, answer)
+        answer = []
+        proceed(after: step)
     }
 
-    private func goOn(after step: Step, _ answer: [String]) {
+    private func proceed(after step: Step) {
         switch step {
-        case .greeting: say("EHLO \(name)", expecting: .hello)
-        case .hello:
-            // Never fall back to plaintext: an attacker may have removed STARTTLS from the reply.
-            guard answer.contains(where: { $0.dropFirst(4).uppercased() == "STARTTLS" }) else {
-                giveUp("the server offers no STARTTLS")
-            }
-            say("STARTTLS", expecting: .startTLS)
-        case .startTLS: upgrade()
-        case .secureHello: say("MAIL FROM:<\(mail.sender)>", expecting: .sender)
+        case .hello: say("MAIL FROM:<\(mail.sender)>", expecting: .sender)
         case .sender: say("RCPT TO:<\(mail.recipient)>", expecting: .recipient)
         case .recipient: say("DATA", expecting: .data)
         case .data:
@@ -72,16 +73,6 @@ final class Submission: AsyncSocketDelegate {
             isTaken = true
             say("QUIT", expecting: .goodbye)
         case .goodbye: socket.disconnect()
-        }
-    }
-
-    /// The server has agreed to STARTTLS, and everything after its reply is encrypted.
-    private func upgrade() {
-        do {
-            try socket.beginTLS(settings: .client)
-            say("EHLO \(name)", expecting: .secureHello)  // and ignore the extensions received in plaintext
-        } catch {
-            giveUp("startTLS: \(error)")
         }
     }
 

@@ -21,7 +21,7 @@ struct PostgresLogin {
             try await AsyncSocket.withConnection(to: arguments[1], port: port) { socket in
                 let session = PostgresSession(socket: socket)
                 try await withDeadline(.seconds(60)) {
-                    try await session.startTLS(with: arguments[1])
+                    try await socket.startTLS(as: .postgres, settings: .client(serverName: arguments[1]))
                     try await session.logIn(as: arguments[3], to: arguments[4], password: password)
                     let version = try await session.value(
                         of: "SELECT version FROM pg_stat_ssl WHERE pid = pg_backend_pid()")

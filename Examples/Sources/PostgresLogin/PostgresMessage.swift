@@ -3,7 +3,7 @@ import Foundation
 
 /// A message in version 3 of PostgreSQL's protocol.
 struct PostgresMessage: Sendable {
-    /// Zero for the SSL request and the startup message, which have no type.
+    /// Zero for the startup message, which has no type.
     var type: UInt8 = 0
     var body = Data()
 
@@ -15,9 +15,6 @@ struct PostgresMessage: Sendable {
     private init(body: Data) {
         self.body = body
     }
-
-    /// Requests TLS. The reply is one byte, S or N.
-    static let sslRequest = PostgresMessage(body: Data(number: 80_877_103))
 
     static func startup(user: String, database: String) -> PostgresMessage {
         var body = Data(number: 3 << 16)

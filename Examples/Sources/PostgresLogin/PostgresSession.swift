@@ -5,15 +5,6 @@ import Foundation
 struct PostgresSession {
     let socket: AsyncSocket
 
-    /// Upgrades the connection with PostgreSQL's equivalent of STARTTLS.
-    func startTLS(with server: String) async throws {
-        try await socket.write(.sslRequest, as: PostgresFraming())
-        guard try await socket.read(exactly: 1) == Data("S".utf8) else {
-            throw PostgresError("the server does not support TLS")
-        }
-        try await socket.startTLS(settings: .client(serverName: server))
-    }
-
     /// Logs in with channel binding. Fails if the server does not support it.
     func logIn(as user: String, to database: String, password: String) async throws {
         try await socket.write(.startup(user: user, database: database), as: PostgresFraming())

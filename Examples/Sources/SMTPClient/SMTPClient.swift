@@ -25,17 +25,11 @@ struct SMTPClient {
             let server = Conversation(socket: socket)
             // The address literal of this client, which may have no host name (RFC 5321, section 4.1.3).
             let name = "[\(socket.isIPv6 ? "IPv6:" : "")\(socket.localHost ?? "127.0.0.1")]"
-            try await server.expect("220")
-            let offers = try await server.say("EHLO \(name)", expecting: "250")
-            guard offers.contains(where: { $0.dropFirst(4).uppercased() == "STARTTLS" }) else {
-                throw ConversationError("the server offers no STARTTLS")  // or an attacker removed it from the reply
-            }
-            try await server.say("STARTTLS", expecting: "220")
-            let session = try await socket.startTLS(settings: .client)
+            let session = try await socket.startTLS(as: .smtp(name: name), settings: .client)
             print("secure: \(session.protocolVersion), \(session.cipherSuite)")
-            // Send EHLO again, and discard the extensions received in plaintext.
-            let secureOffers = try await server.say("EHLO \(name)", expecting: "250")
-            if let login { try await server.logIn(login, offers: secureOffers) }
+            // The extensions in the reply to the first EHLO were received in plaintext, so send EHLO again.
+            let offers = try await server.say("EHLO \(name)", expecting: "250")
+            if let login { try await server.logIn(login, offers: offers) }
             try await server.say("MAIL FROM:<\(mail.sender)>", expecting: "250")
             try await server.say("RCPT TO:<\(mail.recipient)>", expecting: "25")
             try await server.say("DATA", expecting: "354")

@@ -8,23 +8,14 @@
 import AsyncSockets
 import Foundation
 
-struct NoSTARTTLS: Error {}
-
 let arguments = CommandLine.arguments.dropFirst()
 let host = arguments.first ?? "localhost"
 let port = arguments.dropFirst().first.flatMap(Int.init) ?? 1143
 do {
     try await AsyncSocket.withConnection(to: host, port: port) { socket in
-        print(try await socket.readLine() ?? "")
-        try await socket.writeLine("a STARTTLS")
-        guard try await socket.readLine()?.hasPrefix("a OK") == true else {
-            throw NoSTARTTLS()
-        }
-
-        // Everything after this line is encrypted.
-        let session = try await socket.startTLS(settings: .client)
+        // Reads the greeting and sends STARTTLS. After this line, everything is encrypted.
+        let session = try await socket.startTLS(as: .imap, settings: .client)
         print("secure: \(session.protocolVersion), \(session.cipherSuite)")
-
         try await socket.write("b CAPABILITY\r\nc LOGOUT\r\n")
         for try await line in socket.lines { print(line) }
     }

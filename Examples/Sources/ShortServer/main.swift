@@ -18,13 +18,12 @@ do {
         untilSignals: [SIGTERM, SIGINT], closeTimeout: .seconds(10),
         idleTimeout: .seconds(60)
     ) { socket in
-        try await socket.writeLine("* OK ready")
+        // Sends the greeting, and requires STARTTLS. After this line, everything is encrypted.
+        try await socket.acceptStartTLS(
+            as: .imap(greeting: "ready"), settings: .server(identity: identity))
         while let command = try await socket.readLine() {
             let tag = command.prefix { $0 != " " }
             try await socket.writeLine("\(tag) OK")
-            if command.hasSuffix(" STARTTLS") {
-                try await socket.startTLS(settings: .server(identity: identity))
-            }
             if command.hasSuffix(" LOGOUT") { return }
         }
     }

@@ -60,7 +60,7 @@ extension AsyncSocket {
     ) async throws {
         let (connection, waiter) = try askToConnect(proxy, tls, hasTrust: trust != nil, timeout, to: makeDestination)
         try await waiter.value(from: connection)
-        if let handshake = try askForWantedTLS(tls, hasTrust: trust != nil) { _ = try await handshake.session(trust) }
+        if let tls { _ = try await AwaitedHandshake.begin(tls, on: self, hasTrust: trust != nil).session(trust) }
     }
 
     // The parts that do not suspend are separate functions. Their locals, such as the settings, then live on
@@ -81,12 +81,6 @@ extension AsyncSocket {
         let waiter = DoneWaiter(.connect, limit)
         connection.post(.connect(destination, timeout: timeout.map { max($0.inSeconds, 0) } ?? -1, waiter: waiter))
         return (connection, waiter)
-    }
-
-    @inline(never)
-    private func askForWantedTLS(_ tls: TLSClientSettings?, hasTrust: Bool) throws -> AwaitedHandshake? {
-        guard let tls else { return nil }
-        return try askForTLS(tls, hasTrust: hasTrust)
     }
 
     // MARK: - Scopes

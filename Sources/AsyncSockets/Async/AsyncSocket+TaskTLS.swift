@@ -1,6 +1,5 @@
-internal import SocketBuffers
-internal import SocketCore
 public import SocketTLS
+public import StartTLSProtocols
 
 extension AsyncSocket {
     /// Upgrades the connection to TLS after all previously queued writes and delegate reads are complete.
@@ -30,35 +29,62 @@ extension AsyncSocket {
     public nonisolated(nonsending) func startTLS(
         settings: TLSSettings<some TLSRole.Side>, trust: (@Sendable (PeerTrust) async throws -> Bool)? = nil
     ) async throws -> TLSSession {
-        try await askForTLS(settings, hasTrust: trust != nil).session(trust).value
+        try await AwaitedHandshake.begin(settings, on: self, hasTrust: trust != nil).session(trust).value
     }
 
-    /// Starts `startTLS(settings:trust:)`. A separate function, so that the waiting task does not keep the
-    /// settings in memory.
-    @inline(never)
-    func askForTLS(
-        _ settings: TLSSettings<some TLSRole.Side>, hasTrust: Bool, dialogue: DialogueRequest? = nil
-    ) throws -> AwaitedHandshake {
-        let limit = OperationLimit(nil)
-        do {
-            try limit.check(.startTLS)
-        } catch {
-            // Later bytes must not be sent in plaintext.
-            disconnect()
-            throw error
-        }
-        guard let connection else { throw Self.notInUse(.startTLS) }
-        var settings = settings.values
-        if hasTrust, settings.trustEvaluation == .builtIn { settings.trustEvaluation = .delegate }
-        guard hasTrust || settings.trustEvaluation == .builtIn || hasDelegate else {
-            let error = AsyncSocketError.badConfiguration(
-                .startTLS, "the settings require a trust decision, but no callback is set: pass trust or set a delegate")
-            connection.post(.fail(error))
-            throw error
-        }
-        let waiter = HandshakeWaiter(.startTLS, limit)
-        _ = try startTLS(settings: settings, waiter: waiter, decidesTrust: hasTrust, waitsForNoTask: true, dialogue: dialogue)
-        return AwaitedHandshake(operation: .startTLS, waiter: waiter, limit: limit, connection: connection, socket: self)
+    /// Performs a protocol's STARTTLS dialogue as a client, and then upgrades the connection to TLS.
+    ///
+    /// ```swift
+    /// try await socket.startTLS(as: .smtp(name: "client.example"), settings: .client)
+    /// try await socket.writeLine("EHLO client.example")
+    /// ```
+    ///
+    /// Call this immediately after connecting, before any read: the dialogue includes the server's greeting.
+    /// Returns when the handshake is complete and the server is trusted. The connection is closed if the
+    /// server does not offer TLS or refuses it, if it sends anything unexpected, or if bytes arrive ahead of
+    /// the handshake. It never continues in plaintext. Request the server's capabilities again over TLS.
+    ///
+    /// - Parameters:
+    ///   - client: The protocol.
+    ///   - settings: The settings of the handshake.
+    ///   - dialogueTimeout: The time limit of the dialogue. `TLSSettings.handshakeTimeout` follows.
+    ///   - trust: See `startTLS(settings:trust:)`.
+    /// - Returns: The negotiated session.
+    /// - Throws: The errors of `startTLS(settings:trust:)`, for example `.earlyPlaintext` if bytes were
+    ///   injected. `.startTLSFailed` if the dialogue failed: see `AsyncSocketError.startTLS`.
+    @discardableResult
+    public nonisolated(nonsending) func startTLS(
+        as client: StartTLSClient, settings: TLSClientSettings, dialogueTimeout: Duration = .seconds(60),
+        trust: (@Sendable (PeerTrust) async throws -> Bool)? = nil
+    ) async throws -> TLSSession {
+        let dialogue = DialogueRequest(StartTLSDialogue(client: client), dialogueTimeout)
+        let settings = settings.offering(client.applicationProtocol)
+        return try await AwaitedHandshake.begin(settings, on: self, hasTrust: trust != nil, dialogue: dialogue)
+            .session(trust).value
+    }
+
+    /// Performs a protocol's STARTTLS dialogue as a server, and then upgrades the connection to TLS.
+    ///
+    /// Call this as the first operation on an accepted connection: the dialogue sends the greeting, replies
+    /// to the client's commands and rejects commands that need TLS. Returns when the handshake is complete.
+    /// Everything that the client sent before is discarded. The connection is closed if the client logs out,
+    /// sends anything after the command that starts TLS, or exceeds `StartTLSDialogue.maximumLength`.
+    ///
+    /// - Parameters:
+    ///   - server: The protocol.
+    ///   - settings: The settings of the handshake.
+    ///   - dialogueTimeout: The time limit of the dialogue, however many commands the client sends.
+    ///   - trust: See `startTLS(settings:trust:)`.
+    /// - Throws: The errors of `startTLS(as:settings:dialogueTimeout:trust:)`. If the client logs out, the
+    ///   code of the error's `startTLS` is `closed`.
+    @discardableResult
+    public nonisolated(nonsending) func acceptStartTLS(
+        as server: StartTLSServer, settings: TLSServerSettings, dialogueTimeout: Duration = .seconds(60),
+        trust: (@Sendable (PeerTrust) async throws -> Bool)? = nil
+    ) async throws -> TLSSession {
+        let dialogue = DialogueRequest(StartTLSDialogue(server: server), dialogueTimeout)
+        return try await AwaitedHandshake.begin(settings, on: self, hasTrust: trust != nil, dialogue: dialogue)
+            .session(trust).value
     }
 
     /// Requests the client's certificate after the handshake (RFC 8446, section 4.6.2).
@@ -94,20 +120,11 @@ extension AsyncSocket {
     public nonisolated(nonsending) func requestClientCertificate(
         isRequired: Bool = true, trust: (@Sendable (PeerTrust) async throws -> Bool)? = nil
     ) async throws -> TLSSession {
-        try await askForCertificate(isRequired, hasTrust: trust != nil).session(trust).value
-    }
-
-    @inline(never)
-    private func askForCertificate(_ isRequired: Bool, hasTrust: Bool) throws -> AwaitedHandshake {
-        let limit = OperationLimit(nil)
-        try limit.check(.requestClientCertificate)
-        guard let connection else { throw Self.notInUse(.requestClientCertificate) }
-        let waiter = HandshakeWaiter(.requestClientCertificate, limit)
-        connection.post(
+        let hasTrust = trust != nil
+        return try await AwaitedHandshake.begin(.requestClientCertificate, on: self) { [hasDecider = hasTrust || hasDelegate] in
             .requestClient(
                 ClientCertificateRequest(
-                    isRequired: isRequired, waiter: waiter, waiterDecidesTrust: hasTrust, hasDecider: hasTrust || hasDelegate)))
-        return AwaitedHandshake(
-            operation: .requestClientCertificate, waiter: waiter, limit: limit, connection: connection, socket: self)
+                    isRequired: isRequired, waiter: $0, waiterDecidesTrust: hasTrust, hasDecider: hasDecider))
+        }.session(trust).value
     }
 }

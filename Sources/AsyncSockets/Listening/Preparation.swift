@@ -39,6 +39,6 @@ final class Preparation: Sendable {
     /// A separate function, because the task would otherwise hold a copy of the settings while it serves.
     @inline(never)
     private func askForTLS(_ tls: ListenerTLS, on socket: AsyncSocket) throws -> AwaitedHandshake {
-        try socket.askForTLS(tls.current, hasTrust: tls.trust != nil)
+        try AwaitedHandshake.begin(tls.current, on: socket, hasTrust: tls.trust != nil)
     }
 }

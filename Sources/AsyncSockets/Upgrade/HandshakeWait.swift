@@ -78,25 +78,3 @@ extension KeyExporter {
         }
     }
 }
-
-/// A handshake started by a task that waits for the result. Kept small, because a task never shrinks its
-/// memory.
-struct AwaitedHandshake {
-    let operation: AsyncSocketError.Operation
-    let waiter: HandshakeWaiter
-    let limit: OperationLimit
-    let connection: StreamConnection
-    let socket: AsyncSocket
-
-    /// Waits for the handshake to complete, calling `trust` if a decision is needed.
-    nonisolated(nonsending) func session(
-        _ trust: (@Sendable (PeerTrust) async throws -> Bool)?
-    ) async throws -> CopyOnWrite<TLSSession> {
-        let session = try await waiter.session(operation, limit, from: connection, trust) { [weak connection] in
-            connection?.post(.upgrading($0))
-        }
-        if let session { return session }
-        socket.disconnect(.abandoned)
-        throw AsyncSocketError.badConfiguration(operation, "the TLS handshake did not produce a session")
-    }
-}

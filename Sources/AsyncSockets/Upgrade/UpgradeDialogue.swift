@@ -9,18 +9,24 @@
 
 internal import SocketBuffers
 internal import SocketCore
+internal import SocketTLS
 internal import StartTLSProtocols
 
-/// The dialogue of `startTLS(as:settings:)` or `acceptStartTLS(as:settings:)`, before the connection starts it.
+/// The dialogue of `startTLS(as:settings:)` or `acceptStartTLS(as:settings:)`, as requested by the caller.
 struct DialogueRequest: Sendable {
     let dialogue: StartTLSDialogue
     /// The time limit of the dialogue.
     let seconds: Double
+
+    init(_ dialogue: StartTLSDialogue, _ timeout: Duration) {
+        self.dialogue = dialogue
+        seconds = max(timeout.inSeconds, 0)
+    }
 }
 
 /// A dialogue on a connection. Confined to the connection's turn.
 final class UpgradeDialogue {
-    enum Answer {
+    enum StepResult {
         /// The last message has been sent, and the handshake can start.
         case complete
         /// No progress is possible until the next event.
@@ -50,7 +56,7 @@ final class UpgradeDialogue {
     var clock: PhaseClock { PhaseClock(.dialogue(name), seconds: seconds) }
 
     /// Exchanges messages as far as possible.
-    func advance(over channel: ByteChannel, _ preBuffer: PreBuffer) -> Answer {
+    func advance(over channel: ByteChannel, _ preBuffer: PreBuffer) -> StepResult {
         do throws(StartTLSError) {
             if case .new = state {
                 state = .exchanging
@@ -105,7 +111,7 @@ final class UpgradeDialogue {
         }
     }
 
-    private func wait(for channel: ByteChannel) -> Answer {
+    private func wait(for channel: ByteChannel) -> StepResult {
         guard let failure = channel.failure else { return .incomplete }
         guard failure.isOrderlyEnd else { return .failed(failure.during(.startTLS)) }
         return .failed(AsyncSocketError(dialogue.endOfInput()))
@@ -124,5 +130,15 @@ extension AsyncSocketError {
         AsyncSocketError(
             .handshakeTimeout, fault: .peer, operation: .startTLS,
             message: "\(name): the dialogue before TLS was not complete within \(text(ofSeconds: seconds)) (dialogueTimeout)")
+    }
+}
+
+extension TLSClientSettings {
+    /// Adds the application protocol that a server requires, unless the program has set its own.
+    func offering(_ applicationProtocol: String?) -> Self {
+        guard let applicationProtocol, applicationProtocols.isEmpty else { return self }
+        var settings = self
+        settings.applicationProtocols = [applicationProtocol]
+        return settings
     }
 }

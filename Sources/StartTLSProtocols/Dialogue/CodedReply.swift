@@ -2,7 +2,7 @@
 /// 959, section 4.2).
 struct CodedReply: Sendable {
     let code: String
-    /// The lines, without the code in those that have it.
+    /// The text of each line, without the code.
     let texts: [String]
     /// The last line, for errors.
     let line: String

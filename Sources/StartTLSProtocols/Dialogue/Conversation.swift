@@ -36,7 +36,7 @@ extension Conversation {
     var farewell: [UInt8] { [] }
     var peer: String { isClient ? "server" : "client" }
 
-    /// Clients may send several commands at once. Servers send nothing before the next command.
+    /// Clients may send several commands together. Servers send nothing before the next command.
     func allows(following rest: ArraySlice<UInt8>) -> Bool { !isClient }
 
     // MARK: - Errors
@@ -72,7 +72,7 @@ extension Conversation {
 
     /// The client logs out or closes the stream.
     func quit(_ line: String, reply: String? = nil) -> StartTLSError {
-        error(.ended, "the client ended the session before TLS started", line: line, reply: reply.map { [UInt8](line: $0) } ?? [])
+        error(.closed, "the client logged out before TLS started", line: line, reply: reply.map { [UInt8](line: $0) } ?? [])
     }
 
     /// Checks a parameter that is sent in a line.

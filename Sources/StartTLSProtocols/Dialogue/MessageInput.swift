@@ -1,5 +1,7 @@
 /// The received bytes that are not yet consumed. No byte is searched twice for the end of a line.
 struct MessageInput: Sendable {
+    /// The maximum number of bytes of a dialogue.
+    static let limit = 64 * 1024
     /// The first byte of TLS records with handshake messages, such as a ClientHello.
     static let handshakeRecord: UInt8 = 22
     /// The first byte of TLS records with alerts.
@@ -37,7 +39,7 @@ struct MessageInput: Sendable {
         return String(decoding: line.last == 13 ? line.dropLast() : line, as: UTF8.self)
     }
 
-    /// Removes and returns an XML tag, which ends with a `>` outside of quotes. Returns `nil` if the tag is
+    /// Removes and returns an XML tag, up to the first `>` outside of quotes. Returns `nil` if the tag is
     /// incomplete.
     mutating func tag() -> ArraySlice<UInt8>? {
         searched = max(searched, head)
@@ -75,8 +77,8 @@ extension String {
 }
 
 extension StringProtocol {
-    /// Whether the text begins with `prefix`, which is in upper case.
-    func begins(with prefix: String) -> Bool {
+    /// Whether the text has this prefix in upper or lower case. `prefix` is in upper case.
+    func startsWith(keyword prefix: String) -> Bool {
         self.prefix(prefix.count).uppercased() == prefix
     }
 }

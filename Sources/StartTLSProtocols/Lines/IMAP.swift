@@ -23,34 +23,28 @@ struct IMAPClient: Conversation {
         let words = line.words
         let second = words.dropFirst().first?.uppercased()
         if words.first == "*", second == "BYE" { throw refusedConnection(line) }
-        switch state {
-        case .greeting: return try greet(line, words.first, second)
-        case .capability(let offersTLS):
-            if words.first == "*", second == "CAPABILITY" {
-                state = .capability(offersTLS: words.contains { $0.matches("STARTTLS") })
-            }
-            guard words.first == "a1" else { break }
-            guard second == "OK", offersTLS else { throw notOffered(line) }
-            return startTLS()
-        case .startTLS:
-            guard words.first == "a2" else { break }
-            guard second == "OK" else { throw refused(line) }
-            return .startTLS([])
+        switch (state, words.first) {
+        case (.greeting, _): return try greet(line, words.first, second)
+        case (.capability, "*"):
+            let offersTLS = words.contains { $0.matches("STARTTLS") }
+            if second == "CAPABILITY" { state = .capability(offersTLS: offersTLS) }
+        case (.capability(offersTLS: true), "a1") where second == "OK": return startTLS()
+        case (.capability, "a1"): throw notOffered(line)
+        case (.startTLS, "*"): break
+        case (.startTLS, "a2") where second == "OK": return .startTLS([])
+        case (.startTLS, "a2"): throw refused(line)
+        case (.capability, _), (.startTLS, _): throw unexpected(line)
         }
-        guard words.first == "*" else { throw unexpected(line) }
         return .continue
     }
 
     private mutating func greet(_ line: String, _ first: String?, _ second: String?) throws(StartTLSError) -> ConversationAction {
-        guard first == "*" else { throw unexpected(line) }
-        switch second {
-        case "OK": break
-        case "PREAUTH":
+        if first == "*", second == "PREAUTH" {
             throw error(
                 .alreadyAuthenticated, "the server considers the connection authenticated, so TLS is no longer possible",
                 line: line)
-        default: throw unexpected(line)
         }
+        guard first == "*", second == "OK" else { throw unexpected(line) }
         guard let offers = Self.capabilities(inGreeting: line) else {
             state = .capability(offersTLS: false)
             return .line("a1 CAPABILITY")
@@ -67,7 +61,7 @@ struct IMAPClient: Conversation {
     /// Returns the capabilities in a greeting such as `* OK [CAPABILITY IMAP4rev1 STARTTLS] ready`.
     private static func capabilities(inGreeting line: String) -> [String]? {
         let code = line.dropFirst("* OK ".count)
-        guard code.begins(with: "[CAPABILITY "), let end = code.firstIndex(of: "]") else { return nil }
+        guard code.startsWith(keyword: "[CAPABILITY "), let end = code.firstIndex(of: "]") else { return nil }
         return Array(String(code[..<end].dropFirst()).words.dropFirst())
     }
 }
@@ -99,15 +93,18 @@ struct IMAPServer: Conversation {
         guard words.count >= 2, let tag = words.first, tag != "*", tag != "+" else {
             return .line("* BAD A tag and a command are expected")
         }
-        switch words[1].uppercased() {
-        case "STARTTLS" where words.count == 2: return .startTLS([UInt8](line: "\(tag) OK Begin TLS negotiation now"))
+        return try reply(to: words[1].uppercased(), tag, line, hasParameters: words.count > 2)
+    }
+
+    private func reply(
+        to command: String, _ tag: String, _ line: String, hasParameters: Bool
+    ) throws(StartTLSError) -> ConversationAction {
+        switch command {
+        case "STARTTLS" where !hasParameters: return .startTLS([UInt8](line: "\(tag) OK Begin TLS negotiation now"))
         case "CAPABILITY": return .lines(["* CAPABILITY \(offers)", "\(tag) OK CAPABILITY completed"])
         case "NOOP": return .line("\(tag) OK NOOP completed")
         case "ID": return .lines(["* ID NIL", "\(tag) OK ID completed"])
-        case "LOGOUT":
-            throw error(
-                .ended, "the client ended the session before TLS started", line: line,
-                reply: [UInt8](line: "* BYE Logging out") + [UInt8](line: "\(tag) OK LOGOUT completed"))
+        case "LOGOUT": throw quit(line, reply: "* BYE Logging out\r\n\(tag) OK LOGOUT completed")
         case "LOGIN", "AUTHENTICATE": return .line("\(tag) NO [PRIVACYREQUIRED] Use STARTTLS first")
         default: return .line("\(tag) BAD Use STARTTLS first")
         }

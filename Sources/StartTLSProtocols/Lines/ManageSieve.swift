@@ -17,27 +17,19 @@ struct ManageSieveClient: Conversation {
 
     mutating func receive(_ input: inout MessageInput) throws(StartTLSError) -> ConversationAction? {
         guard let response = try response(&input) else { return nil }
-        let keyword = response.words.first?.uppercased()
-        switch state {
-        case .greeting(let offersTLS):
-            switch keyword {
-            case "OK":
-                guard offersTLS else { throw notOffered(response) }
-                state = .startTLS
-                return .line("STARTTLS")
-            case "NO", "BYE": throw refusedConnection(response)
-            default:
-                guard response.hasPrefix("\"") || response.hasPrefix("{") else { throw unexpected(response) }
-                if keyword == "\"STARTTLS\"" { state = .greeting(offersTLS: true) }
-                return .continue
-            }
-        case .startTLS:
-            switch keyword {
-            case "OK": return .startTLS([])
-            case "NO", "BYE": throw refused(response)
-            default: throw unexpected(response)
-            }
+        switch (state, response.words.first?.uppercased()) {
+        case (.greeting(offersTLS: true), "OK"):
+            state = .startTLS
+            return .line("STARTTLS")
+        case (.greeting, "OK"): throw notOffered(response)
+        case (.greeting, "NO"), (.greeting, "BYE"): throw refusedConnection(response)
+        case (.greeting, "\"STARTTLS\""): state = .greeting(offersTLS: true)
+        case (.greeting, _): guard response.hasPrefix("\"") || response.hasPrefix("{") else { throw unexpected(response) }
+        case (.startTLS, "OK"): return .startTLS([])
+        case (.startTLS, "NO"), (.startTLS, "BYE"): throw refused(response)
+        case (.startTLS, _): throw unexpected(response)
         }
+        return .continue
     }
 
     /// Removes a line, and the literals and lines that continue it. Returns the line.
@@ -50,13 +42,18 @@ struct ManageSieveClient: Conversation {
             guard let line = input.line() else { return nil }
             let text = pending?.text ?? line
             pending = nil
-            guard line.hasSuffix("}"), let start = line.lastIndex(of: "{") else { return text }
-            let digits = line[line.index(after: start)...].dropLast()
-            guard let length = Int(digits), length >= 0, length <= StartTLSDialogue.maximumLength else {
-                throw unexpected(line)
-            }
+            guard let length = try literalLength(in: line) else { return text }
             pending = (text, length)
         }
+    }
+
+    /// Returns the length of the literal that a line announces at its end, such as `{12}`.
+    private func literalLength(in line: String) throws(StartTLSError) -> Int? {
+        guard line.hasSuffix("}"), let start = line.lastIndex(of: "{") else { return nil }
+        guard let length = Int(line[line.index(after: start)...].dropLast()), (0...MessageInput.limit).contains(length) else {
+            throw unexpected(line)
+        }
+        return length
     }
 }
 

@@ -22,23 +22,29 @@ struct NNTPClient: Conversation {
             guard ["200", "201"].contains(line.prefix(3)) else { throw refusedConnection(line) }
             state = .capabilities
             return .line("CAPABILITIES")
-        case .capabilities:
-            // A server that does not list its capabilities may still support STARTTLS (RFC 3977, appendix A).
-            if line.hasPrefix("500") { return startTLS() }
-            guard line.hasPrefix("101") else { throw unexpected(line) }
-            state = .list(offersTLS: false)
-            return .continue
-        case .list(let offersTLS):
-            guard line == "." else {
-                state = .list(offersTLS: offersTLS || line.words.first?.matches("STARTTLS") == true)
-                return .continue
-            }
-            guard offersTLS else { throw notOffered() }
-            return startTLS()
+        case .capabilities: return try beginList(line)
+        case .list(let offersTLS): return try continueList(line, offersTLS)
         case .startTLS:
             guard line.hasPrefix("382") else { throw line.hasPrefix("500") ? notOffered(line) : refused(line) }
             return .startTLS([])
         }
+    }
+
+    private mutating func beginList(_ line: String) throws(StartTLSError) -> ConversationAction {
+        // A server that does not list its capabilities may still support STARTTLS (RFC 3977, appendix A).
+        if line.hasPrefix("500") { return startTLS() }
+        guard line.hasPrefix("101") else { throw unexpected(line) }
+        state = .list(offersTLS: false)
+        return .continue
+    }
+
+    private mutating func continueList(_ line: String, _ offersTLS: Bool) throws(StartTLSError) -> ConversationAction {
+        guard line == "." else {
+            state = .list(offersTLS: offersTLS || line.words.first?.matches("STARTTLS") == true)
+            return .continue
+        }
+        guard offersTLS else { throw notOffered() }
+        return startTLS()
     }
 
     private mutating func startTLS() -> ConversationAction {

@@ -18,27 +18,36 @@ struct POP3Client: Conversation {
     mutating func receive(_ input: inout MessageInput) throws(StartTLSError) -> ConversationAction? {
         guard let line = input.line() else { return nil }
         switch state {
-        case .greeting:
-            guard Self.isOK(line) else { throw line.begins(with: "-ERR") ? refusedConnection(line) : unexpected(line) }
-            state = .capabilities
-            return .line("CAPA")
-        case .capabilities:
-            // A server that does not list its capabilities may still support STLS.
-            if line.begins(with: "-ERR") { return startTLS() }
-            guard Self.isOK(line) else { throw unexpected(line) }
-            state = .list(offersTLS: false)
-            return .continue
-        case .list(let offersTLS):
-            guard line == "." else {
-                state = .list(offersTLS: offersTLS || line.words.first?.matches("STLS") == true)
-                return .continue
-            }
-            guard offersTLS else { throw notOffered() }
-            return startTLS()
+        case .greeting: return try greet(line)
+        case .capabilities: return try beginList(line)
+        case .list(let offersTLS): return try continueList(line, offersTLS)
         case .startTLS:
-            guard Self.isOK(line) else { throw line.begins(with: "-ERR") ? refused(line) : unexpected(line) }
+            guard Self.isOK(line) else { throw line.startsWith(keyword: "-ERR") ? refused(line) : unexpected(line) }
             return .startTLS([])
         }
+    }
+
+    private mutating func greet(_ line: String) throws(StartTLSError) -> ConversationAction {
+        guard Self.isOK(line) else { throw line.startsWith(keyword: "-ERR") ? refusedConnection(line) : unexpected(line) }
+        state = .capabilities
+        return .line("CAPA")
+    }
+
+    private mutating func beginList(_ line: String) throws(StartTLSError) -> ConversationAction {
+        // A server that does not list its capabilities may still support STLS.
+        if line.startsWith(keyword: "-ERR") { return startTLS() }
+        guard Self.isOK(line) else { throw unexpected(line) }
+        state = .list(offersTLS: false)
+        return .continue
+    }
+
+    private mutating func continueList(_ line: String, _ offersTLS: Bool) throws(StartTLSError) -> ConversationAction {
+        guard line == "." else {
+            state = .list(offersTLS: offersTLS || line.words.first?.matches("STLS") == true)
+            return .continue
+        }
+        guard offersTLS else { throw notOffered() }
+        return startTLS()
     }
 
     private mutating func startTLS() -> ConversationAction {
@@ -46,7 +55,7 @@ struct POP3Client: Conversation {
         return .line("STLS")
     }
 
-    private static func isOK(_ line: String) -> Bool { line == "+OK" || line.begins(with: "+OK ") }
+    private static func isOK(_ line: String) -> Bool { line == "+OK" || line.startsWith(keyword: "+OK ") }
 }
 
 /// The server side of POP3. Commands that need TLS are rejected.

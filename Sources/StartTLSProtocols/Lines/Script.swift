@@ -2,9 +2,9 @@
 public enum StartTLSScriptStep: Sendable, Hashable {
     /// Sends a line. CR LF is appended.
     case send(String)
-    /// Reads one line, which must begin with this text.
+    /// Reads one line, which must have this prefix.
     case expect(String)
-    /// Reads lines up to one that begins with this text. The lines before it are ignored.
+    /// Reads lines up to the first with this prefix. Other lines are ignored.
     case skip(to: String)
 }
 
@@ -30,7 +30,7 @@ struct Script: Conversation {
         switch steps.first {
         case .expect(let text):
             guard line.hasPrefix(text) else {
-                throw error(.unexpectedMessage, "a line that begins with \"\(text)\" was expected", line: line)
+                throw error(.unexpectedMessage, "a line with the prefix \"\(text)\" was expected", line: line)
             }
         case .skip(let text): guard line.hasPrefix(text) else { return .continue }
         case .send, nil: break
@@ -39,7 +39,7 @@ struct Script: Conversation {
         return proceed()
     }
 
-    /// Performs the steps up to the next one that reads.
+    /// Performs the steps up to the next read.
     private mutating func proceed() -> ConversationAction {
         var output: [UInt8] = []
         while case .send(let line) = steps.first {

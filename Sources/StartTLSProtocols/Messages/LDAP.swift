@@ -13,11 +13,7 @@ struct LDAPClient: Conversation {
         guard message.operation.tag == LDAP.extendedResponse, message.id <= 1 else {
             throw unexpected("LDAP message \(message.id) with the tag \(message.operation.tag)")
         }
-        let parts = BERElement.sequence(message.operation.contents) ?? []
-        guard parts.count >= 3, parts[0].tag == 0x0A, parts[0].contents.count == 1, let result = parts[0].contents.first else {
-            throw unexpected("an LDAP response without a result")
-        }
-        let text = "result \(result) \(String(decoding: parts[2].contents, as: UTF8.self))"
+        let (result, text) = try result(of: message.operation)
         // Message ID 0 is the server's notice of disconnection.
         guard message.id == 1 else { throw refusedConnection(text) }
         switch result {
@@ -26,6 +22,14 @@ struct LDAPClient: Conversation {
         case 2: throw notOffered(text)
         default: throw refused(text)
         }
+    }
+
+    private func result(of response: BERElement) throws(StartTLSError) -> (code: UInt8, text: String) {
+        let parts = BERElement.sequence(response.contents) ?? []
+        guard parts.count >= 3, parts[0].tag == 0x0A, parts[0].contents.count == 1, let code = parts[0].contents.first else {
+            throw unexpected("an LDAP response without a result")
+        }
+        return (code, "result \(code) \(String(decoding: parts[2].contents, as: UTF8.self))")
     }
 }
 
@@ -149,7 +153,7 @@ struct BERElement: Sendable {
         guard let second = bytes.dropFirst().first else { return nil }
         guard second < 128 || (0x81...0x84).contains(second) else { throw conversation.unexpected("not an LDAP message") }
         guard let (header, count) = header(bytes) else { return nil }
-        guard count <= StartTLSDialogue.maximumLength else {
+        guard count <= MessageInput.limit else {
             throw conversation.error(.tooLong, "the \(conversation.peer) announced a message of \(count) bytes before TLS")
         }
         return header + count

@@ -41,7 +41,7 @@ public struct MySQLGreeting: Sendable, Hashable {
         self.authenticationMethod = authenticationMethod
     }
 
-    /// - Returns: `nil` if the bytes are no greeting.
+    /// Returns `nil` if the bytes are not a greeting.
     init?(payload: ArraySlice<UInt8>) {
         guard payload.first == 10, let versionEnd = payload.firstIndex(of: 0) else { return nil }
         let fields = payload[(versionEnd + 1)...]
@@ -49,7 +49,7 @@ public struct MySQLGreeting: Sendable, Hashable {
             let upper = fields.dropFirst(18).littleEndian(bytes: 2), let characterSet = fields.dropFirst(15).first,
             let nonceLength = fields.dropFirst(20).first
         else { return nil }
-        // The second part of the nonce ends with a zero byte, which the length includes.
+        // The length of the nonce includes a terminating zero byte.
         let more = fields.dropFirst(31)
         let second = more.prefix(max(12, Int(nonceLength) - 9))
         let method = more.dropFirst(max(13, Int(nonceLength) - 8)).prefix { $0 != 0 }

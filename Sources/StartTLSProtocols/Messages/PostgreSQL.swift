@@ -29,7 +29,7 @@ struct PostgreSQLClient: Conversation {
     private static func errorText(_ input: MessageInput) -> String? {
         let bytes = input.rest.dropFirst()
         guard let length = bytes.integer(bytes: 4) else { return nil }
-        // Servers of protocol 2.0 send text instead of a length. What has arrived is enough for a message.
+        // Servers of protocol 2.0 send text instead of a length.
         guard (4...8192).contains(length) else { return input.text }
         guard bytes.count >= length else { return nil }
         let fields = bytes.dropFirst(4).prefix(length - 4).split(separator: 0)

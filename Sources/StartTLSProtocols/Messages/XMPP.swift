@@ -42,19 +42,30 @@ struct XMPPClient: Conversation {
         case .header:
             guard element == XMPP.stream("stream"), token.kind == .start else { throw unexpected(token.source) }
             state = .features
-        case .features:
-            guard element == XMPP.stream("features"), depth == 1 else { throw unexpected(token.source) }
-            if token.kind == .empty { throw notOffered(token.source) }
-            state = .list(offersTLS: false)
-        case .list(let offersTLS):
-            if depth == 2, element == XMPP.tls("starttls"), token.kind != .end { state = .list(offersTLS: true) }
-            guard depth == 2, element == XMPP.stream("features") else { break }
-            guard offersTLS else { throw notOffered() }
-            state = .reply
-            return .send(Array("<starttls xmlns='\(XMPP.tlsNamespace)'/>".utf8))
+            return .continue
+        case .features: return try beginList(token, element, depth)
+        case .list(let offersTLS): return try continueList(token, element, depth, offersTLS)
         case .reply: return try decide(token, element, depth)
         }
+    }
+
+    private mutating func beginList(
+        _ token: XMLToken, _ element: XMLElements.Name, _ depth: Int
+    ) throws(StartTLSError) -> ConversationAction {
+        guard element == XMPP.stream("features"), depth == 1 else { throw unexpected(token.source) }
+        if token.kind == .empty { throw notOffered(token.source) }
+        state = .list(offersTLS: false)
         return .continue
+    }
+
+    private mutating func continueList(
+        _ token: XMLToken, _ element: XMLElements.Name, _ depth: Int, _ offersTLS: Bool
+    ) throws(StartTLSError) -> ConversationAction {
+        if depth == 2, element == XMPP.tls("starttls"), token.kind != .end { state = .list(offersTLS: true) }
+        guard depth == 2, element == XMPP.stream("features") else { return .continue }
+        guard offersTLS else { throw notOffered() }
+        state = .reply
+        return .send(Array("<starttls xmlns='\(XMPP.tlsNamespace)'/>".utf8))
     }
 
     private func decide(_ token: XMLToken, _ element: XMLElements.Name, _ depth: Int) throws(StartTLSError) -> ConversationAction
@@ -92,11 +103,7 @@ struct XMPPServer: Conversation {
         let depth = elements.depth
         guard let element = elements.apply(token) else { throw unexpected(token.source, reply: streamError("not-well-formed")) }
         guard hasHeader else { return try reply(to: token, element) }
-        if depth == 1, token.kind == .end {
-            throw error(
-                .ended, "the client ended the session before TLS started", line: token.source,
-                reply: Array("</stream:stream>".utf8))
-        }
+        if depth == 1, token.kind == .end { throw quit(token.source, reply: "</stream:stream>") }
         guard element == XMPP.tls("starttls") else {
             throw error(
                 .tlsRequired, "the client tried to continue without TLS", line: token.source,

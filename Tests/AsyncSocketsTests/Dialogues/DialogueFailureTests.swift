@@ -63,7 +63,7 @@ import Testing
         try peer.send("QUIT\r\n")
         let error = try #require(try await failing)
         #expect(error.code == .startTLSFailed)
-        #expect(error.startTLS?.code == .ended)
+        #expect(error.startTLS?.code == .closed)
         #expect(try await Task.detached { try peer.receiveAll() }.value == "+OK ready\r\n+OK Bye\r\n")
     }
 
@@ -119,7 +119,7 @@ import Testing
         let error = try #require(
             try await StyledSocket.refusal { try await victim.startTLS(as: .ftp, TestCertificates.client()) })
         #expect(error.code == .startTLSFailed)
-        #expect(error.startTLS?.code == .ended)
+        #expect(error.startTLS?.code == .closed)
         #expect(error.startTLS?.line == "220-half a")
         #expect(await victim.isOver)
     }

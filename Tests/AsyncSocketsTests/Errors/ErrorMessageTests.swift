@@ -200,6 +200,12 @@ import Testing
         },
         // Provoking it would take 30 seconds of signatures.
         Way(.tooManyHandshakes) { (["30", "private key"], AsyncSocketError.tooManyHandshakes) },
+        Way(.startTLSFailed) {
+            let (socket, peer) = try await connectedSocket([.send("-ERR busy\r\n")])
+            let failure = try await error { try await socket.startTLS(as: .pop3, settings: TestCertificates.client()) }
+            _ = try await peer.finish()
+            return (["POP3", "\"-ERR busy\""], failure)
+        },
         Way(.earlyPlaintext) {
             let (socket, peer) = try await connectedSocket([.send("hello")])
             _ = try await peer.finish()

@@ -130,7 +130,7 @@ extension AsyncSocket {
 
     func startTLS(_ settings: TLSSettings<some TLSRole.Side>, for waiter: any OperationWaiter<HandshakeNews>) {
         do throws(AsyncSocketError) {
-            _ = try startTLS(settings: settings.values, waiter: waiter, decidesTrust: false)
+            try TLSRequest.post(settings.values, to: connection, waiter: waiter)
         } catch {
             waiter.complete(.failure(error))
         }
