@@ -24,7 +24,8 @@ final class LentBytes: Sendable {
         if let block {
             body(UnsafeRawBufferPointer(start: block.start, count: block.count).bytes)
         } else if let copy {
-            body(copy.bytes)
+            // Not `copy.bytes`, which crashes the compiler of Swift 6.2.
+            copy.withUnsafeBytes { body($0.bytes) }
         }
     }
 }

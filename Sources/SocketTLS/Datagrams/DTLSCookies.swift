@@ -140,11 +140,17 @@ private struct FirstHello {
     /// Returns a HelloVerifyRequest. Its version is always DTLS 1.0 (RFC 6347, 4.2.1). Its record has the
     /// sequence number of the client's record, so the server needs no state.
     func request(for cookie: [UInt8]) -> [UInt8] {
-        let body: [UInt8] = [0xFE, 0xFF, UInt8(cookie.count)] + cookie
-        let length = [0, 0, UInt8(body.count)]
-        let number = [UInt8(messageNumber >> 8), UInt8(messageNumber & 0xFF)]
-        let message = [UInt8(DTLS1_MT_HELLO_VERIFY_REQUEST)] + length + number + [0, 0, 0] + length + body
-        let sequence = withUnsafeBytes(of: header.sequence.bigEndian) { Array($0.suffix(6)) }
-        return [RecordHeader.handshake, 0xFE, 0xFF, 0, 0] + sequence + [0, UInt8(message.count)] + message
+        // Appended part by part: Swift 6.2 cannot check the type of a sum of so many literals.
+        let length: [UInt8] = [0, 0, UInt8(cookie.count + 3)]
+        var message: [UInt8] = [UInt8(DTLS1_MT_HELLO_VERIFY_REQUEST)]
+        message += length
+        message += [UInt8(messageNumber >> 8), UInt8(messageNumber & 0xFF), 0, 0, 0]
+        message += length
+        message += [0xFE, 0xFF, UInt8(cookie.count)]
+        message += cookie
+        var record: [UInt8] = [RecordHeader.handshake, 0xFE, 0xFF, 0, 0]
+        record += withUnsafeBytes(of: header.sequence.bigEndian) { $0.suffix(6) }
+        record += [0, UInt8(message.count)]
+        return record + message
     }
 }
