@@ -35,30 +35,29 @@ extension AsyncSocket {
     /// Performs a protocol's STARTTLS dialogue as a client, and then upgrades the connection to TLS.
     ///
     /// The dialogue starts after the reads and writes that are queued now. Reads and writes that are queued
-    /// later are served over TLS. `socketDidSecure(_:)` follows, or `socketDidDisconnect(_:withError:)`.
+    /// later are served over TLS. `socketDidSecure(_:)` or `socketDidDisconnect(_:withError:)` follows.
     ///
     /// - Parameters:
-    ///   - client: The protocol.
+    ///   - client: The protocol and its client-side parameters.
     ///   - settings: The settings of the handshake.
-    ///   - dialogueTimeout: The time limit of the dialogue, without earlier reads and writes.
-    /// - Throws: The errors of `beginTLS(settings:)`.
+    ///   - dialogueTimeout: The time limit for the dialogue, excluding earlier reads and writes.
+    /// - Throws: The errors of `beginTLS(settings:)`, and `.badParameter` if a parameter cannot be sent.
     public func beginTLS(
         as client: StartTLSClient, settings: TLSClientSettings, dialogueTimeout: Duration = .seconds(60)
     ) throws(AsyncSocketError) {
-        let dialogue = DialogueRequest(StartTLSDialogue(client: client), dialogueTimeout)
-        let settings = settings.offering(client.applicationProtocol)
-        try TLSRequest.post(settings.values, to: connection, dialogue: dialogue)
+        let values = DialogueRequest.add(client.applicationProtocol, to: settings).values
+        try TLSRequest.post(values, to: connection, DialogueRequest.maker(client, dialogueTimeout))
     }
 
     /// Performs a protocol's STARTTLS dialogue as a server, and then upgrades the connection to TLS.
     ///
-    /// See `acceptStartTLS(as:settings:dialogueTimeout:trust:)`, and `beginTLS(as:settings:dialogueTimeout:)`
-    /// for the order of operations and the delegate's methods.
-    public func beginAcceptingTLS(
+    /// For the dialogue, see `acceptStartTLS(as:settings:dialogueTimeout:trust:)`. For the order of
+    /// operations, the delegate's methods and the errors, see `beginTLS(as:settings:dialogueTimeout:)`.
+    public func beginAcceptingStartTLS(
         as server: StartTLSServer, settings: TLSServerSettings, dialogueTimeout: Duration = .seconds(60)
     ) throws(AsyncSocketError) {
-        let dialogue = DialogueRequest(StartTLSDialogue(server: server), dialogueTimeout)
-        try TLSRequest.post(settings.values, to: connection, dialogue: dialogue)
+        let values = DialogueRequest.add(server.applicationProtocol, to: settings).values
+        try TLSRequest.post(values, to: connection, DialogueRequest.maker(server, dialogueTimeout))
     }
 
     /// Requests the client's certificate after the handshake (RFC 8446, section 4.6.2). For servers with TLS

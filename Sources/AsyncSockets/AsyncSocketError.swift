@@ -43,7 +43,7 @@ public struct AsyncSocketError: Error, Sendable, Hashable {
         set { change { $0.tls = newValue } }
     }
 
-    /// The error of the dialogue before TLS, if any: the reply that refused it, the number of injected bytes.
+    /// The error of the STARTTLS dialogue, if any: the peer's refusal, or the number of injected bytes.
     public var startTLS: StartTLSError? {
         get { contents.startTLS }
         set { change { $0.startTLS = newValue } }
@@ -65,7 +65,7 @@ public struct AsyncSocketError: Error, Sendable, Hashable {
     ///   - message: A one-sentence description of the problem.
     ///   - errno: The `errno` of the failed system call, if any.
     ///   - tls: The error of the TLS engine, if any.
-    ///   - startTLS: The error of the dialogue before TLS, if any.
+    ///   - startTLS: The error of the STARTTLS dialogue, if any.
     public init(
         _ code: Code, fault: TLSError.Fault, operation: Operation, message: String, errno: Int32? = nil, tls: TLSError? = nil,
         startTLS: StartTLSError? = nil
@@ -149,7 +149,7 @@ public struct AsyncSocketError: Error, Sendable, Hashable {
         public static let idleTimeout = Code(description: "idleTimeout")
         /// The deadline of `withDeadline(_:_:)` expired before the operation was complete.
         public static let deadlineExceeded = Code(description: "deadlineExceeded")
-        /// The TLS handshake was not complete in time.
+        /// The TLS handshake, or the dialogue before it, was not complete in time.
         public static let handshakeTimeout = Code(description: "handshakeTimeout")
         /// The trust callback did not decide in time.
         public static let trustTimeout = Code(description: "trustTimeout")
@@ -181,7 +181,7 @@ public struct AsyncSocketError: Error, Sendable, Hashable {
         /// Plaintext was already buffered when the handshake was about to start: a STARTTLS injection, or a
         /// greeting or reply that you did not read before `startTLS`.
         public static let earlyPlaintext = Code(description: "earlyPlaintext")
-        /// The dialogue before TLS failed; see `startTLS` for the cause.
+        /// The STARTTLS dialogue failed; see `startTLS` for the cause.
         public static let startTLSFailed = Code(description: "startTLSFailed")
         /// TLS failed; see `tls` for the cause.
         public static let tls = Code(description: "tls")

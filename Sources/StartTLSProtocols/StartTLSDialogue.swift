@@ -1,8 +1,8 @@
 // Rules of a dialogue:
 //  1. A dialogue does no I/O. It takes the received bytes and returns the bytes to send.
-//  2. Each conversation removes whole messages from the input, and keeps the partial message at its end.
+//  2. Each side of a protocol removes whole messages from the input. A partial message stays at its end.
 //  3. The number of received bytes is limited, so that a peer cannot make the dialogue grow or continue
-//     forever.
+//     forever. So is the number of bytes to send after one call.
 //  4. When TLS starts, every received byte has been consumed. Bytes after the last message are an injection
 //     and fail the dialogue, except in the protocols whose clients start TLS without waiting for a reply.
 //  5. Anything unexpected fails the dialogue. No message allows the connection to continue in plaintext.
@@ -12,18 +12,22 @@
 /// Use it to add STARTTLS to other transports. With `AsyncSocket`, call `startTLS(as:settings:)` or
 /// `acceptStartTLS(as:settings:)` instead.
 ///
-/// Send the bytes that `start()` returns, then pass each received byte to `receive(_:)` once, until the step
-/// is `.startTLS` or an error is thrown. After an error, close the connection: it must not continue in
-/// plaintext.
+/// Send the bytes that `start()` returns. Then pass everything you receive to `receive(_:)`, and send the
+/// bytes that it returns, until the step is `.startTLS`. If an error is thrown, send its `reply` and close
+/// the connection: it must not continue in plaintext.
 ///
 /// ```swift
-/// var dialogue = StartTLSDialogue(client: .smtp(name: "client.example"))
-/// var step = try dialogue.start()
+/// var dialogue = try StartTLSDialogue(client: .smtp(name: "client.example"))
+/// var step = dialogue.start()
 /// while case .send(let bytes) = step {
 ///     try await transport.write(bytes)
-///     guard let received = try await transport.read() else { throw dialogue.endOfInput() }
+///     guard let received = try await transport.read() else { throw dialogue.endOfInputError }
 ///     step = try dialogue.receive(received)
 /// }
+/// guard case .startTLS(let lastBytes, let firstTLSBytes) = step else { return }
+/// try dialogue.checkForInjection(receivedByteCount: transport.bufferedByteCount)
+/// try await transport.write(lastBytes)
+/// try await transport.startTLS(firstReceivedBytes: firstTLSBytes)
 /// ```
 public struct StartTLSDialogue: Sendable {
     /// The maximum number of bytes that a dialogue receives: 64 KiB. A peer that sends more fails the
@@ -31,11 +35,9 @@ public struct StartTLSDialogue: Sendable {
     public static let maximumLength = MessageInput.limit
 
     /// The name of the protocol, for messages.
-    public var protocolName: String { conversation.name }
+    public var protocolName: String { side.name }
 
-    /// Whether the client starts TLS without waiting for a reply. Known at the last step.
-    package private(set) var clientStartsImmediately = false
-    private var conversation: any Conversation
+    private var side: any ProtocolSide
     private var input = MessageInput()
     private var receivedCount = 0
     private var phase = Phase.new
@@ -43,31 +45,36 @@ public struct StartTLSDialogue: Sendable {
     private enum Phase {
         case new
         case running
-        case over
+        case complete(clientStartsImmediately: Bool)
+        case failed
     }
 
     /// Creates a client's dialogue.
-    public init(client: StartTLSClient) {
-        conversation = client.conversation
-    }
-
-    /// Creates a server's dialogue.
-    public init(server: StartTLSServer) {
-        conversation = server.conversation
-    }
-
-    /// Returns the first step. Call this once, when the connection is established.
     ///
     /// - Throws: `StartTLSError` with the code `invalidParameter` if a parameter of the protocol contains
     ///   characters that cannot be sent.
-    public mutating func start() throws(StartTLSError) -> StartTLSStep {
-        guard case .new = phase else { throw misuse("start was called twice") }
+    public init(client: StartTLSClient) throws(StartTLSError) {
+        side = client.side
+        try side.validate()
+    }
+
+    /// Creates a server's dialogue.
+    ///
+    /// - Throws: The error of `init(client:)`.
+    public init(server: StartTLSServer) throws(StartTLSError) {
+        side = server.makeSide()
+        try side.validate()
+    }
+
+    /// Returns the first step. Call this once, when the connection is established.
+    public mutating func start() -> StartTLSStep {
+        guard case .new = phase else { preconditionFailure("start() was called twice: create a dialogue for each connection") }
         phase = .running
-        do {
-            return try step(after: conversation.start(), [])
-        } catch {
-            phase = .over
-            throw error
+        switch side.start() {
+        case .send(let bytes): return .send(bytes)
+        case .startTLS(let bytes), .startTLSImmediately(let bytes):
+            phase = .complete(clientStartsImmediately: false)
+            return .startTLS(sending: bytes, receivedTLSBytes: [])
         }
     }
 
@@ -77,88 +84,90 @@ public struct StartTLSDialogue: Sendable {
     /// - Throws: The reason why TLS cannot start. If `StartTLSError.reply` is not empty, send it before you
     ///   close the connection.
     public mutating func receive(_ bytes: some Collection<UInt8>) throws(StartTLSError) -> StartTLSStep {
-        guard case .running = phase else { throw misuse("receive was called before start, or after the last step") }
-        do {
-            return try process(bytes)
-        } catch {
-            phase = .over
-            throw error
+        guard case .running = phase else {
+            preconditionFailure("receive(_:) was called before start(), or after the last step or an error")
         }
-    }
-
-    /// Returns the error for a connection that is closed before the dialogue is complete.
-    public func endOfInput() -> StartTLSError {
-        StartTLSError(
-            .closed, name: conversation.name, "the \(conversation.peer) closed the connection before TLS started",
-            line: input.isEmpty ? nil : input.text)
-    }
-
-    /// Returns the error for bytes that arrived after the message that starts TLS.
-    package func injection(of count: Int) -> StartTLSError { conversation.injected(count) }
-
-    private mutating func process(_ bytes: some Collection<UInt8>) throws(StartTLSError) -> StartTLSStep {
-        receivedCount += bytes.count
-        guard receivedCount <= Self.maximumLength else {
-            throw conversation.error(
-                .tooLong, "the \(conversation.peer) sent more than \(Self.maximumLength) bytes before TLS",
-                reply: conversation.farewell)
-        }
-        input.append(bytes)
         var output: [UInt8] = []
+        do {
+            return try process(bytes, &output)
+        } catch {
+            phase = .failed
+            // A client must not take the reply to its last command for the reply to an earlier one.
+            throw side.isClient || error.code == .injected ? error : error.prepending(output)
+        }
+    }
+
+    /// Checks that nothing was received after the last message and before TLS. Call this before you send the
+    /// last bytes.
+    ///
+    /// - Parameter receivedByteCount: The number of bytes that the transport has received but not passed to
+    ///   the dialogue.
+    /// - Throws: `StartTLSError` with the code `injected` if there are such bytes, unless the protocol's
+    ///   clients start TLS without waiting for a reply.
+    public func checkForInjection(receivedByteCount: Int) throws(StartTLSError) {
+        if case .complete(clientStartsImmediately: true) = phase { return }
+        if receivedByteCount > 0 { throw side.injected(receivedByteCount) }
+    }
+
+    /// The error for a connection that is closed before the dialogue is complete.
+    public var endOfInputError: StartTLSError {
+        side.error(.closed, "the \(side.peer) closed the connection before TLS started", line: input.isEmpty ? nil : input.text)
+    }
+
+    private mutating func process(
+        _ bytes: some Collection<UInt8>, _ output: inout [UInt8]
+    ) throws(StartTLSError) -> StartTLSStep {
+        receivedCount += bytes.count
+        guard receivedCount <= Self.maximumLength else { throw side.tooLong() }
+        input.append(bytes)
         while !input.isEmpty {
             try checkForTLS()
-            guard let action = try conversation.receive(&input) else { break }
-            switch try step(after: action, output) {
-            case .send(let bytes): output = bytes
-            case .startTLS(let bytes, let surplus): return .startTLS(sending: bytes, surplus: surplus)
+            guard let action = try side.receive(&input) else { break }
+            if let receivedTLSBytes = try perform(action, &output) {
+                return .startTLS(sending: output, receivedTLSBytes: receivedTLSBytes)
             }
+            guard output.count <= Self.maximumLength else { throw side.tooLong() }
         }
         return .send(output)
     }
 
-    private mutating func step(after action: ConversationAction, _ output: [UInt8]) throws(StartTLSError) -> StartTLSStep {
+    /// Returns the received bytes that belong to TLS, or `nil` if the dialogue continues.
+    private mutating func perform(_ action: DialogueAction, _ output: inout [UInt8]) throws(StartTLSError) -> [UInt8]? {
+        var isExpected = input.isEmpty
         switch action {
         case .send(let bytes):
-            guard bytes.isEmpty || input.isEmpty || conversation.allows(following: input.rest) else {
-                throw conversation.injected(input.count)
-            }
-            return .send(output + bytes)
+            guard bytes.isEmpty || isExpected || side.allows(following: input.rest) else { throw side.injected(input.count) }
+            output += bytes
+            return nil
         case .startTLS(let bytes):
-            guard input.isEmpty else { throw conversation.injected(input.count) }
-            phase = .over
-            return .startTLS(sending: output + bytes, surplus: [])
+            output += bytes
+            phase = .complete(clientStartsImmediately: false)
         case .startTLSImmediately(let bytes):
-            guard input.isEmpty || input.rest.first == MessageInput.handshakeRecord else {
-                throw conversation.injected(input.count)
-            }
-            phase = .over
-            clientStartsImmediately = true
-            return .startTLS(sending: output + bytes, surplus: Array(input.rest))
+            output += bytes
+            phase = .complete(clientStartsImmediately: true)
+            isExpected = isExpected || input.rest.first == MessageInput.handshakeRecord
         }
+        guard isExpected else { throw side.injected(input.count) }
+        return Array(input.rest)
     }
 
-    /// A TLS record between two messages: an early ClientHello, or the alert of a server that expects TLS.
+    /// Rejects a TLS record between two messages: an early ClientHello, or the alert of a server that expects
+    /// TLS.
     private func checkForTLS() throws(StartTLSError) {
-        let first = input.rest.first
-        if conversation.isClient, first == MessageInput.alertRecord {
-            throw conversation.error(
-                .unexpectedTLS, "the server sent a TLS alert: this port expects TLS from the first byte, without STARTTLS")
-        }
-        if !conversation.isClient, !conversation.acceptsDirectTLS, first == MessageInput.handshakeRecord {
-            throw conversation.error(.unexpectedTLS, "the client started TLS without the \(conversation.name) command for it")
-        }
-    }
-
-    private func misuse(_ message: String) -> StartTLSError {
-        StartTLSError(.invalidParameter, name: conversation.name, message)
+        guard side.isTLS(input.rest) else { return }
+        throw side.error(
+            .unexpectedTLS,
+            side.isClient
+                ? "the server sent a TLS alert: this port expects TLS from the first byte, without STARTTLS"
+                : "the client started TLS without requesting it first")
     }
 }
 
 /// The next step of a dialogue.
 public enum StartTLSStep: Sendable, Hashable {
-    /// Send these bytes, if there are any, and pass the next received bytes to the dialogue.
+    /// Send these bytes, if any, and pass the next received bytes to the dialogue.
     case send([UInt8])
-    /// Send `sending`, then start TLS. `surplus` contains the first received bytes of TLS. It is empty except
-    /// on servers of protocols whose clients start TLS without waiting for a reply.
-    case startTLS(sending: [UInt8], surplus: [UInt8])
+    /// Send `sending`, then start the handshake with `receivedTLSBytes`, which arrived with the client's last
+    /// message. They are empty except on MySQL servers and on PostgreSQL servers that accept direct TLS.
+    case startTLS(sending: [UInt8], receivedTLSBytes: [UInt8])
 }

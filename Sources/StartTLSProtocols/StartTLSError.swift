@@ -6,13 +6,16 @@ public struct StartTLSError: Error, Sendable, Hashable, CustomStringConvertible 
     public let protocolName: String
     /// A one-sentence description of the problem.
     public let message: String
-    /// The peer's line or message that caused the error, if any. The first 200 characters, with control
-    /// characters escaped.
+    /// The peer's line or message that caused the error, if any: at most 200 characters, with control and
+    /// formatting characters escaped.
+    ///
+    /// It was received in plaintext, so an attacker may have written it. Log it, but do not show it to users
+    /// as information from the server.
     public let line: String?
     /// The number of bytes that arrived too early, for the code `injected`. Otherwise 0.
     public let injectedByteCount: Int
     /// The bytes to send before the connection is closed, such as a server's final reply. May be empty.
-    public let reply: [UInt8]
+    public private(set) var reply: [UInt8]
 
     /// The kind of error.
     public struct Code: Sendable, Hashable, CustomStringConvertible {
@@ -23,24 +26,24 @@ public struct StartTLSError: Error, Sendable, Hashable, CustomStringConvertible 
         public static let notOffered = Code(description: "notOffered")
         /// The server offers TLS but refused to start it, or refused the connection.
         public static let refused = Code(description: "refused")
-        /// The peer sent a message that does not belong here, or that violates the protocol.
+        /// The peer sent a message that is out of place, or that violates the protocol.
         public static let unexpectedMessage = Code(description: "unexpectedMessage")
-        /// Bytes arrived after the message that starts TLS, or before they were requested: an injection
-        /// attack. They are discarded.
+        /// Bytes arrived after the message that starts TLS, or a reply arrived before its command: an
+        /// injection attack. The bytes are discarded.
         public static let injected = Code(description: "injected")
-        /// The peer sent more than `StartTLSDialogue.maximumLength` bytes.
+        /// The peer sent more than `StartTLSDialogue.maximumLength` bytes, or requested as many in replies.
         public static let tooLong = Code(description: "tooLong")
-        /// The server considers the connection authenticated already (`PREAUTH` in IMAP). TLS is then no
-        /// longer possible, and an attacker can use this to prevent it.
+        /// The server reports that the connection is already authenticated (`PREAUTH` in IMAP). STARTTLS is
+        /// then not allowed, and an attacker can forge this to prevent TLS.
         public static let alreadyAuthenticated = Code(description: "alreadyAuthenticated")
         /// The client tried to log in or to continue without TLS.
         public static let tlsRequired = Code(description: "tlsRequired")
-        /// TLS arrived without the dialogue, or the port expects TLS from the first byte.
+        /// The peer sent a TLS record instead of a dialogue message. The port may expect TLS from the first
+        /// byte.
         public static let unexpectedTLS = Code(description: "unexpectedTLS")
         /// The peer logged out or closed the connection before TLS started.
         public static let closed = Code(description: "closed")
-        /// A parameter of the protocol contains characters that cannot be sent, or the dialogue was used
-        /// after its end.
+        /// A parameter of the protocol contains characters that cannot be sent.
         public static let invalidParameter = Code(description: "invalidParameter")
     }
 
@@ -60,9 +63,25 @@ public struct StartTLSError: Error, Sendable, Hashable, CustomStringConvertible 
         "\(protocolName): \(message)" + (line.map { ": \"\($0)\"" } ?? "")
     }
 
+    /// Returns the error with the replies to earlier messages before its own reply.
+    func prepending(_ replies: [UInt8]) -> StartTLSError {
+        var error = self
+        error.reply = replies + reply
+        return error
+    }
+
     private static func quotable(_ line: String) -> String {
         let start = line.unicodeScalars.prefix(200)
-        let text = start.map { $0.properties.generalCategory == .control ? $0.escaped(asASCII: true) : String($0) }.joined()
+        let text = start.map { $0.isPrintable ? String($0) : $0.escaped(asASCII: true) }.joined()
         return start.endIndex == line.endIndex ? text : text + "…"
+    }
+}
+
+extension Unicode.Scalar {
+    fileprivate var isPrintable: Bool {
+        switch properties.generalCategory {
+        case .control, .format, .lineSeparator, .paragraphSeparator: false
+        default: true
+        }
     }
 }

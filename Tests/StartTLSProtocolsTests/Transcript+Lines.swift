@@ -17,7 +17,8 @@ extension Transcript {
                 .own("504 AUTH TLS is the only supported mechanism"), .peer("AUTH TLS"), .own("234 AUTH TLS successful")),
             .server(
                 "FTP (lftp)", .ftp(greeting: "ready"), .own("220 ready"), .peer("FEAT"),
-                .own("211-Features:", " AUTH TLS", "211 End"), .peer("USER anonymous"), .own("530 Use AUTH TLS first"),
+                .own("211-Features:", " AUTH TLS", " PBSZ", " PROT", "211 End"), .peer("USER anonymous"),
+                .own("530 Use AUTH TLS first"),
                 .peer("NOOP"), .own("200 OK"), .peer("auth tls"), .own("234 AUTH TLS successful")),
             .client(
                 "NNTP (INN)", .nntp, .peer("200 news.example.org InterNetNews NNRP server INN 2.7.1 ready (posting ok)"),
@@ -37,11 +38,14 @@ extension Transcript {
                 .peer(
                     ":irc.example.org NOTICE * :*** Looking up your hostname...",
                     ":irc.example.org 670 * :STARTTLS successful, go ahead with TLS handshake")),
-            .client("IRC (ping)", .irc, .own("STARTTLS"), .peer("PING :12 34"), .own("PONG :12 34"), .peer(":i 670 * :OK")),
+            .client(
+                "IRC (ping)", .irc, .own("STARTTLS"), .peer("PING :12 34", ":irc.example.org PING :5"),
+                .own("PONG :12 34", "PONG :5"), .peer(":i 670 * :OK")),
             .server(
                 "IRC", .irc(serverName: "irc.example.org"), .peer("CAP LS 302"), .own(":irc.example.org CAP * LS :tls"),
                 .peer("NICK anna"), .own(":irc.example.org 451 * :Use STARTTLS first"), .peer("CAP REQ :sasl"),
-                .own(":irc.example.org CAP * NAK :sasl"), .peer("PING 7"), .own(":irc.example.org PONG irc.example.org 7"),
+                .own(":irc.example.org CAP * NAK :sasl"), .peer("CAP  REQ :tls"), .own(":irc.example.org CAP * ACK :tls"),
+                .peer("PING 7"), .own(":irc.example.org PONG irc.example.org 7"),
                 .peer("STARTTLS"), .own(":irc.example.org 670 * :STARTTLS successful, proceed with TLS handshake")),
             .client(
                 "script", .script([.skip(to: "ready"), .send("SECURE"), .expect("yes")]), .peer("hello", "ready when you are"),
@@ -66,7 +70,8 @@ extension Transcript {
         .server(
             "SMTP", .smtp(greeting: "mail.example.org ESMTP", capabilities: ["SIZE 1000"]), .own("220 mail.example.org ESMTP"),
             .peer("EHLO client.example"), .own("250-mail.example.org", "250-SIZE 1000", "250 STARTTLS"),
-            .peer("MAIL FROM:<a@example.org>"), .own("530 5.7.0 Must issue a STARTTLS command first"), .peer("NOOP"),
+            .peer("MAIL FROM:<a@example.org>"), .own("530 5.7.0 Must issue a STARTTLS command first"), .peer("EHLO"),
+            .own("501 5.5.4 A host name is required"), .peer("NOOP"),
             .own("250 2.0.0 OK"), .peer("STARTTLS now"), .own("501 5.5.4 STARTTLS has no parameters"), .peer("starttls"),
             .own("220 2.0.0 Ready to start TLS")),
         .server(
@@ -111,6 +116,7 @@ extension Transcript {
                 "\"IMPLEMENTATION\" \"sieved\"", "\"SIEVE\" \"\"", "\"SASL\" \"\"", "\"STARTTLS\"", "\"VERSION\" \"1.0\"",
                 "OK \"ready\""),
             .peer("AUTHENTICATE \"PLAIN\" \"AGEAYg==\""), .own("NO (ENCRYPT-NEEDED) \"Use STARTTLS first\""),
-            .peer("NOOP \"x\""), .own("OK \"NOOP completed\""), .peer("STARTTLS"), .own("OK \"Begin TLS negotiation now\"")),
+            .peer("NOOP \"x\""), .own("OK (TAG {1}", "x) \"Done\""), .peer("NOOP"), .own("OK \"Done\""), .peer("STARTTLS"),
+            .own("OK \"Begin TLS negotiation now\"")),
     ]
 }

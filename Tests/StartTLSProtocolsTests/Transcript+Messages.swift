@@ -16,12 +16,12 @@ extension Transcript {
             .own(xml: "<starttls xmlns='urn:ietf:params:xml:ns:xmpp-tls'/>"),
             .peer(xml: "<proceed xmlns='urn:ietf:params:xml:ns:xmpp-tls'/>")),
         .client(
-            "XMPP (other prefixes)", .xmppServer(domain: "b.example", from: "a.example"),
+            "XMPP (other prefixes)", .xmppServerToServer(domain: "b.example", origin: "a.example"),
             .own(
                 xml: "<?xml version='1.0'?><stream:stream to='b.example' from='a.example' version='1.0' "
                     + "xmlns='jabber:server' xmlns:stream='http://etherx.jabber.org/streams'>"),
             .peer(
-                xml: "<s:stream xmlns:s=\"http://etherx.jabber.org/streams\" xmlns=\"jabber:server\" a='>'>\n"
+                xml: "<s:stream xmlns:s=\"http://etherx.jabber.org/streams\" xmlns=\"jabber:server\" version='1.0' a='>'>\n"
                     + "<s:features>\n<t:starttls xmlns:t='urn:ietf:params:xml:ns:xmpp-tls' />\n</s:features >\n"),
             .own(xml: "<starttls xmlns='urn:ietf:params:xml:ns:xmpp-tls'/>"),
             .peer(xml: " <t:proceed xmlns:t='urn:ietf:params:xml:ns:xmpp-tls'></t:proceed>")),
@@ -34,7 +34,7 @@ extension Transcript {
             "PostgreSQL (direct TLS)", .postgres(acceptsDirectTLS: true), surplus: [22, 3, 1, 0, 5], .peer([22, 3, 1, 0, 5])),
         .client("MySQL (MariaDB)", .mysql, .peer(mariaDBGreeting), .own(sslRequest)),
         .server(
-            "MySQL", .mysql(greeting: ownGreeting), surplus: [22, 3, 1], .own(ownGreetingBytes), .peer(sslRequest + [22, 3, 1])
+            "MySQL", .mysql { ownGreeting }, surplus: [22, 3, 1], .own(ownGreetingBytes), .peer(sslRequest + [22, 3, 1])
         ),
         .client(
             "LDAP (slapd)", .ldap, .own(ldapRequest),
@@ -57,8 +57,11 @@ extension Transcript {
             + [2, 0, 0xFF, 0x81, 21, 0, 0, 0, 0, 0, 0, 0x1D, 0, 0, 0] + Array("ijklmnopqrst\0mysql_native_password\0".utf8))
 
     /// The flags for TLS, protocol 4.1, authentication methods and 20 random bytes; 16 MiB; utf8mb4.
-    static let sslRequest: [UInt8] = packet(
-        1, [0x00, 0x8A, 0x08, 0x00, 0, 0, 0, 1, 45] + [UInt8](repeating: 0, count: 23))
+    static let sslRequest = sslRequest(flags: 0)
+
+    static func sslRequest(flags: UInt8) -> [UInt8] {
+        packet(1, [flags, 0x8A, 0x08, 0x00, 0, 0, 0, 1, 45] + [UInt8](repeating: 0, count: 23))
+    }
 
     static let ownGreeting = MySQLGreeting(
         serverVersion: "8.0.0", connectionID: 258, nonce: Array("abcdefghijklmnopqrst".utf8),

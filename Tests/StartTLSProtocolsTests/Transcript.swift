@@ -14,7 +14,7 @@ struct Transcript: Sendable, CustomTestStringConvertible {
     let isClient: Bool
     /// Whether the peer's TLS may follow its last message without a reply.
     var surplus: [UInt8] = []
-    let dialogue: @Sendable () -> StartTLSDialogue
+    let dialogue: @Sendable () throws -> StartTLSDialogue
     let turns: [Turn]
 
     var testDescription: String { name }
@@ -27,12 +27,12 @@ struct Transcript: Sendable, CustomTestStringConvertible {
     }
 
     static func client(_ name: String, _ protocol: StartTLSClient, _ turns: Turn...) -> Self {
-        Self(name: "\(name) client", isClient: true, dialogue: { StartTLSDialogue(client: `protocol`) }, turns: turns)
+        Self(name: "\(name) client", isClient: true, dialogue: { try StartTLSDialogue(client: `protocol`) }, turns: turns)
     }
 
     static func server(_ name: String, _ protocol: StartTLSServer, surplus: [UInt8] = [], _ turns: Turn...) -> Self {
         Self(
-            name: "\(name) server", isClient: false, surplus: surplus, dialogue: { StartTLSDialogue(server: `protocol`) },
+            name: "\(name) server", isClient: false, surplus: surplus, dialogue: { try StartTLSDialogue(server: `protocol`) },
             turns: turns)
     }
 
@@ -40,9 +40,9 @@ struct Transcript: Sendable, CustomTestStringConvertible {
     ///
     /// - Parameter split: Divides the bytes of each turn into segments.
     func run(_ split: ([UInt8]) -> [[UInt8]]) throws -> (sent: [[UInt8]], surplus: [UInt8]?) {
-        var dialogue = dialogue()
+        var dialogue = try dialogue()
         var sent: [[UInt8]] = []
-        guard case .send(let first) = try dialogue.start() else { return ([], []) }
+        guard case .send(let first) = dialogue.start() else { return ([], []) }
         sent.append(first)
         for turn in peerTurns {
             var output: [UInt8] = []
@@ -83,8 +83,8 @@ func bytewise(_ bytes: [UInt8]) -> [[UInt8]] { bytes.map { [$0] } }
 extension StartTLSDialogue {
     /// Starts the dialogue and receives messages. Returns the error, or `nil` if there is none.
     mutating func failure(after messages: [[UInt8]]) -> StartTLSError? {
+        _ = start()
         do {
-            _ = try start()
             for message in messages { _ = try receive(message) }
             return nil
         } catch {

@@ -28,18 +28,19 @@ import Testing
     /// Clients may send commands without waiting for replies, up to the one that starts TLS.
     @Test(arguments: Transcript.all.filter { !$0.isClient && !$0.name.contains("PostgreSQL") })
     func aServerAcceptsPipelinedCommands(_ transcript: Transcript) throws {
-        var dialogue = transcript.dialogue()
-        guard case .send(let greeting) = try dialogue.start() else { return #expect(transcript.turns.isEmpty) }
+        var dialogue = try transcript.dialogue()
+        guard case .send(let greeting) = dialogue.start() else { return #expect(transcript.turns.isEmpty) }
         let step = try dialogue.receive(transcript.peerTurns.flatMap { $0 })
         #expect(
             step
                 == .startTLS(
-                    sending: Array(transcript.expected.flatMap { $0 }.dropFirst(greeting.count)), surplus: transcript.surplus))
+                    sending: Array(transcript.expected.flatMap { $0 }.dropFirst(greeting.count)),
+                    receivedTLSBytes: transcript.surplus))
     }
 
     @Test func directTLSHasNoDialogue() throws {
-        var dialogue = StartTLSDialogue(client: .postgresDirect)
-        #expect(try dialogue.start() == .startTLS(sending: [], surplus: []))
+        var dialogue = try StartTLSDialogue(client: .postgresDirect)
+        #expect(dialogue.start() == .startTLS(sending: [], receivedTLSBytes: []))
         #expect(StartTLSClient.postgresDirect.applicationProtocol == "postgresql")
     }
 
@@ -47,14 +48,16 @@ import Testing
     @Test func theGreetingOfMySQLIsReported() async throws {
         let greeting = try await confirmation { confirm in
             let (greetings, continuation) = AsyncStream.makeStream(of: MySQLGreeting.self)
-            var dialogue = StartTLSDialogue(
+            var dialogue = try StartTLSDialogue(
                 client:
-                    .mysql { greeting in
+                    .mysql(capabilities: 8) { greeting in
                         confirm()
                         continuation.yield(greeting)
                     })
-            _ = try dialogue.start()
-            _ = try dialogue.receive(Transcript.mariaDBGreeting)
+            _ = dialogue.start()
+            let step = try dialogue.receive(Transcript.mariaDBGreeting)
+            // CLIENT_CONNECT_WITH_DB, which a server reads from this request.
+            #expect(step == .startTLS(sending: Transcript.sslRequest(flags: 0x08), receivedTLSBytes: []))
             return await greetings.first { _ in true }
         }
         #expect(greeting?.serverVersion == "5.5.5-10.11.6-MariaDB-0+deb12u1")

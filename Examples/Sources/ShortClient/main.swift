@@ -13,7 +13,7 @@ let host = arguments.first ?? "localhost"
 let port = arguments.dropFirst().first.flatMap(Int.init) ?? 1143
 do {
     try await AsyncSocket.withConnection(to: host, port: port) { socket in
-        // Reads the greeting and sends STARTTLS. After this line, everything is encrypted.
+        // Reads the greeting and sends STARTTLS. Everything after this is encrypted.
         let session = try await socket.startTLS(as: .imap, settings: .client)
         print("secure: \(session.protocolVersion), \(session.cipherSuite)")
         try await socket.write("b CAPABILITY\r\nc LOGOUT\r\n")

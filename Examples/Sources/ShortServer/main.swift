@@ -18,7 +18,7 @@ do {
         untilSignals: [SIGTERM, SIGINT], closeTimeout: .seconds(10),
         idleTimeout: .seconds(60)
     ) { socket in
-        // Sends the greeting, and requires STARTTLS. After this line, everything is encrypted.
+        // Sends the greeting and waits for STARTTLS. Everything after this is encrypted.
         try await socket.acceptStartTLS(
             as: .imap(greeting: "ready"), settings: .server(identity: identity))
         while let command = try await socket.readLine() {

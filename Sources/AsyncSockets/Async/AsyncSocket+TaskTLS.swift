@@ -39,52 +39,53 @@ extension AsyncSocket {
     /// try await socket.writeLine("EHLO client.example")
     /// ```
     ///
-    /// Call this immediately after connecting, before any read: the dialogue includes the server's greeting.
-    /// Returns when the handshake is complete and the server is trusted. The connection is closed if the
-    /// server does not offer TLS or refuses it, if it sends anything unexpected, or if bytes arrive ahead of
-    /// the handshake. It never continues in plaintext. Request the server's capabilities again over TLS.
+    /// Call this immediately after connecting: the dialogue includes the server's greeting. Returns when the
+    /// handshake is complete and the server is trusted. If the server does not offer TLS or refuses it, if it
+    /// sends anything unexpected, or if the task is cancelled, the connection is closed. It never continues
+    /// in plaintext. Request the server's capabilities again over TLS.
     ///
     /// - Parameters:
-    ///   - client: The protocol.
+    ///   - client: The protocol and its client-side parameters.
     ///   - settings: The settings of the handshake.
-    ///   - dialogueTimeout: The time limit of the dialogue. `TLSSettings.handshakeTimeout` follows.
+    ///   - dialogueTimeout: The time limit for the dialogue. See also `TLSSettings.handshakeTimeout`.
     ///   - trust: See `startTLS(settings:trust:)`.
     /// - Returns: The negotiated session.
-    /// - Throws: The errors of `startTLS(settings:trust:)`, for example `.earlyPlaintext` if bytes were
-    ///   injected. `.startTLSFailed` if the dialogue failed: see `AsyncSocketError.startTLS`.
+    /// - Throws: The errors of `startTLS(settings:trust:)`. `.startTLSFailed` if the dialogue failed, and
+    ///   `.earlyPlaintext` if bytes were injected: see `AsyncSocketError.startTLS`. `.handshakeTimeout` also
+    ///   if the dialogue was not complete in time. `.badParameter` if a parameter cannot be sent.
     @discardableResult
     public nonisolated(nonsending) func startTLS(
         as client: StartTLSClient, settings: TLSClientSettings, dialogueTimeout: Duration = .seconds(60),
         trust: (@Sendable (PeerTrust) async throws -> Bool)? = nil
     ) async throws -> TLSSession {
-        let dialogue = DialogueRequest(StartTLSDialogue(client: client), dialogueTimeout)
-        let settings = settings.offering(client.applicationProtocol)
-        return try await AwaitedHandshake.begin(settings, on: self, hasTrust: trust != nil, dialogue: dialogue)
-            .session(trust).value
+        let settings = DialogueRequest.add(client.applicationProtocol, to: settings)
+        let dialogue = DialogueRequest.maker(client, dialogueTimeout)
+        return try await AwaitedHandshake.begin(settings, on: self, hasTrust: trust != nil, dialogue).session(trust).value
     }
 
     /// Performs a protocol's STARTTLS dialogue as a server, and then upgrades the connection to TLS.
     ///
     /// Call this as the first operation on an accepted connection: the dialogue sends the greeting, replies
     /// to the client's commands and rejects commands that need TLS. Returns when the handshake is complete.
-    /// Everything that the client sent before is discarded. The connection is closed if the client logs out,
-    /// sends anything after the command that starts TLS, or exceeds `StartTLSDialogue.maximumLength`.
+    /// Everything that the client sent before TLS is discarded. The connection is closed if the client logs
+    /// out, sends anything after the command that starts TLS, or exceeds `StartTLSDialogue.maximumLength`.
     ///
     /// - Parameters:
-    ///   - server: The protocol.
+    ///   - server: The protocol and its server-side parameters.
     ///   - settings: The settings of the handshake.
-    ///   - dialogueTimeout: The time limit of the dialogue, however many commands the client sends.
+    ///   - dialogueTimeout: The time limit for the whole dialogue. It does not restart with each command.
     ///   - trust: See `startTLS(settings:trust:)`.
-    /// - Throws: The errors of `startTLS(as:settings:dialogueTimeout:trust:)`. If the client logs out, the
-    ///   code of the error's `startTLS` is `closed`.
+    /// - Returns: The negotiated session.
+    /// - Throws: The errors of `startTLS(as:settings:dialogueTimeout:trust:)`. If the client logs out,
+    ///   `error.startTLS?.code` is `.closed`.
     @discardableResult
     public nonisolated(nonsending) func acceptStartTLS(
         as server: StartTLSServer, settings: TLSServerSettings, dialogueTimeout: Duration = .seconds(60),
         trust: (@Sendable (PeerTrust) async throws -> Bool)? = nil
     ) async throws -> TLSSession {
-        let dialogue = DialogueRequest(StartTLSDialogue(server: server), dialogueTimeout)
-        return try await AwaitedHandshake.begin(settings, on: self, hasTrust: trust != nil, dialogue: dialogue)
-            .session(trust).value
+        let settings = DialogueRequest.add(server.applicationProtocol, to: settings)
+        let dialogue = DialogueRequest.maker(server, dialogueTimeout)
+        return try await AwaitedHandshake.begin(settings, on: self, hasTrust: trust != nil, dialogue).session(trust).value
     }
 
     /// Requests the client's certificate after the handshake (RFC 8446, section 4.6.2).

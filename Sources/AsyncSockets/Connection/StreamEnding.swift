@@ -20,8 +20,8 @@
 //  8. A hangup closes the connection if the kernel has an error for it, once no more bytes can be received
 //     for a read (after the end of input, or while `startTLS` is waiting) and no bytes are unread.
 //  9. A lingering close protects the last bytes sent from being overtaken by a reset. It is used for an
-//     alert, for an abandoned handshake, and for data that the caller wanted to be sent before the close. A
-//     broken file causes a reset, and so does a failed relay.
+//     alert, for an abandoned handshake or dialogue, and for data that the caller wanted to be sent before
+//     the close. A broken file causes a reset, and so does a failed relay.
 
 internal import SocketCore
 
@@ -245,7 +245,9 @@ struct StreamEnding {
         guard let error else { return .atOnce }
         if error.isOfTLS { return .lingering }
         // Most closes are orderly, and that check is fast.
-        let isHandshakes = !error.isOrderlyEnd && (error.code == .handshakeTimeout || error.code == .tooManyHandshakes)
+        let isHandshakes =
+            !error.isOrderlyEnd
+            && (error.code == .handshakeTimeout || error.code == .tooManyHandshakes || error.code == .startTLSFailed)
         return isHandshakes ? .lingering : .atOnce
     }
 }

@@ -24,11 +24,12 @@ struct AwaitedHandshake {
     }
 
     /// Starts an upgrade for a task. A separate function, so that the suspended task does not keep the
-    /// settings in memory. If this throws, the connection is closed, unless the socket
-    /// is not in use or TLS was already started on it.
+    /// settings in memory. If this throws, the connection is closed, unless the socket is not in use or TLS
+    /// was already started on it.
     @inline(never)
     static func begin(
-        _ settings: TLSSettings<some TLSRole.Side>, on socket: AsyncSocket, hasTrust: Bool, dialogue: DialogueRequest? = nil
+        _ settings: TLSSettings<some TLSRole.Side>, on socket: AsyncSocket, hasTrust: Bool,
+        _ makeDialogue: DialogueRequest.Maker = { nil }
     ) throws -> AwaitedHandshake {
         let limit = OperationLimit(nil)
         do {
@@ -49,11 +50,11 @@ struct AwaitedHandshake {
         }
         let waiter = HandshakeWaiter(.startTLS, limit)
         try TLSRequest.post(
-            settings, to: connection, waiter: waiter, decidesTrust: hasTrust, waitsForNoTask: true, dialogue: dialogue)
+            settings, to: connection, waiter: waiter, decidesTrust: hasTrust, waitsForNoTask: true, makeDialogue)
         return AwaitedHandshake(operation: .startTLS, waiter: waiter, limit: limit, connection: connection, socket: socket)
     }
 
-    /// Starts another operation of the upgrade for a task.
+    /// Starts an operation other than the upgrade itself, for a task.
     ///
     /// - Parameter message: Returns the message for the connection.
     @inline(never)

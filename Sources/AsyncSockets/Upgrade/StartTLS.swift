@@ -30,9 +30,9 @@ extension TLSUpgrade {
     mutating func advance(over channel: ByteChannel, _ reads: ReadHalf, _ writes: WriteHalf) -> Step {
         switch self {
         case .queuedTLS: return beginIfDrained(channel, reads, writes)
-        case .conversing(let request, let dialogue):
+        case .inDialogue(let request, let dialogue):
             switch dialogue.advance(over: channel, reads.preBuffer) {
-            case .complete: return begin(request, channel, reads)
+            case .complete: return begin(request, channel, reads, rejectsEarlyBytes: request.settings.role == .client)
             case .incomplete: return .waiting
             case .more: return .more
             case .failed(let error): return .failed(error)
@@ -58,13 +58,17 @@ extension TLSUpgrade {
             guard let seconds = taskTimeout, !writes.packets.isAtStartTLS else { return .waiting }
             return .waitsForWrites(seconds: seconds)
         }
-        guard let dialogue = request.dialogue.map(UpgradeDialogue.init) else { return begin(request, channel, reads) }
-        converse(request, dialogue)
+        guard let dialogue = request.dialogue.map(UpgradeDialogue.init) else {
+            return begin(request, channel, reads, rejectsEarlyBytes: request.settings.earlyPlaintext == .reject)
+        }
+        beginDialogue(request, dialogue)
         return .beganDialogue(dialogue)
     }
 
-    private mutating func begin(_ request: TLSRequest, _ channel: ByteChannel, _ reads: ReadHalf) -> Step {
-        if request.settings.earlyPlaintext == .reject {
+    private mutating func begin(
+        _ request: TLSRequest, _ channel: ByteChannel, _ reads: ReadHalf, rejectsEarlyBytes: Bool
+    ) -> Step {
+        if rejectsEarlyBytes {
             // Read from the kernel regardless of the last event: injected bytes may have arrived without an
             // event, and an alert may be only partially received.
             var count: Int

@@ -7,29 +7,36 @@ extension TLSRequest {
     /// already closed, its closing reports the reason.
     ///
     /// - Parameters:
-    ///   - waiter: The task that waits for the handshake. `nil` for a delegate.
+    ///   - waiter: The waiter of a task. `nil` for a delegate.
     ///   - decidesTrust: Whether the waiter decides whether to trust the peer's certificate.
     ///   - waitsForNoTask: Whether the upgrade fails if another task has a pending read.
+    ///   - makeDialogue: Returns the dialogue before the handshake, if any.
     static func post(
         _ settings: TLSSettingValues, to connection: StreamConnection?,
         waiter: (any OperationWaiter<HandshakeNews>)? = nil, decidesTrust: Bool = false, waitsForNoTask: Bool = false,
-        dialogue: DialogueRequest? = nil
+        _ makeDialogue: DialogueRequest.Maker = { nil }
     ) throws(AsyncSocketError) {
         guard let connection else { throw AsyncSocket.notInUse(.startTLS) }
         // A waiter is completed in the connection's turn, where the reason for the close is known.
         guard try claimUpgrade(of: connection, isTask: waiter != nil) || waiter != nil else { return }
-        do throws(TLSError) {
+        do throws(AsyncSocketError) {
             let claims = connection.record.withLock { $0.claims }
             let settings = settings.expecting(claims.host)
-            let context = try TLSContext.context(for: settings)
             let request = TLSRequest(
-                settings: settings, context: context, waiter: waiter, waiterDecidesTrust: decidesTrust,
-                waitsForNoTask: waitsForNoTask, endpoint: claims.endpoint?.value, dialogue: dialogue)
+                settings: settings, context: try makeContext(for: settings), waiter: waiter, waiterDecidesTrust: decidesTrust,
+                waitsForNoTask: waitsForNoTask, endpoint: claims.endpoint?.value, dialogue: try makeDialogue())
             connection.post(.startTLS(request))
         } catch {
-            let failure = AsyncSocketError(error, operation: .startTLS)
-            connection.post(.fail(failure))
-            throw failure
+            connection.post(.fail(error))
+            throw error
+        }
+    }
+
+    private static func makeContext(for settings: TLSSettingValues) throws(AsyncSocketError) -> TLSContext {
+        do throws(TLSError) {
+            return try TLSContext.context(for: settings)
+        } catch {
+            throw AsyncSocketError(error, operation: .startTLS)
         }
     }
 

@@ -25,7 +25,7 @@ enum TLSUpgrade {
     /// Requested; the queues are still draining (`kQueuedTLS`).
     indirect case queuedTLS(TLSRequest, drained: DrainedQueues)
     /// The queues are drained; the messages before the handshake are being exchanged.
-    indirect case conversing(TLSRequest, UpgradeDialogue)
+    indirect case inDialogue(TLSRequest, UpgradeDialogue)
     /// The handshake is in progress (`kStartingReadTLS` and `kStartingWriteTLS` both set).
     case handshaking
     /// Paused until this question has been decided.
@@ -58,7 +58,7 @@ enum TLSUpgrade {
     var isOpenForData: Bool {
         switch self {
         case .queuedTLS, .secure, .authenticating(.requested): true
-        case .conversing, .handshaking, .awaitingTrust, .authenticating(.answered), .authenticating(.awaitingTrust): false
+        case .inDialogue, .handshaking, .awaitingTrust, .authenticating(.answered), .authenticating(.awaitingTrust): false
         }
     }
 
@@ -70,7 +70,7 @@ enum TLSUpgrade {
     var isSecure: Bool {
         switch self {
         case .secure, .authenticating: true
-        case .queuedTLS, .conversing, .handshaking, .awaitingTrust: false
+        case .queuedTLS, .inDialogue, .handshaking, .awaitingTrust: false
         }
     }
 
@@ -78,7 +78,7 @@ enum TLSUpgrade {
     var question: TrustQuestionNumber? {
         switch self {
         case .awaitingTrust(let number), .authenticating(.awaitingTrust(let number)): number
-        case .queuedTLS, .conversing, .handshaking, .secure, .authenticating(.requested), .authenticating(.answered): nil
+        case .queuedTLS, .inDialogue, .handshaking, .secure, .authenticating(.requested), .authenticating(.answered): nil
         }
     }
 
@@ -93,11 +93,11 @@ enum TLSUpgrade {
         return all == .both ? request : nil
     }
 
-    /// The role in a handshake that was rejected before it started. Once both queues are drained, the
-    /// handshake starts unless it is rejected.
+    /// The role in a handshake that failed before it started: in the check for early bytes or in the
+    /// dialogue.
     var refusedRole: TLSRole? {
         switch self {
-        case .queuedTLS(let request, drained: .both), .conversing(let request, _): request.settings.role
+        case .queuedTLS(let request, drained: .both), .inDialogue(let request, _): request.settings.role
         case .queuedTLS, .handshaking, .awaitingTrust, .secure, .authenticating: nil
         }
     }
@@ -110,14 +110,14 @@ enum TLSUpgrade {
     }
 
     /// Starts the dialogue of a request whose queues are drained.
-    mutating func converse(_ request: TLSRequest, _ dialogue: UpgradeDialogue) {
+    mutating func beginDialogue(_ request: TLSRequest, _ dialogue: UpgradeDialogue) {
         guard case .queuedTLS = self else { return }
-        self = .conversing(request, dialogue)
+        self = .inDialogue(request, dialogue)
     }
 
     mutating func begin() {
         switch self {
-        case .queuedTLS, .conversing: self = .handshaking
+        case .queuedTLS, .inDialogue: self = .handshaking
         case .handshaking, .awaitingTrust, .secure, .authenticating: break
         }
     }
@@ -127,7 +127,7 @@ enum TLSUpgrade {
         switch self {
         case .handshaking: self = .awaitingTrust(number)
         case .authenticating(.answered): self = .authenticating(.awaitingTrust(number))
-        case .queuedTLS, .conversing, .awaitingTrust, .secure, .authenticating: break
+        case .queuedTLS, .inDialogue, .awaitingTrust, .secure, .authenticating: break
         }
         return number
     }
@@ -137,7 +137,7 @@ enum TLSUpgrade {
         switch self {
         case .awaitingTrust: self = .handshaking
         case .authenticating(.awaitingTrust): self = .authenticating(.answered)
-        case .queuedTLS, .conversing, .handshaking, .secure, .authenticating: break
+        case .queuedTLS, .inDialogue, .handshaking, .secure, .authenticating: break
         }
     }
 
@@ -155,7 +155,7 @@ enum TLSUpgrade {
     mutating func succeed() {
         switch self {
         case .handshaking, .authenticating: self = .secure
-        case .queuedTLS, .conversing, .awaitingTrust, .secure: break
+        case .queuedTLS, .inDialogue, .awaitingTrust, .secure: break
         }
     }
 }

@@ -1,11 +1,10 @@
 // Rules of a dialogue on a connection:
 //  1. It starts when both markers of the upgrade have reached the front of their queues. No read or write is
 //     served until the handshake is complete, so no data can be mixed with the dialogue.
-//  2. Before the last message is sent, the kernel must have no more received bytes. Bytes that a server
-//     receives after its last message belong to TLS.
-//  3. Bytes of TLS that arrived with the last message return to `preBuffer`, and the handshake starts with
-//     them.
-//  4. If the dialogue fails, the connection closes, and the peer receives the protocol's error message.
+//  2. Before the last message is sent, the kernel's receive buffer must be empty. Bytes that a server
+//  receives after that belong to TLS. 3. TLS bytes that arrived with the last message are returned to
+//  `preBuffer` and become the start of the handshake. 4. If the dialogue fails, the protocol's error message
+//  is sent if possible, and the connection closes.
 
 internal import SocketBuffers
 internal import SocketCore
@@ -18,9 +17,39 @@ struct DialogueRequest: Sendable {
     /// The time limit of the dialogue.
     let seconds: Double
 
-    init(_ dialogue: StartTLSDialogue, _ timeout: Duration) {
-        self.dialogue = dialogue
-        seconds = max(timeout.inSeconds, 0)
+    /// Makes the dialogue of a call. Fails if a parameter of the call is invalid.
+    typealias Maker = () throws(AsyncSocketError) -> DialogueRequest?
+
+    static func maker(_ client: StartTLSClient, _ timeout: Duration) -> Maker {
+        { () throws(AsyncSocketError) in
+            try Self(timeout) { () throws(StartTLSError) in try StartTLSDialogue(client: client) }
+        }
+    }
+
+    static func maker(_ server: StartTLSServer, _ timeout: Duration) -> Maker {
+        { () throws(AsyncSocketError) in
+            try Self(timeout) { () throws(StartTLSError) in try StartTLSDialogue(server: server) }
+        }
+    }
+
+    /// Adds the application protocol that a protocol requires, unless the program has set its own.
+    static func add<Side>(_ applicationProtocol: String?, to settings: TLSSettings<Side>) -> TLSSettings<Side> {
+        guard let applicationProtocol, settings.applicationProtocols.isEmpty else { return settings }
+        var settings = settings
+        settings.applicationProtocols = [applicationProtocol]
+        return settings
+    }
+
+    private init(_ timeout: Duration, _ makeDialogue: () throws(StartTLSError) -> StartTLSDialogue) throws(AsyncSocketError) {
+        guard timeout > .zero else {
+            throw .badParameter(.startTLS, "dialogueTimeout must be positive, but is \(timeout)")
+        }
+        seconds = timeout.inSeconds
+        do {
+            dialogue = try makeDialogue()
+        } catch {
+            throw AsyncSocketError(error)
+        }
     }
 }
 
@@ -44,7 +73,7 @@ final class UpgradeDialogue {
     private enum State {
         case new
         case exchanging
-        case sendingLastMessage(surplus: [UInt8])
+        case sendingLastMessage(receivedTLSBytes: [UInt8])
     }
 
     init(_ request: DialogueRequest) {
@@ -65,42 +94,41 @@ final class UpgradeDialogue {
             for _ in 0..<ByteChannel.roundsPerTurn {
                 sendOutput(over: channel)
                 guard output.isEmpty else { return wait(for: channel) }
-                if case .sendingLastMessage(let surplus) = state {
-                    surplus.withUnsafeBytes { preBuffer.prepend($0) }
+                if case .sendingLastMessage(let receivedTLSBytes) = state {
+                    receivedTLSBytes.withUnsafeBytes { preBuffer.prepend($0) }
                     return .complete
                 }
-                guard receive(from: channel, into: preBuffer) else { return wait(for: channel) }
-                let received = Array(preBuffer.readableBytes)
-                preBuffer.consume(received.count)
-                try follow(dialogue.receive(received), channel, preBuffer)
+                guard try exchangeMessage(channel, preBuffer) else { return wait(for: channel) }
             }
             return .more
         } catch {
-            output = error.reply[...]
+            output += error.reply
             sendOutput(over: channel)
             return .failed(AsyncSocketError(error))
         }
     }
 
+    /// Passes received bytes to the dialogue. Returns `false` if no bytes are available.
+    private func exchangeMessage(_ channel: ByteChannel, _ preBuffer: PreBuffer) throws(StartTLSError) -> Bool {
+        if preBuffer.isEmpty {
+            guard case .bytes = channel.fill(preBuffer, limit: StartTLSDialogue.maximumLength) else { return false }
+        }
+        let received = Array(preBuffer.readableBytes)
+        preBuffer.consume(received.count)
+        try follow(dialogue.receive(received), channel, preBuffer)
+        return true
+    }
+
     private func follow(_ step: StartTLSStep, _ channel: ByteChannel, _ preBuffer: PreBuffer) throws(StartTLSError) {
         switch step {
         case .send(let bytes): output += bytes
-        case .startTLS(let bytes, let surplus):
-            if !dialogue.clientStartsImmediately {
-                channel.expectBytes()
-                _ = channel.fill(preBuffer, limit: ReadHalf.readAheadLimit)
-                guard preBuffer.isEmpty else { throw dialogue.injection(of: preBuffer.count) }
-            }
+        case .startTLS(let bytes, let receivedTLSBytes):
+            channel.expectBytes()
+            _ = channel.fill(preBuffer, limit: ReadHalf.readAheadLimit)
+            try dialogue.checkForInjection(receivedByteCount: preBuffer.count)
             output += bytes
-            state = .sendingLastMessage(surplus: surplus)
+            state = .sendingLastMessage(receivedTLSBytes: receivedTLSBytes)
         }
-    }
-
-    /// Returns `false` if no bytes are available.
-    private func receive(from channel: ByteChannel, into preBuffer: PreBuffer) -> Bool {
-        if !preBuffer.isEmpty { return true }
-        if case .bytes = channel.fill(preBuffer, limit: StartTLSDialogue.maximumLength) { return true }
-        return false
     }
 
     private func sendOutput(over channel: ByteChannel) {
@@ -114,31 +142,24 @@ final class UpgradeDialogue {
     private func wait(for channel: ByteChannel) -> StepResult {
         guard let failure = channel.failure else { return .incomplete }
         guard failure.isOrderlyEnd else { return .failed(failure.during(.startTLS)) }
-        return .failed(AsyncSocketError(dialogue.endOfInput()))
+        return .failed(AsyncSocketError(dialogue.endOfInputError))
     }
 }
 
 extension AsyncSocketError {
     init(_ error: StartTLSError) {
-        self.init(
-            error.code == .injected ? .earlyPlaintext : .startTLSFailed, fault: error.code == .invalidParameter ? .caller : .peer,
-            operation: .startTLS, message: "\(error)",
-            startTLS: error)
+        let (code, fault): (Code, TLSError.Fault) =
+            switch error.code {
+            case .injected: (.earlyPlaintext, .peer)
+            case .invalidParameter: (.badParameter, .caller)
+            default: (.startTLSFailed, .peer)
+            }
+        self.init(code, fault: fault, operation: .startTLS, message: "\(error)", startTLS: error)
     }
 
     static func dialogueTimeout(_ name: String, seconds: Double) -> AsyncSocketError {
         AsyncSocketError(
             .handshakeTimeout, fault: .peer, operation: .startTLS,
             message: "\(name): the dialogue before TLS was not complete within \(text(ofSeconds: seconds)) (dialogueTimeout)")
-    }
-}
-
-extension TLSClientSettings {
-    /// Adds the application protocol that a server requires, unless the program has set its own.
-    func offering(_ applicationProtocol: String?) -> Self {
-        guard let applicationProtocol, applicationProtocols.isEmpty else { return self }
-        var settings = self
-        settings.applicationProtocols = [applicationProtocol]
-        return settings
     }
 }

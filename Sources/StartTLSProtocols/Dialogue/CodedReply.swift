@@ -21,11 +21,11 @@ struct CodedReplyReader: Sendable {
 
     /// Removes lines from `input` up to the end of a reply. Returns `nil` if the reply is incomplete.
     mutating func take(
-        from input: inout MessageInput, for conversation: some Conversation
+        from input: inout MessageInput, for side: some ProtocolSide
     ) throws(StartTLSError) -> CodedReply? {
         while let line = input.line() {
             guard let (newCode, isLast) = Self.parse(line), code == nil || newCode == code else {
-                guard allowsLinesWithoutCode, code != nil else { throw conversation.unexpected(line) }
+                guard allowsLinesWithoutCode, code != nil else { throw side.unexpected(line) }
                 texts.append(line)
                 continue
             }

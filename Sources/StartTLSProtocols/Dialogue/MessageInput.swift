@@ -7,11 +7,11 @@ struct MessageInput: Sendable {
     /// The first byte of TLS records with alerts.
     static let alertRecord: UInt8 = 21
 
-    // Consumed bytes stay in the array, because a dialogue receives a limited number.
+    // Consumed bytes are not removed: a dialogue receives at most `limit` bytes.
     private var bytes: [UInt8] = []
     private var head = 0
     private var searched = 0
-    /// The quotation mark that is open at `searched`, in the tag of an XML element.
+    /// The quote of the attribute value that is open at `searched`, if any.
     private var openQuote: UInt8?
 
     var count: Int { bytes.count - head }
@@ -63,22 +63,5 @@ struct MessageInput: Sendable {
         let end = bytes[searched...].firstIndex(of: 10)
         searched = end ?? bytes.count
         return end
-    }
-}
-
-extension String {
-    /// Whether two keywords are equal, ignoring the case of ASCII letters.
-    func matches(_ keyword: String) -> Bool {
-        utf8.count == keyword.utf8.count && uppercased() == keyword
-    }
-
-    /// The parts between spaces, without empty parts.
-    var words: [String] { split(separator: " ").map(String.init) }
-}
-
-extension StringProtocol {
-    /// Whether the text has this prefix in upper or lower case. `prefix` is in upper case.
-    func startsWith(keyword prefix: String) -> Bool {
-        self.prefix(prefix.count).uppercased() == prefix
     }
 }

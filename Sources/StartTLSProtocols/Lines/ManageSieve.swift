@@ -1,8 +1,9 @@
 /// The client side of ManageSieve (RFC 5804, section 2.2).
-struct ManageSieveClient: Conversation {
+struct ManageSieveClient: ProtocolSide {
     private var state = State.greeting(offersTLS: false)
-    /// The start of a response whose literal has not arrived.
-    private var pending: (text: String, literalLength: Int)?
+    /// The first line of a response whose literal has not arrived completely, and the number of bytes that
+    /// are still expected.
+    private var pending: (line: String, literalLength: Int)?
 
     private enum State {
         /// The server lists its capabilities before its first OK.
@@ -13,15 +14,13 @@ struct ManageSieveClient: Conversation {
     var name: String { "ManageSieve" }
     var isClient: Bool { true }
 
-    mutating func start() -> ConversationAction { .continue }
-
-    mutating func receive(_ input: inout MessageInput) throws(StartTLSError) -> ConversationAction? {
+    mutating func receive(_ input: inout MessageInput) throws(StartTLSError) -> DialogueAction? {
         guard let response = try response(&input) else { return nil }
-        switch (state, response.words.first?.uppercased()) {
-        case (.greeting(offersTLS: true), "OK"):
+        switch (state, response.keyword) {
+        case (.greeting(let offersTLS), "OK"):
+            guard offersTLS else { throw notOffered(response) }
             state = .startTLS
             return .line("STARTTLS")
-        case (.greeting, "OK"): throw notOffered(response)
         case (.greeting, "NO"), (.greeting, "BYE"): throw refusedConnection(response)
         case (.greeting, "\"STARTTLS\""): state = .greeting(offersTLS: true)
         case (.greeting, _): guard response.hasPrefix("\"") || response.hasPrefix("{") else { throw unexpected(response) }
@@ -35,15 +34,15 @@ struct ManageSieveClient: Conversation {
     /// Removes a line, and the literals and lines that continue it. Returns the line.
     private mutating func response(_ input: inout MessageInput) throws(StartTLSError) -> String? {
         while true {
-            if let (text, length) = pending {
+            if let (line, length) = pending {
                 guard input.take(length) != nil else { return nil }
-                pending = (text, 0)
+                pending = (line, 0)
             }
             guard let line = input.line() else { return nil }
-            let text = pending?.text ?? line
+            let first = pending?.line ?? line
             pending = nil
-            guard let length = try literalLength(in: line) else { return text }
-            pending = (text, length)
+            guard let length = try literalLength(in: line) else { return first }
+            pending = (first, length)
         }
     }
 
@@ -57,43 +56,48 @@ struct ManageSieveClient: Conversation {
     }
 }
 
-/// The server side of ManageSieve. Commands that need TLS are rejected.
-struct ManageSieveServer: Conversation {
-    let greeting: String
+/// The server side of ManageSieve. Other commands are rejected until TLS has started.
+struct ManageSieveServer: ProtocolSide {
+    let implementation: String
 
     var name: String { "ManageSieve" }
     var isClient: Bool { false }
     var farewell: [UInt8] { [UInt8](line: "BYE \"Too much data before STARTTLS\"") }
 
-    mutating func start() throws(StartTLSError) -> ConversationAction {
-        try check(greeting, "the greeting")
-        guard !greeting.contains(where: { $0 == "\"" || $0 == "\\" }) else {
-            throw error(.invalidParameter, "the greeting must not contain quotes and backslashes", line: greeting)
-        }
-        return capabilities
+    func validate() throws(StartTLSError) {
+        try check(implementation, "the name of the implementation")
+        try check(implementation, "the name of the implementation", excludes: "\"\\")
     }
 
-    private var capabilities: ConversationAction {
+    mutating func start() -> DialogueAction { capabilities }
+
+    private var capabilities: DialogueAction {
         .lines([
-            "\"IMPLEMENTATION\" \"\(greeting)\"", "\"SIEVE\" \"\"", "\"SASL\" \"\"", "\"STARTTLS\"", "\"VERSION\" \"1.0\"",
-            "OK \"ready\"",
+            "\"IMPLEMENTATION\" \"\(implementation)\"", "\"SIEVE\" \"\"", "\"SASL\" \"\"", "\"STARTTLS\"",
+            "\"VERSION\" \"1.0\"", "OK \"ready\"",
         ])
     }
 
-    mutating func receive(_ input: inout MessageInput) throws(StartTLSError) -> ConversationAction? {
+    mutating func receive(_ input: inout MessageInput) throws(StartTLSError) -> DialogueAction? {
         guard let line = input.line() else { return nil }
         // The bytes of a literal would be mistaken for commands.
         guard !line.hasSuffix("}") else {
             throw unexpected(line, reply: [UInt8](line: "BYE \"Literals are not accepted before STARTTLS\""))
         }
-        let words = line.words
-        switch words.first?.uppercased() {
-        case "STARTTLS" where words.count == 1: return .startTLS([UInt8](line: "OK \"Begin TLS negotiation now\""))
+        switch line.keyword {
+        case "STARTTLS" where line.words.count == 1: return .startTLS([UInt8](line: "OK \"Begin TLS negotiation now\""))
         case "CAPABILITY": return capabilities
-        case "NOOP": return .line("OK \"NOOP completed\"")
-        case "LOGOUT": throw quit(line, reply: "OK \"Bye\"")
+        case "NOOP": return replyToNoop(line)
+        case "LOGOUT": throw loggedOut(line, reply: "OK \"Bye\"")
         case "AUTHENTICATE": return .line("NO (ENCRYPT-NEEDED) \"Use STARTTLS first\"")
         default: return .line("NO \"Use STARTTLS first\"")
         }
+    }
+
+    /// The reply repeats the quoted string of the command, if any (RFC 5804, section 2.13).
+    private func replyToNoop(_ line: String) -> DialogueAction {
+        let parts = line.split(separator: "\"", omittingEmptySubsequences: false)
+        guard parts.count == 3, parts[2].isEmpty, !parts[1].utf8.contains(UInt8(ascii: "\\")) else { return .line("OK \"Done\"") }
+        return .line("OK (TAG {\(parts[1].utf8.count)}\r\n\(parts[1])) \"Done\"")
     }
 }

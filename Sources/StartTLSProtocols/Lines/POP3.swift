@@ -1,65 +1,48 @@
 /// The client side of POP3 (RFC 2595, section 4).
-struct POP3Client: Conversation {
+struct POP3Client: ProtocolSide {
     private var state = State.greeting
+    private var capabilities = CapabilityList(of: "STLS")
 
     private enum State {
         case greeting
         case capabilities
         /// Inside the list of capabilities.
-        case list(offersTLS: Bool)
+        case list
         case startTLS
     }
 
     var name: String { "POP3" }
     var isClient: Bool { true }
 
-    mutating func start() -> ConversationAction { .continue }
-
-    mutating func receive(_ input: inout MessageInput) throws(StartTLSError) -> ConversationAction? {
+    mutating func receive(_ input: inout MessageInput) throws(StartTLSError) -> DialogueAction? {
         guard let line = input.line() else { return nil }
-        switch state {
-        case .greeting: return try greet(line)
-        case .capabilities: return try beginList(line)
-        case .list(let offersTLS): return try continueList(line, offersTLS)
-        case .startTLS:
-            guard Self.isOK(line) else { throw line.startsWith(keyword: "-ERR") ? refused(line) : unexpected(line) }
-            return .startTLS([])
-        }
-    }
-
-    private mutating func greet(_ line: String) throws(StartTLSError) -> ConversationAction {
-        guard Self.isOK(line) else { throw line.startsWith(keyword: "-ERR") ? refusedConnection(line) : unexpected(line) }
-        state = .capabilities
-        return .line("CAPA")
-    }
-
-    private mutating func beginList(_ line: String) throws(StartTLSError) -> ConversationAction {
+        switch (state, line.keyword) {
+        case (.list, _):
+            guard capabilities.isComplete(with: line) else { return .continue }
+            guard capabilities.offersTLS else { throw notOffered() }
+            return startTLS()
+        case (.greeting, "+OK"):
+            state = .capabilities
+            return .line("CAPA")
+        case (.greeting, "-ERR"): throw refusedConnection(line)
+        case (.capabilities, "+OK"): state = .list
         // A server that does not list its capabilities may still support STLS.
-        if line.startsWith(keyword: "-ERR") { return startTLS() }
-        guard Self.isOK(line) else { throw unexpected(line) }
-        state = .list(offersTLS: false)
+        case (.capabilities, "-ERR"): return startTLS()
+        case (.startTLS, "+OK"): return .startTLS([])
+        case (.startTLS, "-ERR"): throw refused(line)
+        case (.greeting, _), (.capabilities, _), (.startTLS, _): throw unexpected(line)
+        }
         return .continue
     }
 
-    private mutating func continueList(_ line: String, _ offersTLS: Bool) throws(StartTLSError) -> ConversationAction {
-        guard line == "." else {
-            state = .list(offersTLS: offersTLS || line.words.first?.matches("STLS") == true)
-            return .continue
-        }
-        guard offersTLS else { throw notOffered() }
-        return startTLS()
-    }
-
-    private mutating func startTLS() -> ConversationAction {
+    private mutating func startTLS() -> DialogueAction {
         state = .startTLS
         return .line("STLS")
     }
-
-    private static func isOK(_ line: String) -> Bool { line == "+OK" || line.startsWith(keyword: "+OK ") }
 }
 
-/// The server side of POP3. Commands that need TLS are rejected.
-struct POP3Server: Conversation {
+/// The server side of POP3. Other commands are rejected until TLS has started.
+struct POP3Server: ProtocolSide {
     let greeting: String
     let capabilities: [String]
 
@@ -67,19 +50,21 @@ struct POP3Server: Conversation {
     var isClient: Bool { false }
     var farewell: [UInt8] { [UInt8](line: "-ERR Too much data before STLS") }
 
-    mutating func start() throws(StartTLSError) -> ConversationAction {
+    func validate() throws(StartTLSError) {
         try check(greeting, "the greeting")
+        // Clients would take text in angle brackets for the timestamp of APOP.
+        try check(greeting, "the greeting", excludes: "<")
         for capability in capabilities { try check(capability, "a capability") }
-        return .line("+OK \(greeting)")
     }
 
-    mutating func receive(_ input: inout MessageInput) throws(StartTLSError) -> ConversationAction? {
+    mutating func start() -> DialogueAction { .line("+OK \(greeting)") }
+
+    mutating func receive(_ input: inout MessageInput) throws(StartTLSError) -> DialogueAction? {
         guard let line = input.line() else { return nil }
-        let words = line.words
-        switch words.first?.uppercased() {
+        switch line.keyword {
         case "CAPA": return .lines(["+OK Capability list follows"] + capabilities + ["STLS", "."])
-        case "STLS" where words.count == 1: return .startTLS([UInt8](line: "+OK Begin TLS negotiation"))
-        case "QUIT": throw quit(line, reply: "+OK Bye")
+        case "STLS" where line.words.count == 1: return .startTLS([UInt8](line: "+OK Begin TLS negotiation"))
+        case "QUIT": throw loggedOut(line, reply: "+OK Bye")
         case "USER", "PASS", "APOP", "AUTH": return .line("-ERR Use STLS first")
         default: return .line("-ERR Unknown command")
         }

@@ -1,5 +1,5 @@
 /// The client side of SMTP (RFC 3207) and LMTP (RFC 2033).
-struct SMTPClient: Conversation {
+struct SMTPClient: ProtocolSide {
     let isLMTP: Bool
     /// The client's own name in EHLO or LHLO.
     let clientName: String
@@ -20,33 +20,40 @@ struct SMTPClient: Conversation {
     var name: String { isLMTP ? "LMTP" : "SMTP" }
     var isClient: Bool { true }
 
-    mutating func start() throws(StartTLSError) -> ConversationAction {
+    func validate() throws(StartTLSError) {
         try check(clientName, "the client's name", allowsSpaces: false)
-        return .continue
     }
 
-    mutating func receive(_ input: inout MessageInput) throws(StartTLSError) -> ConversationAction? {
+    mutating func receive(_ input: inout MessageInput) throws(StartTLSError) -> DialogueAction? {
         guard let reply = try replies.take(from: &input, for: self) else { return nil }
-        switch (state, reply.code) {
-        case (.greeting, "220"):
+        switch state {
+        case .greeting:
+            guard reply.code == "220" else { throw refusedConnection(reply.line) }
             state = .hello
             return .line("\(isLMTP ? "LHLO" : "EHLO") \(clientName)")
-        case (.greeting, _): throw refusedConnection(reply.line)
-        case (.hello, "250"):
+        case .hello: return try receiveCapabilities(reply)
+        case .startTLS:
+            guard reply.code == "220" else { throw refused(reply.line) }
+            return .startTLS([])
+        }
+    }
+
+    private mutating func receiveCapabilities(_ reply: CodedReply) throws(StartTLSError) -> DialogueAction {
+        switch reply.code {
+        case "250":
             // The first line contains the server's name.
-            guard reply.texts.dropFirst().contains(where: { $0.matches("STARTTLS") }) else { throw notOffered(reply.line) }
+            guard reply.texts.dropFirst().contains(where: { $0.inUpperCase == "STARTTLS" }) else { throw notOffered(reply.line) }
             state = .startTLS
             return .line("STARTTLS")
         // A server without extensions rejects the command.
-        case (.hello, _): throw notOffered(reply.line)
-        case (.startTLS, "220"): return .startTLS([])
-        case (.startTLS, _): throw refused(reply.line)
+        case "500", "502", "504", "550": throw notOffered(reply.line)
+        default: throw refusedConnection(reply.line)
         }
     }
 }
 
-/// The server side of SMTP and LMTP. Commands that need TLS are rejected.
-struct SMTPServer: Conversation {
+/// The server side of SMTP and LMTP. Other commands are rejected until TLS has started (RFC 3207, section 4).
+struct SMTPServer: ProtocolSide {
     let isLMTP: Bool
     /// The text of the greeting. Its first word is the server's name.
     let greeting: String
@@ -58,27 +65,31 @@ struct SMTPServer: Conversation {
 
     private var serverName: String { greeting.words.first ?? "localhost" }
 
-    mutating func start() throws(StartTLSError) -> ConversationAction {
+    func validate() throws(StartTLSError) {
         try check(greeting, "the greeting")
         for capability in capabilities { try check(capability, "a capability") }
-        return .line("220 \(greeting)")
     }
 
-    mutating func receive(_ input: inout MessageInput) throws(StartTLSError) -> ConversationAction? {
+    mutating func start() -> DialogueAction { .line("220 \(greeting)") }
+
+    mutating func receive(_ input: inout MessageInput) throws(StartTLSError) -> DialogueAction? {
         guard let line = input.line() else { return nil }
-        let words = line.words
-        switch words.first?.uppercased() {
-        case "EHLO" where !isLMTP, "LHLO" where isLMTP:
-            let offers = [serverName] + capabilities + ["STARTTLS"]
-            return .lines(offers.dropLast().map { "250-\($0)" } + ["250 STARTTLS"])
-        case "HELO" where !isLMTP: return .line("250 \(serverName)")
-        case "STARTTLS" where words.count == 1: return .startTLS([UInt8](line: "220 2.0.0 Ready to start TLS"))
-        case "STARTTLS": return .line("501 5.5.4 STARTTLS has no parameters")
-        case "NOOP", "RSET": return .line("250 2.0.0 OK")
-        case "QUIT": throw quit(line, reply: "221 2.0.0 \(serverName) closes the connection")
-        case "MAIL", "RCPT", "DATA", "BDAT", "AUTH", "VRFY", "EXPN", "ETRN":
-            return .line("530 5.7.0 Must issue a STARTTLS command first")
-        default: return .line("500 5.5.1 Command not recognized")
+        let hasParameters = line.words.count > 1
+        switch line.keyword {
+        case isLMTP ? "LHLO" : "EHLO": return hasParameters ? reply() : .line("501 5.5.4 A host name is required")
+        case "STARTTLS":
+            guard !hasParameters else { return .line("501 5.5.4 STARTTLS has no parameters") }
+            return .startTLS([UInt8](line: "220 2.0.0 Ready to start TLS"))
+        case "NOOP": return .line("250 2.0.0 OK")
+        case "QUIT": throw loggedOut(line, reply: "221 2.0.0 \(serverName) closes the connection")
+        // The bytes of the chunk would be mistaken for commands.
+        case "BDAT": throw unexpected(line, reply: [UInt8](line: "421 4.7.0 BDAT is not accepted before STARTTLS"))
+        case "EHLO", "LHLO": return .line("500 5.5.1 Command not recognized")
+        default: return .line("530 5.7.0 Must issue a STARTTLS command first")
         }
+    }
+
+    private func reply() -> DialogueAction {
+        .lines(([serverName] + capabilities).map { "250-\($0)" } + ["250 STARTTLS"])
     }
 }

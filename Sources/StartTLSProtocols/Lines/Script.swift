@@ -1,15 +1,15 @@
-/// A step of a dialogue in lines that this module does not know.
+/// One step of a custom line-based dialogue.
 public enum StartTLSScriptStep: Sendable, Hashable {
-    /// Sends a line. CR LF is appended.
+    /// Sends a line of 1 to 500 bytes. CR LF is appended.
     case send(String)
     /// Reads one line, which must have this prefix.
     case expect(String)
-    /// Reads lines up to the first with this prefix. Other lines are ignored.
+    /// Skips lines until one has this prefix.
     case skip(to: String)
 }
 
 /// A dialogue from a script. TLS starts after its last step.
-struct Script: Conversation {
+struct Script: ProtocolSide {
     let isClient: Bool
     private var steps: ArraySlice<StartTLSScriptStep>
 
@@ -20,17 +20,18 @@ struct Script: Conversation {
 
     var name: String { "the script" }
 
-    mutating func start() throws(StartTLSError) -> ConversationAction {
+    func validate() throws(StartTLSError) {
         for case .send(let line) in steps { try check(line, "a line of the script") }
-        return proceed()
     }
 
-    mutating func receive(_ input: inout MessageInput) throws(StartTLSError) -> ConversationAction? {
+    mutating func start() -> DialogueAction { proceed() }
+
+    mutating func receive(_ input: inout MessageInput) throws(StartTLSError) -> DialogueAction? {
         guard let line = input.line() else { return nil }
         switch steps.first {
         case .expect(let text):
             guard line.hasPrefix(text) else {
-                throw error(.unexpectedMessage, "a line with the prefix \"\(text)\" was expected", line: line)
+                throw error(.unexpectedMessage, "expected a line that starts with \"\(text)\"", line: line)
             }
         case .skip(let text): guard line.hasPrefix(text) else { return .continue }
         case .send, nil: break
@@ -40,7 +41,7 @@ struct Script: Conversation {
     }
 
     /// Performs the steps up to the next read.
-    private mutating func proceed() -> ConversationAction {
+    private mutating func proceed() -> DialogueAction {
         var output: [UInt8] = []
         while case .send(let line) = steps.first {
             output += [UInt8](line: line)

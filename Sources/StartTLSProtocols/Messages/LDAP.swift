@@ -1,59 +1,54 @@
 /// The client side of LDAP (RFC 4511, section 4.14).
-struct LDAPClient: Conversation {
+struct LDAPClient: ProtocolSide {
     var name: String { "LDAP" }
     var isClient: Bool { true }
 
     /// The request has the message ID 1.
-    mutating func start() -> ConversationAction {
-        .send(LDAP.message(id: 1, BERElement(LDAP.extendedRequest, BERElement(0x80, Array(LDAP.startTLS.utf8)).encoded)))
+    mutating func start() -> DialogueAction {
+        let name = BERElement(0x80, Array(LDAP.startTLS.utf8))
+        return .send(LDAP.message(id: 1, BERElement(LDAP.extendedRequest, name.encoded)))
     }
 
-    mutating func receive(_ input: inout MessageInput) throws(StartTLSError) -> ConversationAction? {
-        guard let message = try LDAP.take(from: &input, for: self) else { return nil }
-        guard message.operation.tag == LDAP.extendedResponse, message.id <= 1 else {
-            throw unexpected("LDAP message \(message.id) with the tag \(message.operation.tag)")
+    mutating func receive(_ input: inout MessageInput) throws(StartTLSError) -> DialogueAction? {
+        guard let message = try LDAP.takeMessage(from: &input, for: self) else { return nil }
+        guard message.operation.tag == LDAP.extendedResponse, message.id <= 1, let result = LDAP.result(message.operation) else {
+            throw error(.unexpectedMessage, "the server sent something other than the response to StartTLS")
         }
-        let (result, text) = try result(of: message.operation)
         // Message ID 0 is the server's notice of disconnection.
-        guard message.id == 1 else { throw refusedConnection(text) }
-        switch result {
+        guard message.id == 1 else { throw refusedConnection(result.text) }
+        switch result.code {
         case 0: return .startTLS([])
         // protocolError: the server does not know the request.
-        case 2: throw notOffered(text)
-        default: throw refused(text)
+        case 2: throw notOffered(result.text)
+        default: throw error(.refused, "the server refused to start TLS with result code \(result.code)", line: result.text)
         }
-    }
-
-    private func result(of response: BERElement) throws(StartTLSError) -> (code: UInt8, text: String) {
-        let parts = BERElement.sequence(response.contents) ?? []
-        guard parts.count >= 3, parts[0].tag == 0x0A, parts[0].contents.count == 1, let code = parts[0].contents.first else {
-            throw unexpected("an LDAP response without a result")
-        }
-        return (code, "result \(code) \(String(decoding: parts[2].contents, as: UTF8.self))")
     }
 }
 
 /// The server side of LDAP. Other operations are rejected with confidentialityRequired.
-struct LDAPServer: Conversation {
+struct LDAPServer: ProtocolSide {
     var name: String { "LDAP" }
     var isClient: Bool { false }
 
-    mutating func start() -> ConversationAction { .continue }
+    /// A notice of disconnection (RFC 4511, section 4.4.1).
+    var farewell: [UInt8] { LDAP.noticeOfDisconnection }
 
-    mutating func receive(_ input: inout MessageInput) throws(StartTLSError) -> ConversationAction? {
-        guard let message = try LDAP.take(from: &input, for: self) else { return nil }
-        let tag = message.operation.tag
-        if tag == LDAP.extendedRequest {
-            let requestName = BERElement.sequence(message.operation.contents)?.first
-            if let requestName, requestName.tag == 0x80, requestName.contents.elementsEqual(LDAP.startTLS.utf8) {
-                return .startTLS(LDAP.response(LDAP.extendedResponse, id: message.id, result: 0, ""))
+    mutating func receive(_ input: inout MessageInput) throws(StartTLSError) -> DialogueAction? {
+        guard let message = try LDAP.takeMessage(from: &input, for: self) else { return nil }
+        switch message.operation.tag {
+        case LDAP.extendedRequest:
+            guard LDAP.requestName(message.operation) == LDAP.startTLS else {
+                return .send(LDAP.response(LDAP.extendedResponse, id: message.id, result: 2, "unknown extended request"))
             }
-            return .send(LDAP.response(LDAP.extendedResponse, id: message.id, result: 2, "unknown extended request"))
+            return .startTLS(LDAP.response(LDAP.extendedResponse, id: message.id, result: 0, ""))
+        case LDAP.unbindRequest: throw error(.closed, "the client logged out before TLS started")
+        case LDAP.abandon: return .continue
+        case let tag:
+            guard let response = LDAP.responseTag(of: tag) else {
+                throw error(.unexpectedMessage, "the client sent an unknown LDAP operation", reply: farewell)
+            }
+            return .send(LDAP.response(response, id: message.id, result: 13, "use StartTLS first"))
         }
-        if tag == LDAP.unbindRequest { throw quit("unbind") }
-        // An abandon request has no response.
-        guard let response = LDAP.responseTag(of: tag) else { return .continue }
-        return .send(LDAP.response(response, id: message.id, result: 13, "use StartTLS first"))
     }
 }
 
@@ -62,6 +57,13 @@ enum LDAP {
     static let extendedRequest: UInt8 = 0x77
     static let extendedResponse: UInt8 = 0x78
     static let unbindRequest: UInt8 = 0x42
+    static let abandon: UInt8 = 0x50
+
+    /// An extended response with message ID 0, the result protocolError and the name of the notice.
+    static let noticeOfDisconnection: [UInt8] = {
+        let name = BERElement(0x8A, Array("1.3.6.1.4.1.1466.20036".utf8))
+        return message(id: 0, BERElement(extendedResponse, resultContents(2, "protocol error") + name.encoded))
+    }()
 
     struct Message {
         let id: Int
@@ -73,9 +75,26 @@ enum LDAP {
     }
 
     static func response(_ tag: UInt8, id: Int, result: UInt8, _ text: String) -> [UInt8] {
-        let contents =
-            BERElement(0x0A, [result]).encoded + BERElement(0x04, []).encoded + BERElement(0x04, Array(text.utf8)).encoded
-        return message(id: id, BERElement(tag, contents))
+        message(id: id, BERElement(tag, resultContents(result, text)))
+    }
+
+    private static func resultContents(_ result: UInt8, _ text: String) -> [UInt8] {
+        BERElement(0x0A, [result]).encoded + BERElement(0x04, []).encoded + BERElement(0x04, Array(text.utf8)).encoded
+    }
+
+    /// Returns the result code and the diagnostic message of a response.
+    static func result(_ response: BERElement) -> (code: UInt8, text: String)? {
+        let parts = BERElement.sequence(response.contents) ?? []
+        guard parts.count >= 3, parts[0].tag == 0x0A, parts[0].contents.count == 1, let code = parts[0].contents.first else {
+            return nil
+        }
+        return (code, String(decoding: parts[2].contents, as: UTF8.self))
+    }
+
+    /// Returns the object identifier of an extended request.
+    static func requestName(_ request: BERElement) -> String? {
+        guard let name = BERElement.sequence(request.contents)?.first, name.tag == 0x80 else { return nil }
+        return String(decoding: name.contents, as: UTF8.self)
     }
 
     /// The tag of the response to a bind, search, modify, add, delete, modify DN or compare request.
@@ -89,15 +108,19 @@ enum LDAP {
         }
     }
 
-    static func take(
-        from input: inout MessageInput, for conversation: some Conversation
+    fileprivate static func notLDAP(_ side: some ProtocolSide) -> StartTLSError {
+        side.error(.unexpectedMessage, "the \(side.peer) sent something other than an LDAP message", reply: side.farewell)
+    }
+
+    static func takeMessage(
+        from input: inout MessageInput, for side: some ProtocolSide
     ) throws(StartTLSError) -> Message? {
-        guard let length = try BERElement.length(of: input.rest, for: conversation), let bytes = input.take(length) else {
+        guard let length = try BERElement.length(of: input.rest, for: side), let bytes = input.take(length) else {
             return nil
         }
         guard let envelope = BERElement.sequence(bytes)?.first, let parts = BERElement.sequence(envelope.contents),
             parts.count >= 2, let id = parts[0].integer, id >= 0
-        else { throw conversation.unexpected("not an LDAP message") }
+        else { throw notLDAP(side) }
         return Message(id: id, operation: parts[1])
     }
 }
@@ -126,7 +149,7 @@ struct BERElement: Sendable {
     /// A message ID of at most four bytes.
     var integer: Int? {
         guard tag == 0x02, (1...4).contains(contents.count) else { return nil }
-        return contents.integer(bytes: contents.count)
+        return contents.bigEndian(bytes: contents.count)
     }
 
     var encoded: [UInt8] {
@@ -135,7 +158,7 @@ struct BERElement: Sendable {
         return [tag] + length + contents
     }
 
-    /// Returns the elements that `bytes` consists of, or `nil` if it contains anything else.
+    /// Returns the elements of `bytes`, or `nil` if `bytes` is malformed.
     static func sequence(_ bytes: ArraySlice<UInt8>) -> [BERElement]? {
         var elements: [BERElement] = []
         var rest = bytes
@@ -148,13 +171,13 @@ struct BERElement: Sendable {
     }
 
     /// Returns the total length of the message at the start of `bytes`, or `nil` if more bytes are needed.
-    static func length(of bytes: ArraySlice<UInt8>, for conversation: some Conversation) throws(StartTLSError) -> Int? {
-        guard bytes.first == 0x30 else { throw conversation.unexpected("not an LDAP message") }
+    static func length(of bytes: ArraySlice<UInt8>, for side: some ProtocolSide) throws(StartTLSError) -> Int? {
+        guard bytes.first == 0x30 else { throw LDAP.notLDAP(side) }
         guard let second = bytes.dropFirst().first else { return nil }
-        guard second < 128 || (0x81...0x84).contains(second) else { throw conversation.unexpected("not an LDAP message") }
+        guard second < 128 || (0x81...0x84).contains(second) else { throw LDAP.notLDAP(side) }
         guard let (header, count) = header(bytes) else { return nil }
         guard count <= MessageInput.limit else {
-            throw conversation.error(.tooLong, "the \(conversation.peer) announced a message of \(count) bytes before TLS")
+            throw side.tooLong()
         }
         return header + count
     }
@@ -163,7 +186,7 @@ struct BERElement: Sendable {
         guard let second = bytes.dropFirst().first else { return nil }
         if second < 128 { return (2, Int(second)) }
         let size = Int(second & 0x7F)
-        guard (1...4).contains(size), let count = bytes.dropFirst(2).integer(bytes: size) else { return nil }
+        guard (1...4).contains(size), let count = bytes.dropFirst(2).bigEndian(bytes: size) else { return nil }
         return (2 + size, count)
     }
 }

@@ -1,5 +1,5 @@
-/// The first message of a MySQL or MariaDB server (protocol version 10). A program needs it after the upgrade
-/// to log in.
+/// The initial handshake packet of a MySQL or MariaDB server (protocol version 10). A client needs it after
+/// the upgrade to log in.
 ///
 /// The server sends it before TLS, so an attacker may have changed it. Log in with it only after
 /// `startTLS` has succeeded, and do not choose an authentication method that sends the password in
@@ -7,11 +7,11 @@
 public struct MySQLGreeting: Sendable, Hashable {
     /// The server's version, such as `8.0.36` or `5.5.5-10.11.6-MariaDB`.
     public let serverVersion: String
-    /// The number of the connection.
+    /// The server's ID for the connection.
     public let connectionID: UInt32
     /// The capability flags of the server.
     public let capabilities: UInt32
-    /// The number of the server's default character set.
+    /// The server's default collation ID.
     public let characterSet: UInt8
     /// The random bytes for the authentication method, usually 20.
     public let nonce: [UInt8]
@@ -23,10 +23,10 @@ public struct MySQLGreeting: Sendable, Hashable {
     ///
     /// - Parameters:
     ///   - serverVersion: The server's version.
-    ///   - connectionID: The number of the connection.
+    ///   - connectionID: The server's ID for the connection.
     ///   - capabilities: The capability flags of the server. The flags for TLS and for protocol 4.1 are
     ///     added.
-    ///   - characterSet: The number of the default character set: 45 is utf8mb4.
+    ///   - characterSet: The default collation ID: 45 is utf8mb4.
     ///   - nonce: 20 random bytes without zeros, new for each connection.
     ///   - authenticationMethod: The name of the default authentication method.
     public init(
@@ -71,61 +71,68 @@ public struct MySQLGreeting: Sendable, Hashable {
     }
 }
 
-/// The client side of MySQL and MariaDB.
-struct MySQLClient: Conversation {
+/// The client side of MySQL and MariaDB (the MySQL source documentation, "Connection Phase").
+struct MySQLClient: ProtocolSide {
+    let capabilities: UInt32
+    let characterSet: UInt8
     let onGreeting: (@Sendable (MySQLGreeting) -> Void)?
 
     var name: String { "MySQL" }
     var isClient: Bool { true }
 
-    mutating func start() -> ConversationAction { .continue }
+    /// A packet starts with its length, which can look like a TLS record.
+    func isTLS(_ rest: ArraySlice<UInt8>) -> Bool { false }
 
-    mutating func receive(_ input: inout MessageInput) throws(StartTLSError) -> ConversationAction? {
-        guard let (number, payload) = MySQL.packet(&input) else { return nil }
+    mutating func receive(_ input: inout MessageInput) throws(StartTLSError) -> DialogueAction? {
+        guard let (number, payload) = try MySQL.takePacket(from: &input, for: self) else { return nil }
         if payload.first == 0xFF { throw refusedConnection(String(decoding: payload.dropFirst(3), as: UTF8.self)) }
         guard number == 0, let greeting = MySQLGreeting(payload: payload) else {
             throw unexpected(String(decoding: payload, as: UTF8.self))
         }
-        guard greeting.capabilities & MySQL.tlsFlag != 0 else {
-            throw error(
-                .notOffered, "the server does not offer TLS, or an attacker removed the offer", line: greeting.serverVersion)
-        }
+        guard greeting.capabilities & MySQL.tlsFlag != 0 else { throw notOffered(greeting.serverVersion) }
         guard input.isEmpty else { throw injected(input.count) }
         onGreeting?(greeting)
-        return .startTLS(MySQL.packet(1, Self.request(to: greeting)))
+        return .startTLS(MySQL.encodePacket(1, request(to: greeting)))
     }
 
     /// An SSLRequest: the fixed part of a HandshakeResponse41.
-    private static func request(to greeting: MySQLGreeting) -> [UInt8] {
-        let flags = MySQL.tlsFlag | (greeting.capabilities & MySQL.requiredFlags)
-        return [UInt8](littleEndian: Int(flags), bytes: 4) + [UInt8](littleEndian: 1 << 24, bytes: 4) + [45]
+    private func request(to greeting: MySQLGreeting) -> [UInt8] {
+        let flags = MySQL.tlsFlag | (greeting.capabilities & (capabilities | MySQL.requiredFlags))
+        return [UInt8](littleEndian: Int(flags), bytes: 4) + [UInt8](littleEndian: 1 << 24, bytes: 4) + [characterSet]
             + [UInt8](repeating: 0, count: 23)
     }
 }
 
 /// The server side of MySQL. A client that continues without TLS is rejected.
-struct MySQLServer: Conversation {
+struct MySQLServer: ProtocolSide {
     let greeting: MySQLGreeting
 
     var name: String { "MySQL" }
     var isClient: Bool { false }
 
-    mutating func start() throws(StartTLSError) -> ConversationAction {
+    /// A packet starts with its length, which can look like a TLS record.
+    func isTLS(_ rest: ArraySlice<UInt8>) -> Bool { false }
+
+    func validate() throws(StartTLSError) {
         try check(greeting.serverVersion, "the server's version")
         try check(greeting.authenticationMethod, "the authentication method")
         guard greeting.nonce.count == 20, !greeting.nonce.contains(0) else {
-            throw error(.invalidParameter, "the nonce must have 20 bytes, none of them zero")
+            throw error(.invalidParameter, "the nonce must be 20 bytes long and contain no zero bytes")
         }
-        return .send(MySQL.packet(0, greeting.payload))
     }
 
-    mutating func receive(_ input: inout MessageInput) throws(StartTLSError) -> ConversationAction? {
-        guard let (number, payload) = MySQL.packet(&input) else { return nil }
-        guard number == 1, let flags = payload.littleEndian(bytes: 4) else { throw unexpected("packet \(number)") }
-        guard UInt32(flags) & MySQL.tlsFlag != 0 else {
-            throw error(.tlsRequired, "the client started to log in without TLS", reply: MySQL.packet(2, MySQL.tlsRequired))
+    mutating func start() -> DialogueAction { .send(MySQL.encodePacket(0, greeting.payload)) }
+
+    mutating func receive(_ input: inout MessageInput) throws(StartTLSError) -> DialogueAction? {
+        guard let (number, payload) = try MySQL.takePacket(from: &input, for: self) else { return nil }
+        guard number == 1, let flags = payload.littleEndian(bytes: 4) else {
+            throw unexpected(String(decoding: payload, as: UTF8.self))
         }
-        guard payload.count == 32 else { throw unexpected("a request for TLS with \(payload.count) bytes") }
+        guard UInt32(flags) & MySQL.tlsFlag != 0 else {
+            throw error(
+                .tlsRequired, "the client started to log in without TLS", reply: MySQL.encodePacket(2, MySQL.tlsRequired))
+        }
+        guard payload.count == 32 else { throw error(.unexpectedMessage, "the request for TLS has a wrong length") }
         return .startTLSImmediately([])
     }
 }
@@ -137,15 +144,19 @@ enum MySQL {
     static let requiredFlags: UInt32 = 1 << 9 | 1 << 15 | 1 << 19
 
     /// Removes a packet and returns its number and its payload.
-    static func packet(_ input: inout MessageInput) -> (number: UInt8, payload: ArraySlice<UInt8>)? {
-        guard let length = input.rest.littleEndian(bytes: 3), let number = input.rest.dropFirst(3).first,
-            input.count >= length + 4
-        else { return nil }
+    static func takePacket(
+        from input: inout MessageInput, for side: some ProtocolSide
+    ) throws(StartTLSError) -> (number: UInt8, payload: ArraySlice<UInt8>)? {
+        guard let length = input.rest.littleEndian(bytes: 3) else { return nil }
+        guard length <= MessageInput.limit else {
+            throw side.error(.unexpectedMessage, "the \(side.peer) announced a packet of \(length) bytes before TLS")
+        }
+        guard let number = input.rest.dropFirst(3).first, input.count >= length + 4 else { return nil }
         _ = input.take(4)
         return input.take(length).map { (number, $0) }
     }
 
-    static func packet(_ number: UInt8, _ payload: [UInt8]) -> [UInt8] {
+    static func encodePacket(_ number: UInt8, _ payload: [UInt8]) -> [UInt8] {
         [UInt8](littleEndian: payload.count, bytes: 3) + [number] + payload
     }
 

@@ -1,23 +1,22 @@
-/// The client side of PostgreSQL (protocol 3.0, section "SSL Session Encryption").
-struct PostgreSQLClient: Conversation {
+/// The client side of PostgreSQL (its documentation, "Message Flow", "SSL Session Encryption").
+struct PostgreSQLClient: ProtocolSide {
     /// Whether the ClientHello is the client's first message (PostgreSQL 17).
     let isDirect: Bool
 
     var name: String { "PostgreSQL" }
     var isClient: Bool { true }
 
-    mutating func start() -> ConversationAction {
-        isDirect ? .startTLS([]) : .send(PostgreSQL.message(.ssl))
+    mutating func start() -> DialogueAction {
+        isDirect ? .startTLS([]) : .send(PostgreSQL.sslRequest)
     }
 
-    mutating func receive(_ input: inout MessageInput) throws(StartTLSError) -> ConversationAction? {
+    mutating func receive(_ input: inout MessageInput) throws(StartTLSError) -> DialogueAction? {
         switch input.rest.first {
         case UInt8(ascii: "S"):
             _ = input.take(1)
             return .startTLS([])
-        case UInt8(ascii: "N"):
-            throw error(.notOffered, "the server does not offer TLS, or an attacker removed the offer", line: "N")
-        // The message of a server that does not know the request.
+        case UInt8(ascii: "N"): throw notOffered("N")
+        // An ErrorResponse from a server that does not recognize the request.
         case UInt8(ascii: "E"):
             guard let text = Self.errorText(input) else { return nil }
             throw refused(text)
@@ -28,7 +27,7 @@ struct PostgreSQLClient: Conversation {
     /// Returns the readable part of an ErrorResponse, or `nil` if it is incomplete.
     private static func errorText(_ input: MessageInput) -> String? {
         let bytes = input.rest.dropFirst()
-        guard let length = bytes.integer(bytes: 4) else { return nil }
+        guard let length = bytes.bigEndian(bytes: 4) else { return nil }
         // Servers of protocol 2.0 send text instead of a length.
         guard (4...8192).contains(length) else { return input.text }
         guard bytes.count >= length else { return nil }
@@ -39,29 +38,34 @@ struct PostgreSQLClient: Conversation {
 }
 
 /// The server side of PostgreSQL. A client that continues without TLS is rejected.
-struct PostgreSQLServer: Conversation {
+struct PostgreSQLServer: ProtocolSide {
+    /// Whether the client may start with its ClientHello.
     let acceptsDirectTLS: Bool
 
     var name: String { "PostgreSQL" }
     var isClient: Bool { false }
 
-    /// A client sends its next message after the reply.
+    /// A client sends nothing before the reply to its request.
     func allows(following rest: ArraySlice<UInt8>) -> Bool { false }
 
-    mutating func start() -> ConversationAction { .continue }
+    func isTLS(_ rest: ArraySlice<UInt8>) -> Bool {
+        !acceptsDirectTLS && rest.starts(with: [MessageInput.handshakeRecord, 3])
+    }
 
-    mutating func receive(_ input: inout MessageInput) throws(StartTLSError) -> ConversationAction? {
+    mutating func receive(_ input: inout MessageInput) throws(StartTLSError) -> DialogueAction? {
         if acceptsDirectTLS, input.rest.first == MessageInput.handshakeRecord { return .startTLSImmediately([]) }
-        guard let length = input.rest.integer(bytes: 4), let code = input.rest.dropFirst(4).integer(bytes: 4) else { return nil }
+        guard let length = input.rest.bigEndian(bytes: 4), let code = input.rest.dropFirst(4).bigEndian(bytes: 4) else {
+            return nil
+        }
         guard (8...10_000).contains(length) else { throw unexpected(input.text) }
-        switch PostgreSQL.Request(rawValue: code) {
+        switch PostgreSQL.Request(code: code) {
         case .ssl where length == 8:
             _ = input.take(8)
             return .startTLS([UInt8(ascii: "S")])
         case .gssEncryption where length == 8:
             _ = input.take(8)
             return .send([UInt8(ascii: "N")])
-        // A cancelled query would be identified by a secret in plaintext.
+        // A cancel request contains a secret key, which was sent in plaintext.
         case .cancel: throw error(.tlsRequired, "the client sent a cancel request without TLS")
         case .startup: throw error(.tlsRequired, "the client started a session without TLS", reply: PostgreSQL.tlsRequired)
         case .ssl, .gssEncryption, nil: throw unexpected(input.text)
@@ -70,45 +74,31 @@ struct PostgreSQLServer: Conversation {
 }
 
 enum PostgreSQL {
-    /// The codes of messages without a type, the first ones on a connection.
-    enum Request: Int {
-        case startup = 196_608
-        case cancel = 80_877_102
-        case ssl = 80_877_103
-        case gssEncryption = 80_877_104
+    /// The untyped messages that can start a connection.
+    enum Request {
+        case startup
+        case cancel
+        case ssl
+        case gssEncryption
+
+        init?(code: Int) {
+            switch code {
+            case 80_877_102: self = .cancel
+            case 80_877_103: self = .ssl
+            case 80_877_104: self = .gssEncryption
+            // The major version of the protocol.
+            case _ where (1...9).contains(code >> 16): self = .startup
+            default: return nil
+            }
+        }
     }
 
-    static func message(_ request: Request) -> [UInt8] {
-        [0, 0, 0, 8] + [UInt8](bigEndian: request.rawValue, bytes: 4)
-    }
+    /// An SSLRequest.
+    static let sslRequest: [UInt8] = [0, 0, 0, 8] + [UInt8](bigEndian: 80_877_103, bytes: 4)
 
     /// An ErrorResponse with the SQLSTATE invalid_authorization_specification.
     static let tlsRequired: [UInt8] = {
         let fields = Array("SFATAL\0VFATAL\0C28000\0MTLS is required\0\0".utf8)
         return [UInt8(ascii: "E")] + [UInt8](bigEndian: fields.count + 4, bytes: 4) + fields
     }()
-}
-
-extension ArraySlice<UInt8> {
-    /// Returns the unsigned integer in the first bytes, in network byte order. `nil` if there are fewer.
-    func integer(bytes count: Int) -> Int? {
-        guard self.count >= count else { return nil }
-        return prefix(count).reduce(0) { $0 << 8 | Int($1) }
-    }
-
-    /// Returns the unsigned integer in the first bytes, in little-endian byte order.
-    func littleEndian(bytes count: Int) -> Int? {
-        guard self.count >= count else { return nil }
-        return prefix(count).reversed().reduce(0) { $0 << 8 | Int($1) }
-    }
-}
-
-extension [UInt8] {
-    init(bigEndian value: Int, bytes count: Int) {
-        self = (0..<count).reversed().map { UInt8(truncatingIfNeeded: value >> ($0 * 8)) }
-    }
-
-    init(littleEndian value: Int, bytes count: Int) {
-        self = (0..<count).map { UInt8(truncatingIfNeeded: value >> ($0 * 8)) }
-    }
 }

@@ -21,7 +21,7 @@ struct XMLToken: Sendable {
 /// entity declarations are rejected, as RFC 6120, section 11.1, requires.
 enum XMLTokenizer {
     /// Removes a token. Returns `nil` if it is incomplete.
-    static func take(from input: inout MessageInput, for conversation: some Conversation) throws(StartTLSError) -> XMLToken? {
+    static func take(from input: inout MessageInput, for side: some ProtocolSide) throws(StartTLSError) -> XMLToken? {
         let rest = input.rest
         guard rest.first == UInt8(ascii: "<") else {
             let text = rest.prefix { $0 != UInt8(ascii: "<") }
@@ -30,7 +30,7 @@ enum XMLTokenizer {
         }
         guard let tag = input.tag() else { return nil }
         let source = String(decoding: tag, as: UTF8.self)
-        guard let token = parse(source) else { throw conversation.unexpected(source) }
+        guard let token = parse(source) else { throw side.unexpected(source) }
         return token
     }
 
@@ -74,38 +74,4 @@ enum XMLTokenizer {
 extension Character {
     /// White space in XML.
     var isXMLSpace: Bool { self == " " || self == "\t" || self == "\n" || self == "\r" || self == "\r\n" }
-}
-
-/// The open elements of a stream, with their namespaces.
-struct XMLElements: Sendable {
-    struct Name: Equatable {
-        let local: Substring
-        let namespace: String
-    }
-
-    private var open: [(source: String, namespaces: [String: String])] = []
-
-    /// The number of open elements. The stream itself is the first.
-    var depth: Int { open.count }
-
-    /// Updates the open elements. Returns the element's name, or `nil` if the token is not well-formed here.
-    mutating func apply(_ token: XMLToken) -> Name? {
-        var namespaces = open.last?.namespaces ?? [:]
-        for (name, value) in token.attributes {
-            if name == "xmlns" { namespaces[""] = value }
-            if name.hasPrefix("xmlns:") { namespaces[String(name.dropFirst(6))] = value }
-        }
-        let name = Self.resolve(token.name, namespaces)
-        switch token.kind {
-        case .start: open.append((token.name, namespaces))
-        case .end: guard open.popLast()?.source == token.name else { return nil }
-        case .empty, .text, .declaration: break
-        }
-        return name
-    }
-
-    private static func resolve(_ name: String, _ namespaces: [String: String]) -> Name? {
-        guard let colon = name.firstIndex(of: ":") else { return Name(local: name[...], namespace: namespaces[""] ?? "") }
-        return namespaces[String(name[..<colon])].map { Name(local: name[name.index(after: colon)...], namespace: $0) }
-    }
 }

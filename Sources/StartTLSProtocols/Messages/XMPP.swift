@@ -1,9 +1,9 @@
-/// The client side of XMPP (RFC 6120, section 5.4), also between servers.
-struct XMPPClient: Conversation {
+/// The initiating side of XMPP (RFC 6120, section 5.4), for clients and servers.
+struct XMPPClient: ProtocolSide {
     /// The domain of the server's users, not necessarily the name of the host.
     let domain: String
     /// The domain of the server that connects. `nil` for clients.
-    let from: String?
+    let origin: String?
     private var elements = XMLElements()
     private var state = State.header
 
@@ -12,11 +12,13 @@ struct XMPPClient: Conversation {
         case features
         case list(offersTLS: Bool)
         case reply
+        /// The condition of a stream error follows.
+        case streamError
     }
 
-    init(domain: String, from: String?) {
+    init(domain: String, origin: String?) {
         self.domain = domain
-        self.from = from
+        self.origin = origin
     }
 
     var name: String { "XMPP" }
@@ -25,42 +27,55 @@ struct XMPPClient: Conversation {
     /// White space may separate elements.
     func allows(following rest: ArraySlice<UInt8>) -> Bool { rest.allSatisfy { XMPP.spaces.contains($0) } }
 
-    mutating func start() throws(StartTLSError) -> ConversationAction {
+    func validate() throws(StartTLSError) {
         try XMPP.check(domain, for: self)
-        if let from { try XMPP.check(from, for: self) }
-        let sender = from.map { " from='\($0)'" } ?? ""
-        return .send(XMPP.header(" to='\(domain)'\(sender)", isServer: from != nil))
+        if let origin { try XMPP.check(origin, for: self) }
     }
 
-    mutating func receive(_ input: inout MessageInput) throws(StartTLSError) -> ConversationAction? {
+    mutating func start() -> DialogueAction {
+        let sender = origin.map { " from='\($0)'" } ?? ""
+        return .send(XMPP.header(" to='\(domain)'\(sender)", isServer: origin != nil))
+    }
+
+    mutating func receive(_ input: inout MessageInput) throws(StartTLSError) -> DialogueAction? {
         guard let token = try XMLTokenizer.take(from: &input, for: self) else { return nil }
         if token.kind == .text || token.kind == .declaration { return try XMPP.skip(token, elements, for: self) }
         let depth = elements.depth
         guard let element = elements.apply(token) else { throw unexpected(token.source) }
-        if element == XMPP.stream("error") || (depth == 1 && token.kind == .end) { throw refusedConnection(token.source) }
-        switch state {
-        case .header:
-            guard element == XMPP.stream("stream"), token.kind == .start else { throw unexpected(token.source) }
-            state = .features
+        if depth == 1, token.kind == .end { throw refusedConnection(token.source) }
+        if element == XMPP.stream("error"), token.kind == .start {
+            state = .streamError
             return .continue
-        case .features: return try beginList(token, element, depth)
-        case .list(let offersTLS): return try continueList(token, element, depth, offersTLS)
-        case .reply: return try decide(token, element, depth)
         }
+        return try receive(token, element, depth)
     }
 
-    private mutating func beginList(
+    private mutating func receive(
         _ token: XMLToken, _ element: XMLElements.Name, _ depth: Int
-    ) throws(StartTLSError) -> ConversationAction {
-        guard element == XMPP.stream("features"), depth == 1 else { throw unexpected(token.source) }
-        if token.kind == .empty { throw notOffered(token.source) }
-        state = .list(offersTLS: false)
+    ) throws(StartTLSError) -> DialogueAction {
+        switch state {
+        case .header: try receiveHeader(token, element)
+        case .features:
+            guard element == XMPP.stream("features"), depth == 1 else { throw unexpected(token.source) }
+            if token.kind == .empty { throw notOffered(token.source) }
+            state = .list(offersTLS: false)
+        case .list(let offersTLS): return try continueList(token, element, depth, offersTLS)
+        case .reply: return try receiveReply(token, element, depth)
+        case .streamError: throw refusedConnection(token.source)
+        }
         return .continue
+    }
+
+    private mutating func receiveHeader(_ token: XMLToken, _ element: XMLElements.Name) throws(StartTLSError) {
+        guard element == XMPP.stream("stream"), token.kind == .start else { throw unexpected(token.source) }
+        // Without a version, the server has no features (RFC 6120, section 4.7.5).
+        guard token.attributes["version"] != nil else { throw notOffered(token.source) }
+        state = .features
     }
 
     private mutating func continueList(
         _ token: XMLToken, _ element: XMLElements.Name, _ depth: Int, _ offersTLS: Bool
-    ) throws(StartTLSError) -> ConversationAction {
+    ) throws(StartTLSError) -> DialogueAction {
         if depth == 2, element == XMPP.tls("starttls"), token.kind != .end { state = .list(offersTLS: true) }
         guard depth == 2, element == XMPP.stream("features") else { return .continue }
         guard offersTLS else { throw notOffered() }
@@ -68,16 +83,17 @@ struct XMPPClient: Conversation {
         return .send(Array("<starttls xmlns='\(XMPP.tlsNamespace)'/>".utf8))
     }
 
-    private func decide(_ token: XMLToken, _ element: XMLElements.Name, _ depth: Int) throws(StartTLSError) -> ConversationAction
-    {
+    private func receiveReply(
+        _ token: XMLToken, _ element: XMLElements.Name, _ depth: Int
+    ) throws(StartTLSError) -> DialogueAction {
         if element == XMPP.tls("failure") { throw refused(token.source) }
-        guard element == XMPP.tls("proceed") else { throw unexpected(token.source) }
+        guard element == XMPP.tls("proceed"), depth == (token.kind == .end ? 2 : 1) else { throw unexpected(token.source) }
         return token.kind == .start ? .continue : .startTLS([])
     }
 }
 
 /// The server side of XMPP. A client that continues without TLS is rejected.
-struct XMPPServer: Conversation {
+struct XMPPServer: ProtocolSide {
     let domain: String
     let isServerToServer: Bool
     private var elements = XMLElements()
@@ -90,21 +106,18 @@ struct XMPPServer: Conversation {
 
     var name: String { "XMPP" }
     var isClient: Bool { false }
-    var farewell: [UInt8] { Array("</stream:stream>".utf8) }
+    var farewell: [UInt8] { hasHeader ? streamError("policy-violation") : [] }
 
-    mutating func start() throws(StartTLSError) -> ConversationAction {
-        try XMPP.check(domain, for: self)
-        return .continue
-    }
+    func validate() throws(StartTLSError) { try XMPP.check(domain, for: self) }
 
-    mutating func receive(_ input: inout MessageInput) throws(StartTLSError) -> ConversationAction? {
+    mutating func receive(_ input: inout MessageInput) throws(StartTLSError) -> DialogueAction? {
         guard let token = try XMLTokenizer.take(from: &input, for: self) else { return nil }
         if token.kind == .text || token.kind == .declaration { return try XMPP.skip(token, elements, for: self) }
         let depth = elements.depth
         guard let element = elements.apply(token) else { throw unexpected(token.source, reply: streamError("not-well-formed")) }
         guard hasHeader else { return try reply(to: token, element) }
-        if depth == 1, token.kind == .end { throw quit(token.source, reply: "</stream:stream>") }
-        guard element == XMPP.tls("starttls") else {
+        if depth == 1, token.kind == .end { throw loggedOut(token.source, reply: "</stream:stream>") }
+        guard element == XMPP.tls("starttls"), depth == (token.kind == .end ? 2 : 1) else {
             throw error(
                 .tlsRequired, "the client tried to continue without TLS", line: token.source,
                 reply: streamError("policy-violation"))
@@ -112,19 +125,21 @@ struct XMPPServer: Conversation {
         return token.kind == .start ? .continue : .startTLS(Array("<proceed xmlns='\(XMPP.tlsNamespace)'/>".utf8))
     }
 
-    private mutating func reply(to token: XMLToken, _ element: XMLElements.Name) throws(StartTLSError) -> ConversationAction {
+    private mutating func reply(to token: XMLToken, _ element: XMLElements.Name) throws(StartTLSError) -> DialogueAction {
+        let header = makeHeader()
         guard element == XMPP.stream("stream"), token.kind == .start else {
-            throw unexpected(token.source, reply: headerBytes + streamError("invalid-namespace"))
+            throw unexpected(token.source, reply: header + streamError("invalid-namespace"))
         }
-        guard token.attributes["to"] == nil || token.attributes["to"]?.lowercased() == domain.lowercased() else {
-            throw unexpected(token.source, reply: headerBytes + streamError("host-unknown"))
+        guard token.attributes["to"]?.matchesIgnoringCase(domain) != false else {
+            throw unexpected(token.source, reply: header + streamError("host-unknown"))
         }
         hasHeader = true
         let features = "<stream:features><starttls xmlns='\(XMPP.tlsNamespace)'><required/></starttls></stream:features>"
-        return .send(headerBytes + Array(features.utf8))
+        return .send(header + Array(features.utf8))
     }
 
-    private var headerBytes: [UInt8] {
+    /// Returns the start of the stream, with a new random ID.
+    private func makeHeader() -> [UInt8] {
         XMPP.header(" from='\(domain)' id='\(UInt64.random(in: .min ... .max))'", isServer: isServerToServer)
     }
 
@@ -151,19 +166,17 @@ enum XMPP {
         return Array(header.utf8)
     }
 
-    static func check(_ domain: String, for conversation: some Conversation) throws(StartTLSError) {
-        try conversation.check(domain, "the domain", allowsSpaces: false)
-        guard !domain.contains(where: { "<>&'\"".contains($0) }) else {
-            throw conversation.error(.invalidParameter, "the domain must not contain characters of XML markup", line: domain)
-        }
+    static func check(_ domain: String, for side: some ProtocolSide) throws(StartTLSError) {
+        try side.check(domain, "the domain", allowsSpaces: false)
+        try side.check(domain, "the domain", excludes: "<>&'\"")
     }
 
     /// Ignores white space between elements, text inside elements, and the declaration at the start.
     static func skip(
-        _ token: XMLToken, _ elements: XMLElements, for conversation: some Conversation
-    ) throws(StartTLSError) -> ConversationAction {
+        _ token: XMLToken, _ elements: XMLElements, for side: some ProtocolSide
+    ) throws(StartTLSError) -> DialogueAction {
         let isSkipped = token.kind == .text ? elements.depth > 1 || token.source.allSatisfy(\.isXMLSpace) : elements.depth == 0
-        guard isSkipped else { throw conversation.unexpected(token.source) }
+        guard isSkipped else { throw side.unexpected(token.source) }
         return .continue
     }
 }

@@ -48,7 +48,7 @@ import Testing
         #expect(error.startTLS?.code == .notOffered)
         #expect(
             "\(error)"
-                == "startTLS: SMTP: the server does not offer STARTTLS, or an attacker removed the offer: \"250 AUTH PLAIN\" (startTLSFailed, fault: peer)"
+                == "startTLS: SMTP: the server does not offer TLS, or an attacker removed the offer: \"250 AUTH PLAIN\" (startTLSFailed, fault: peer)"
         )
         #expect(await victim.isOver)
         #expect(try await Task.detached { try attacker.receiveAll() }.value == "")
@@ -80,6 +80,34 @@ import Testing
         #expect(error.startTLS?.code == .tooLong)
         #expect(error.code == .startTLSFailed)
         _ = await flood.result
+    }
+
+    /// The rest of the client's data is unread. A reset must not overtake the reply.
+    @Test(arguments: Style.allCases) func theReplyToAFloodArrives(_ style: Style) async throws {
+        let (attacker, victim) = try StyledSocket.attacked(style)
+        async let failing = StyledSocket.refusal {
+            try await victim.acceptStartTLS(as: .imap(greeting: "ready"), TestCertificates.server())
+        }
+        try attacker.send(String(repeating: "x", count: 200_000))
+        #expect(try await failing?.startTLS?.code == .tooLong)
+        let received = try await Task.detached { try attacker.receive(through: "STARTTLS\r\n") }.value
+        #expect(received.hasSuffix("* BYE Too much data before STARTTLS\r\n"))
+    }
+
+    /// Refusals after which a client sends nothing more.
+    @Test(arguments: Style.allCases) func aRefusalClosesTheConnection(_ style: Style) async throws {
+        let refusals: [(greeting: String, code: StartTLSError.Code)] = [
+            ("* PREAUTH welcome\r\n", .alreadyAuthenticated), ("* BYE busy\r\n", .refused),
+            ("* OK [CAPABILITY IMAP4rev1] ready\r\n", .notOffered),
+        ]
+        for (greeting, code) in refusals {
+            let (attacker, victim) = try StyledSocket.attacked(style)
+            try attacker.send(greeting)
+            let error = try await StyledSocket.refusal { try await victim.startTLS(as: .imap, TestCertificates.client()) }
+            #expect(error?.startTLS?.code == code)
+            #expect(await victim.isOver)
+            #expect(try await Task.detached { try attacker.receiveAll() }.value == "")
+        }
     }
 
     @Test(arguments: Style.allCases) func aSilentPeerIsLimitedInTime(_ style: Style) async throws {
@@ -155,14 +183,18 @@ import Testing
     }
 
     @Test(arguments: Style.allCases) func aBadParameterIsTheCallersFault(_ style: Style) async throws {
-        let (attacker, victim) = try StyledSocket.attacked(style)
-        let error = try await StyledSocket.refusal {
-            try await victim.startTLS(as: .smtp(name: "c\r\nMAIL FROM:<a>"), TestCertificates.client())
+        for (name, timeout) in [("c\r\nMAIL FROM:<a>", Duration.seconds(1)), ("c", .zero), ("c", .seconds(-1))] {
+            let (attacker, victim) = try StyledSocket.attacked(style)
+            let error = try await StyledSocket.refusal {
+                try await victim.startTLS(as: .smtp(name: name), TestCertificates.client(), dialogueTimeout: timeout)
+            }
+            #expect(error?.code == .badParameter)
+            #expect(error?.fault == .caller)
+            #expect((error?.startTLS?.code == .invalidParameter) == (name != "c"))
+            if style == .delegate { await #expect(throws: AsyncSocketError.self) { try await victim.nextEvent() } }
+            #expect(await victim.isOver)
+            #expect(try await Task.detached { try attacker.receiveAll() }.value == "")
         }
-        #expect(error?.startTLS?.code == .invalidParameter)
-        #expect(error?.fault == .caller)
-        #expect(await victim.isOver)
-        #expect(try await Task.detached { try attacker.receiveAll() }.value == "")
     }
 
     /// Unusable settings close the connection before the first byte of the dialogue.

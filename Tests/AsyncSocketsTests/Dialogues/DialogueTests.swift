@@ -1,9 +1,11 @@
-import AsyncSockets
 import AsyncSocketsTesting
 import FoundationEssentials
+import SocketBuffers
 import SocketTestSupport
 import SocketTestTraits
 import Testing
+
+@testable import AsyncSockets
 
 /// `startTLS(as:)` and `acceptStartTLS(as:)` over real sockets.
 @Suite(.timeLimit(.patient)) struct DialogueTests {
@@ -26,11 +28,12 @@ import Testing
             Sides("FTP", .ftp, .ftp(greeting: "ready")),
             Sides("XMPP", .xmpp(domain: "example.org"), .xmpp(domain: "example.org")),
             Sides(
-                "XMPP between servers", .xmppServer(domain: "b.example", from: "a.example"), .xmppServer(domain: "b.example")),
+                "XMPP between servers", .xmppServerToServer(domain: "b.example", origin: "a.example"),
+                .xmppServerToServer(domain: "b.example")),
             Sides("PostgreSQL", .postgres, .postgres),
             Sides("PostgreSQL or direct TLS", .postgres, .postgres(acceptsDirectTLS: true)),
             Sides("PostgreSQL with direct TLS", .postgresDirect, .postgres(acceptsDirectTLS: true)),
-            Sides("MySQL", .mysql, .mysql(greeting: greeting)),
+            Sides("MySQL", .mysql, .mysql { greeting }),
             Sides("LDAP", .ldap, .ldap),
             Sides("IRC", .irc, .irc(serverName: "irc.example.org")),
             Sides("NNTP", .nntp, .nntp(greeting: "ready")),
@@ -66,14 +69,28 @@ import Testing
         #expect(client.socket.tlsSession?.protocolVersion == version)
     }
 
-    @Test func directTLSOffersTheProtocolThatTheServerRequires() async throws {
+    @Test func directTLSNegotiatesItsProtocol() async throws {
         let (client, server) = try await StyledSocket.pair(.task, through: .listening())
-        var settings = try TestCertificates.server()
-        settings.applicationProtocols = ["postgresql"]
-        async let accepting: Void = server.acceptStartTLS(as: .postgres(acceptsDirectTLS: true), settings)
+        async let accepting: Void = server.acceptStartTLS(as: .postgres(acceptsDirectTLS: true), TestCertificates.server())
         try await client.startTLS(as: .postgresDirect, TestCertificates.client())
         try await accepting
         #expect(client.socket.tlsSession?.applicationProtocol == "postgresql")
+    }
+
+    /// The ClientHello may already have arrived when the upgrade begins.
+    @Test(arguments: ["MySQL", "PostgreSQL with direct TLS"])
+    func aClientHelloWithTheLastMessageBelongsToTLS(_ name: String) async throws {
+        let sides = try #require(Sides.all.first { $0.testDescription == name })
+        let (client, server) = try await StyledSocket.pair(.task, through: .listening())
+        var settings = try TestCertificates.server()
+        settings.earlyPlaintext = .reject
+        let strict = settings
+        async let starting: Void = client.startTLS(as: sides.client, TestCertificates.client())
+        if name != "MySQL" {
+            try await server.socket.turn("a ClientHello is buffered") { !$0.data.reads.preBuffer.isEmpty }
+        }
+        try await server.acceptStartTLS(as: sides.server, strict)
+        try await starting
     }
 
     /// Operations that a delegate's program queues during the dialogue do not mix with it.
@@ -130,7 +147,7 @@ import Testing
 extension StyledSocket {
     /// Accepts TLS on a delegate's socket that also reports a write.
     fileprivate static func eventsUntilSecure(_ server: StyledSocket, as protocol: StartTLSServer) async throws {
-        try server.socket.beginAcceptingTLS(as: `protocol`, settings: TestCertificates.server())
+        try server.socket.beginAcceptingStartTLS(as: `protocol`, settings: TestCertificates.server())
         while true {
             if case .secured = try await server.nextEvent() { return }
         }

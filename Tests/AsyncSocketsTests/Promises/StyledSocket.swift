@@ -78,7 +78,7 @@ struct StyledSocket: Sendable {
             try await socket.acceptStartTLS(as: server, settings: settings, dialogueTimeout: dialogueTimeout)
             return
         }
-        try socket.beginAcceptingTLS(as: server, settings: settings, dialogueTimeout: dialogueTimeout)
+        try socket.beginAcceptingStartTLS(as: server, settings: settings, dialogueTimeout: dialogueTimeout)
         guard case .secured = try await next(recorder) else { throw Unexpected(description: "acceptStartTLS") }
     }
 

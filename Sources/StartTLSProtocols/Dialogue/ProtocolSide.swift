@@ -1,23 +1,25 @@
 /// One side of one protocol's dialogue: a state machine over whole messages.
-protocol Conversation: Sendable {
+protocol ProtocolSide: Sendable {
     /// The name of the protocol.
     var name: String { get }
     var isClient: Bool { get }
-    /// Whether a server's client may start TLS with its first byte.
-    var acceptsDirectTLS: Bool { get }
     /// A server's reply to a client that exceeds the limit.
     var farewell: [UInt8] { get }
 
+    /// Checks the parameters.
+    func validate() throws(StartTLSError)
     /// Returns the first action.
-    mutating func start() throws(StartTLSError) -> ConversationAction
+    mutating func start() -> DialogueAction
     /// Removes one message from `input`, which is not empty, and returns the action. Returns `nil` if the
     /// message is incomplete.
-    mutating func receive(_ input: inout MessageInput) throws(StartTLSError) -> ConversationAction?
+    mutating func receive(_ input: inout MessageInput) throws(StartTLSError) -> DialogueAction?
     /// Whether `rest` may arrive before this side's next message.
     func allows(following rest: ArraySlice<UInt8>) -> Bool
+    /// Whether `rest` starts with a TLS record instead of a message, and TLS is not allowed yet.
+    func isTLS(_ rest: ArraySlice<UInt8>) -> Bool
 }
 
-enum ConversationAction {
+enum DialogueAction {
     /// Send these bytes, if any, and continue.
     case send([UInt8])
     /// Send these bytes, then start TLS.
@@ -31,13 +33,20 @@ enum ConversationAction {
     static func lines(_ lines: [String]) -> Self { .send(lines.flatMap { [UInt8](line: $0) }) }
 }
 
-extension Conversation {
-    var acceptsDirectTLS: Bool { false }
+extension ProtocolSide {
     var farewell: [UInt8] { [] }
     var peer: String { isClient ? "server" : "client" }
 
-    /// Clients may send several commands together. Servers send nothing before the next command.
+    func validate() throws(StartTLSError) {}
+
+    mutating func start() -> DialogueAction { .continue }
+
+    /// Clients may pipeline commands. Servers send nothing until the next command.
     func allows(following rest: ArraySlice<UInt8>) -> Bool { !isClient }
+
+    func isTLS(_ rest: ArraySlice<UInt8>) -> Bool {
+        rest.starts(with: [isClient ? MessageInput.alertRecord : MessageInput.handshakeRecord, 3])
+    }
 
     // MARK: - Errors
 
@@ -45,6 +54,10 @@ extension Conversation {
         _ code: StartTLSError.Code, _ message: String, line: String? = nil, reply: [UInt8] = []
     ) -> StartTLSError {
         StartTLSError(code, name: name, message, line: line, reply: reply)
+    }
+
+    func tooLong() -> StartTLSError {
+        error(.tooLong, "the \(peer) exceeded the limit of \(MessageInput.limit) bytes before TLS", reply: farewell)
     }
 
     func injected(_ count: Int) -> StartTLSError {
@@ -67,13 +80,15 @@ extension Conversation {
     }
 
     func notOffered(_ line: String? = nil) -> StartTLSError {
-        error(.notOffered, "the server does not offer STARTTLS, or an attacker removed the offer", line: line)
+        error(.notOffered, "the server does not offer TLS, or an attacker removed the offer", line: line)
     }
 
-    /// The client logs out or closes the stream.
-    func quit(_ line: String, reply: String? = nil) -> StartTLSError {
-        error(.closed, "the client logged out before TLS started", line: line, reply: reply.map { [UInt8](line: $0) } ?? [])
+    /// Returns the error for a client that logs out or closes the stream.
+    func loggedOut(_ line: String, reply: String) -> StartTLSError {
+        error(.closed, "the client logged out before TLS started", line: line, reply: [UInt8](line: reply))
     }
+
+    // MARK: - Parameters
 
     /// Checks a parameter that is sent in a line.
     func check(_ value: String, _ parameter: String, allowsSpaces: Bool = true) throws(StartTLSError) {
@@ -81,14 +96,14 @@ extension Conversation {
         guard isValid, !value.isEmpty, value.utf8.count <= 500 else {
             throw error(
                 .invalidParameter,
-                "\(parameter) must have 1 to 500 bytes, without control characters\(allowsSpaces ? "" : " and spaces")",
-                line: value)
+                "\(parameter) must be 1 to 500 bytes long, without control characters\(allowsSpaces ? "" : " or spaces")")
         }
     }
-}
 
-extension [UInt8] {
-    init(line: String) {
-        self = Array(line.utf8) + [13, 10]
+    func check(_ value: String, _ parameter: String, excludes characters: String) throws(StartTLSError) {
+        guard value.utf8.allSatisfy({ !characters.utf8.contains($0) }) else {
+            throw error(
+                .invalidParameter, "\(parameter) must not contain \(characters.map { "\($0)" }.joined(separator: " or "))")
+        }
     }
 }

@@ -1,0 +1,40 @@
+extension [UInt8] {
+    /// The text in UTF-8, with CR LF.
+    init(line: String) {
+        self = Array(line.utf8) + [13, 10]
+    }
+}
+
+extension String {
+    /// The text in upper case, for comparisons with keywords. Bytes that are not ASCII become question marks:
+    /// Swift considers some other letters equal to ASCII letters.
+    var inUpperCase: String {
+        String(decoding: utf8.map { $0 < 128 ? $0.inUpperCase : UInt8(ascii: "?") }, as: UTF8.self)
+    }
+
+    /// Whether two texts have the same bytes, apart from the case of ASCII letters.
+    func matchesIgnoringCase(_ other: String) -> Bool {
+        utf8.lazy.map(\.inUpperCase).elementsEqual(other.utf8.lazy.map(\.inUpperCase))
+    }
+
+    /// The parts between spaces, without empty parts.
+    var words: [String] { split(separator: " ").map(String.init) }
+
+    /// The first word, in upper case.
+    var keyword: String? { words.first?.inUpperCase }
+
+    /// Whether the text starts with a keyword in upper or lower case.
+    func startsWith(keyword: String) -> Bool {
+        utf8.count >= keyword.utf8.count
+            && String(decoding: utf8.prefix(keyword.utf8.count), as: UTF8.self).inUpperCase == keyword
+    }
+}
+
+extension [String] {
+    /// Whether one of the words is the keyword, in upper or lower case.
+    func contains(keyword: String) -> Bool { contains { $0.inUpperCase == keyword } }
+}
+
+extension UInt8 {
+    fileprivate var inUpperCase: UInt8 { (97...122).contains(self) ? self - 32 : self }
+}
