@@ -35,4 +35,22 @@ static inline int COpenSSL_sk_GENERAL_NAME_push(GENERAL_NAMES *names, GENERAL_NA
     return sk_GENERAL_NAME_push(names, name);
 }
 
+// Adds the alternative names to a signing request. Returns 1 on success.
+static inline int COpenSSL_addAlternativeNames(X509_REQ *request, GENERAL_NAMES *names) {
+    STACK_OF(X509_EXTENSION) *extensions = NULL;
+    int isAdded = X509V3_add1_i2d(&extensions, NID_subject_alt_name, names, 0, X509V3_ADD_DEFAULT) == 1 &&
+                  X509_REQ_add_extensions(request, extensions) == 1;
+    sk_X509_EXTENSION_pop_free(extensions, X509_EXTENSION_free);
+    return isAdded;
+}
+
+static inline void COpenSSL_freeExtensions(STACK_OF(X509_EXTENSION) *extensions) {
+    sk_X509_EXTENSION_pop_free(extensions, X509_EXTENSION_free);
+}
+
+// Frees the stack and its certificates.
+static inline void COpenSSL_sk_X509_pop_free(STACK_OF(X509) *certificates) {
+    sk_X509_pop_free(certificates, X509_free);
+}
+
 #endif

@@ -8,7 +8,9 @@ enum OpenSSLProgram {
         var text: String
     }
 
-    static func run(_ arguments: String...) throws -> Answer {
+    static func run(_ arguments: String...) throws -> Answer { try run(arguments) }
+
+    static func run(_ arguments: [String]) throws -> Answer {
         let process = Process()
         let pipe = Pipe()
         process.executableURL = URL(filePath: "/usr/bin/env")

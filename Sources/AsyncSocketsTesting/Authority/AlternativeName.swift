@@ -22,12 +22,29 @@ enum AlternativeName {
     /// Adds the names to `certificate` in binary form. In OpenSSL's text form, a comma in a name would
     /// start another name.
     static func add(_ names: [AlternativeName], to certificate: OpaquePointer) throws(CertificateAuthorityError) {
+        try withList(of: names) { list throws(CertificateAuthorityError) in
+            try CertificateCall.requireSuccess("X509_add1_ext_i2d") {
+                X509_add1_ext_i2d(certificate, NID_subject_alt_name, UnsafeMutableRawPointer(list), 0, 0)
+            }
+        }
+    }
+
+    /// Adds the names to a signing request. See `add(_:to:)`.
+    static func add(_ names: [AlternativeName], toRequest request: OpaquePointer) throws(CertificateAuthorityError) {
+        try withList(of: names) { list throws(CertificateAuthorityError) in
+            try CertificateCall.requireSuccess("X509_REQ_add_extensions") {
+                COpenSSL_addAlternativeNames(request, list)
+            }
+        }
+    }
+
+    private static func withList(
+        of names: [AlternativeName], _ body: (OpaquePointer) throws(CertificateAuthorityError) -> Void
+    ) throws(CertificateAuthorityError) {
         let list = try CertificateCall.require("GENERAL_NAMES_new") { GENERAL_NAMES_new() }
         defer { GENERAL_NAMES_free(list) }
         for name in names { try name.append(to: list) }
-        try CertificateCall.requireSuccess("X509_add1_ext_i2d") {
-            X509_add1_ext_i2d(certificate, NID_subject_alt_name, UnsafeMutableRawPointer(list), 0, 0)
-        }
+        try body(list)
     }
 
     private func append(to list: OpaquePointer) throws(CertificateAuthorityError) {

@@ -33,6 +33,10 @@ public struct CertificateAuthorityError: Error, Sendable, Hashable, CustomString
 
         /// A name given by the caller is not allowed in a certificate.
         public static let invalidName = Code(description: "invalidName")
+        /// A certificate, key or signing request cannot be decoded.
+        public static let unreadable = Code(description: "unreadable")
+        /// A certificate and its key cannot be used as an authority.
+        public static let invalidAuthority = Code(description: "invalidAuthority")
         /// A file or directory could not be written: see `errorNumber`.
         public static let fileNotWritten = Code(description: "fileNotWritten")
         /// OpenSSL failed: see `openSSLStack`.

@@ -38,6 +38,13 @@ struct CertificateTemplate {
         return template
     }
 
+    /// Makes the certificate valid until `days` from now. The validity starts a day ago, or 30 days before
+    /// its end if that is earlier.
+    mutating func setValidity(days: Int) {
+        notAfter = days * Self.day
+        notBefore = min(-Self.day, notAfter - 30 * Self.day)
+    }
+
     private mutating func describe(_ purpose: CertificateAuthority.Purpose) throws(CertificateAuthorityError) {
         switch purpose {
         case .server(let names, let commonName):

@@ -24,7 +24,7 @@ final class X509Certificate: @unchecked Sendable {
         }
         try CertificateCall.requireSuccess("X509_set_pubkey") { X509_set_pubkey(certificate, key.pointer) }
         try setValidity(from: template.notBefore, to: template.notAfter)
-        try setSubject(template.commonName)
+        try Self.setCommonName(template.commonName, of: X509_get_subject_name(certificate))
         let issuer = signer?.certificate.pointer ?? certificate
         try CertificateCall.requireSuccess("X509_set_issuer_name") {
             X509_set_issuer_name(certificate, X509_get_subject_name(issuer))
@@ -33,6 +33,18 @@ final class X509Certificate: @unchecked Sendable {
         try CertificateCall.requireSuccess("X509_sign") {
             X509_sign(certificate, signer?.key.pointer ?? key.pointer, EVP_sha256())
         }
+    }
+
+    init(pem: String) throws(CertificateAuthorityError) {
+        let certificate = try CertificateCall.require(
+            "PEM_read_bio_X509", or: .unreadable, "the text is not a certificate in PEM form"
+        ) { MemoryBIO.reading(pem) { PEM_read_bio_X509($0, nil, nil, nil) } }
+        pointer = certificate
+        let number = ASN1_INTEGER_to_BN(X509_get0_serialNumber(certificate), nil)
+        defer { BN_free(number) }
+        let digits = BN_bn2hex(number)
+        defer { COpenSSL_free(digits) }
+        serialNumber = digits.map { String(cString: $0) } ?? ""
     }
 
     deinit { X509_free(pointer) }
@@ -48,7 +60,8 @@ final class X509Certificate: @unchecked Sendable {
         _ = try CertificateCall.require("X509_gmtime_adj") { X509_gmtime_adj(X509_getm_notAfter(pointer), notAfter) }
     }
 
-    private func setSubject(_ commonName: String) throws(CertificateAuthorityError) {
+    /// Adds a common name to an empty `X509_NAME`.
+    static func setCommonName(_ commonName: String, of subject: OpaquePointer?) throws(CertificateAuthorityError) {
         let bytes = Array(commonName.utf8)
         try CertificateCall.requireSuccess(
             "X509_NAME_add_entry_by_NID", or: .invalidName,
@@ -57,7 +70,7 @@ final class X509Certificate: @unchecked Sendable {
             bytes.isEmpty
                 ? 0
                 : X509_NAME_add_entry_by_NID(
-                    X509_get_subject_name(pointer), NID_commonName, MBSTRING_UTF8, bytes, Int32(bytes.count), -1, 0)
+                    subject, NID_commonName, MBSTRING_UTF8, bytes, Int32(bytes.count), -1, 0)
         }
     }
 
@@ -95,6 +108,11 @@ struct Signer: Sendable {
         key = try SigningKey(keyType)
         certificate = try X509Certificate(template, key: key, signedBy: signer)
     }
+
+    init(certificate: X509Certificate, key: SigningKey) {
+        self.certificate = certificate
+        self.key = key
+    }
 }
 
 final class SigningKey: @unchecked Sendable {
@@ -110,7 +128,22 @@ final class SigningKey: @unchecked Sendable {
         }
     }
 
+    /// Reads an unencrypted private key.
+    init(pem: String) throws(CertificateAuthorityError) {
+        pointer = try CertificateCall.require(
+            "PEM_read_bio_PrivateKey", or: .unreadable, "the text is not an unencrypted private key in PEM form"
+        ) {
+            // Without a callback, OpenSSL would prompt on the terminal for the passphrase.
+            MemoryBIO.reading(pem) { PEM_read_bio_PrivateKey($0, nil, { _, _, _, _ in -1 }, nil) }
+        }
+    }
+
+    /// Takes ownership of a key, which may have only a public half if it does not sign.
+    init(owning key: OpaquePointer) { pointer = key }
+
     deinit { EVP_PKEY_free(pointer) }
+
+    var isRSA: Bool { EVP_PKEY_is_a(pointer, "RSA") == 1 }
 
     /// PKCS #8, unencrypted.
     var pem: String {
