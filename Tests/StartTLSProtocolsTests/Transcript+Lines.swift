@@ -29,10 +29,13 @@ extension Transcript {
                 "NNTP (old)", .nntp, .peer("201 news"), .own("CAPABILITIES"), .peer("500 What?"), .own("STARTTLS"),
                 .peer("382 Continue with TLS negotiation")),
             .server(
-                "NNTP", .nntp(greeting: "news.example.org"), .own("201 news.example.org"), .peer("MODE READER"),
-                .own("201 news.example.org"), .peer("CAPABILITIES"),
+                "NNTP", .nntp(greeting: "news.example.org"), .own("200 news.example.org"), .peer("MODE READER"),
+                .own("200 news.example.org"), .peer("CAPABILITIES"),
                 .own("101 Capability list follows", "VERSION 2", "STARTTLS", "."), .peer("AUTHINFO USER anna"),
                 .own("483 Use STARTTLS first"), .peer("STARTTLS"), .own("382 Continue with TLS negotiation")),
+            .server(
+                "NNTP (gnutls-cli)", .nntp(greeting: "sockcat ready"), .own("200 sockcat ready"), .peer("STARTTLS"),
+                .own("382 Continue with TLS negotiation")),
             .client(
                 "IRC (InspIRCd)", .irc, .own("STARTTLS"),
                 .peer(

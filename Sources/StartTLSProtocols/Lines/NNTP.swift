@@ -51,7 +51,7 @@ struct NNTPServer: ProtocolSide {
 
     func validate() throws(StartTLSError) { try check(greeting, "the greeting") }
 
-    mutating func start() -> DialogueAction { .line("201 \(greeting)") }
+    mutating func start() -> DialogueAction { .line("200 \(greeting)") }
 
     mutating func receive(_ input: inout MessageInput) throws(StartTLSError) -> DialogueAction? {
         guard let line = input.line() else { return nil }
@@ -59,7 +59,7 @@ struct NNTPServer: ProtocolSide {
         switch words.first {
         case "STARTTLS" where words.count == 1: return .startTLS([UInt8](line: "382 Continue with TLS negotiation"))
         case "CAPABILITIES": return .lines(["101 Capability list follows", "VERSION 2", "STARTTLS", "."])
-        case "MODE" where words.count == 2 && words[1] == "READER": return .line("201 \(greeting)")
+        case "MODE" where words.count == 2 && words[1] == "READER": return .line("200 \(greeting)")
         case "QUIT": throw loggedOut(line, reply: "205 Connection closing")
         default: return .line("483 Use STARTTLS first")
         }
