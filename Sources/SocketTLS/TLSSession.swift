@@ -39,6 +39,13 @@ public struct TLSSession: Sendable, Hashable {
     /// `nil` if the peer authenticated in another way or did not authenticate. If set, `peerCertificates` is
     /// empty.
     public let peerPublicKey: [UInt8]?
+    /// The OCSP response (RFC 6960, in DER) that the server sent with its certificate. See
+    /// `TLSServerProof`.
+    ///
+    /// The response has been checked, even if the trust callback accepted a chain that OpenSSL rejects: it
+    /// states that the certificate is not revoked. `nil` without a response, on a server, and if the session
+    /// was resumed.
+    public let ocspResponse: [UInt8]?
     /// The outcome of early data (RFC 8446, section 4.2.10). See `TLSEarlyData`.
     public let earlyData: TLSEarlyDataOutcome
     /// On a server, the number of bytes at the start of the received data that arrived as early data.
@@ -77,6 +84,7 @@ public struct TLSSession: Sendable, Hashable {
         peerSignatureAlgorithm: String? = nil,
         preSharedKeyIdentity: [UInt8]? = nil,
         peerPublicKey: [UInt8]? = nil,
+        ocspResponse: [UInt8]? = nil,
         earlyData: TLSEarlyDataOutcome = .notOffered,
         earlyDataByteCount: Int = 0
     ) {
@@ -91,6 +99,7 @@ public struct TLSSession: Sendable, Hashable {
         self.isResumed = isResumed
         self.matchesPins = matchesPins
         self.peerSignatureAlgorithm = peerSignatureAlgorithm
+        self.ocspResponse = ocspResponse
         self.earlyData = earlyData
         self.earlyDataByteCount = earlyDataByteCount
         source = Source()
@@ -119,6 +128,7 @@ extension TLSSession {
         // OpenSSL also creates a session for an external pre-shared key.
         isResumed = SSL_session_reused(ssl) == 1 && preSharedKeyIdentity == nil
         peerSignatureAlgorithm = Self.peerSignatureAlgorithm(of: ssl)
+        ocspResponse = judge.ocspResponse(on: ssl)
         earlyData = early.isWithheld ? .withheld : Self.earlyData(of: ssl)
         earlyDataByteCount = early.byteCount
     }

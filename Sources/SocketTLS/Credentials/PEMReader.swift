@@ -86,8 +86,20 @@ extension OpenSSLError {
     fileprivate var isEndOfPEM: Bool { library == Int32(ERR_LIB_PEM) && reason == PEM_R_NO_START_LINE }
 }
 
-/// A growing memory BIO that captures the output of OpenSSL's print functions.
+/// Memory BIOs, which capture the output of OpenSSL's print functions and provide text to its read functions.
 package enum MemoryBIO {
+    /// Calls `read` with a BIO over `text`. Returns `nil` if the text is too large for OpenSSL.
+    package static func reading<Value>(_ text: String, _ read: (OpaquePointer) -> Value?) -> Value? {
+        var text = text
+        return text.withUTF8 { bytes in
+            guard let count = Int32(exactly: bytes.count), let bio = BIO_new_mem_buf(bytes.baseAddress, count) else {
+                return nil
+            }
+            defer { BIO_free(bio) }
+            return read(bio)
+        }
+    }
+
     /// Returns the output of `print`, or `nil` if it fails or writes no bytes.
     package static func text(_ print: (OpaquePointer) -> Int32) -> String? {
         guard let bio = BIO_new(BIO_s_mem()) else { return nil }

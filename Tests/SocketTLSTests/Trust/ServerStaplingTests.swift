@@ -25,6 +25,14 @@ import Testing
         #expect(try fixture(version, chain.leaf.identity.stapling(ocspResponse: response)).clientError() == nil)
     }
 
+    @Test(arguments: versions) func theSessionContainsTheResponse(version: TLSProtocolVersion) throws {
+        let response = try chain.intermediate.response(about: chain.leaf)
+        let pair = try fixture(version, chain.leaf.identity.stapling(ocspResponse: response)).pair()
+        pair.shakeHands()
+        #expect(pair.client.session?.ocspResponse == response)
+        #expect(pair.server.session?.ocspResponse == nil)
+    }
+
     @Test(arguments: versions) func aClientThatDoesNotAskGetsNone(version: TLSProtocolVersion) throws {
         let response = try chain.intermediate.response(about: chain.leaf)
         var fixture = try fixture(version, chain.leaf.identity.stapling(ocspResponse: response))

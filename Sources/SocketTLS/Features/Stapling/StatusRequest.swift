@@ -23,6 +23,15 @@ extension Judge {
             stapling == .none ? nil : StapledStatus(chain, isRequired: stapling == .required, at: rules.verificationTime)
     }
 
+    /// Returns the OCSP response that a server sent to this client, or `nil` if it was not requested.
+    func ocspResponse(on ssl: OpaquePointer) -> [UInt8]? {
+        var start: UnsafePointer<UInt8>?
+        guard !isServer, stapling != .none else { return nil }
+        let count = COpenSSL_statusResponse(ssl, &start)
+        guard count > 0, let start else { return nil }
+        return Array(UnsafeBufferPointer(start: start, count: count))
+    }
+
     /// Checks the stapled OCSP response, or its absence (`nil`). Returns false to reject the server.
     func judgeStatus(_ response: UnsafeBufferPointer<UInt8>?) -> Bool {
         guard let status = stapledStatus else { return true }
