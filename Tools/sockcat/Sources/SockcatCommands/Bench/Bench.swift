@@ -1,0 +1,91 @@
+internal import ArgumentParser
+internal import AsyncSockets
+internal import Foundation
+
+/// `sockcat bench`: measures a server.
+struct Bench: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "bench",
+        abstract: "Measure handshakes, requests or bytes per second of a server.",
+        discussion: """
+            Each connection starts its next operation when the previous one is complete, so a slow server is \
+            sent fewer operations. Percentiles are accurate to 3 %. This program also needs processor time: \
+            run it on another machine than the server, and compare results of the same two machines only.
+
+            EXAMPLES:
+              sockcat bench handshakes localhost 8443 --ca ca.pem
+              sockcat bench handshakes localhost 8443 --ca ca.pem --resumed --connections 32
+              sockcat bench requests localhost 8443 --tls --ca ca.pem --http /
+              sockcat bench requests localhost 6379 --send 'PING\\r\\n' --until '\\r\\n'
+              sockcat bench bytes localhost 7000 --direction echo --block 65536
+            """,
+        subcommands: [BenchHandshakes.self, BenchRequests.self, BenchBytes.self])
+}
+
+/// The options of all measurements.
+struct BenchOptions: ParsableArguments {
+    @Argument(help: ArgumentHelp("A host name or address, HOST:PORT or unix:PATH.", valueName: "host"))
+    var host: String
+
+    @Argument(help: ArgumentHelp("The port.", valueName: "port"))
+    var port: String?
+
+    @Option(name: .shortAndLong, help: "The number of simultaneous connections.")
+    var connections = 8
+
+    @Option(name: .shortAndLong, help: ArgumentHelp("How long to measure, such as 5s or 1m.", valueName: "time"))
+    var duration = DurationArgument(seconds: 5)
+
+    @Option(help: "Stop after this many operations.")
+    var count: Int?
+
+    @Option(help: ArgumentHelp("The time limit for connecting and for each operation.", valueName: "time"))
+    var timeout = DurationArgument(seconds: 10)
+
+    @Flag(name: .customLong("reset"), help: "Close connections with a reset, so that local ports do not run out.")
+    var resets = false
+
+    @Flag(help: "Print one JSON object.")
+    var json = false
+
+    func validate() throws {
+        guard (1...10_000).contains(connections) else {
+            throw ValidationError("--connections must be from 1 to 10000, but is \(connections)")
+        }
+        if let count, count < 1 { throw ValidationError("--count must be at least 1, but is \(count)") }
+    }
+
+    func endpoint() throws -> Endpoint { try port.map { try Endpoint.host(host, port: $0) } ?? Endpoint(host) }
+
+    func target(
+        _ tls: TLSClientOptions, isSecure: Bool, startTLS: StartTLSName?, _ reporter: Reporter
+    ) throws -> BenchTarget {
+        if tls.insecure { reporter.warn(TLSClientChoices.insecureWarning) }
+        return BenchTarget(
+            endpoint: try endpoint(), plan: isSecure ? try tls.choices.plan(timeout: timeout.duration) : nil, startTLS: startTLS,
+            timeout: timeout.duration, resets: resets)
+    }
+
+    /// Runs a measurement and prints its result. If operations failed, the exit code is 1.
+    func measure(
+        _ measurement: BenchMeasurement, _ output: OutputOptions, _ reporter: Reporter,
+        _ body: @escaping @Sendable (BenchWorker) async throws -> Void
+    ) async throws {
+        Interruption.exitsImmediately()
+        let run = BenchRun(workers: min(connections, count ?? connections), duration: duration.duration, limit: count)
+        let result = try await run.run(body)
+        let report = BenchReport(
+            result, target: "\(try endpoint())", measured: measurement, connections: run.workers)
+        let text = BenchText(report: report, style: TerminalStyle(output.color, descriptor: STDOUT_FILENO))
+        try await DescriptorWriter.standardOutput().write(Data(json ? report.json().utf8 : text.full.utf8))
+        try Self.report(result.failures, reporter)
+    }
+
+    private static func report(_ failures: [String: Int], _ reporter: Reporter) throws {
+        if failures.isEmpty { return }
+        for (message, count) in failures.sorted(by: { $0.value > $1.value }).prefix(3) {
+            reporter.warn("\(count) × \(message)")
+        }
+        throw ExitCode(ExitStatus.failure.rawValue)
+    }
+}

@@ -1,0 +1,77 @@
+internal import AsyncSockets
+internal import Foundation
+
+/// A `connect` command over UDP or DTLS.
+struct DatagramSession: Sendable {
+    private enum Event: Sendable {
+        case inputEnded
+        case peerEnded
+    }
+
+    private static let maximumLineBytes = 65507
+
+    let endpoint: Endpoint
+    let plan: TLSClientPlan?
+    let options: ConnectOptions
+    let data: ExchangeOptions
+    let reporter: Reporter
+
+    func run() async throws {
+        guard case .host(let host, let port) = endpoint else {
+            throw Failure.usage("\(endpoint) is not a UDP address", advice: "pass a host and a port")
+        }
+        let (input, output) = (try DescriptorReader.standardInput(), DescriptorWriter.standardOutput())
+        try await AsyncUDPSocket.withConnection(
+            to: host, port: port, timeout: options.timeout.duration, executor: nil,
+            configure: { $0.failsHandshakeOnDeliveryFailure = true }
+        ) { socket in
+            reporter.detail("sending to \(endpoint)")
+            if let plan { reporter.describe(try await socket.startDTLS(settings: plan.settings, trust: plan.trust)) }
+            try await exchange(socket, input, output)
+        }
+    }
+
+    private func exchange(_ socket: AsyncUDPSocket, _ input: DescriptorReader, _ output: DescriptorWriter) async throws {
+        try await withThrowingTaskGroup(of: Event.self) { group in
+            group.addTask { try await upload(socket, input) }
+            group.addTask { try await download(socket, output) }
+            group.addTask {
+                for await failure in try socket.deliveryFailures() { reporter.note("not delivered: \(failure.error.message)") }
+                return .peerEnded
+            }
+            guard case .inputEnded = try await group.next() else { return group.cancelAll() }
+            group.cancelAll()
+        }
+        try await drain(socket, output)
+    }
+
+    private func upload(_ socket: AsyncUDPSocket, _ input: DescriptorReader) async throws -> Event {
+        var (endings, lines) = (LineEndings(), LineSplitter())
+        while let bytes = try await input.read(atMost: options.datagramSize ?? 65536) {
+            if options.datagramSize != nil {
+                try await socket.send(bytes)
+                continue
+            }
+            for line in lines.lines(in: data.crlf ? endings.converted(bytes) : bytes) { try await socket.send(line) }
+            guard lines.pendingCount <= Self.maximumLineBytes else {
+                throw Failure(
+                    "a line of the input is longer than a datagram (\(Self.maximumLineBytes) bytes)",
+                    advice: "split the input with --datagram-size", status: .usage)
+            }
+        }
+        if let last = lines.lastLine() { try await socket.send(last) }
+        return .inputEnded
+    }
+
+    private func download(_ socket: AsyncUDPSocket, _ output: DescriptorWriter) async throws -> Event {
+        for try await datagram in socket.datagrams { try await output.write(datagram.data) }
+        return .peerEnded
+    }
+
+    /// Prints the datagrams that arrive after the end of the input, until none arrives for a while.
+    private func drain(_ socket: AsyncUDPSocket, _ output: DescriptorWriter) async throws {
+        do {
+            while true { try await output.write(socket.receive(timeout: options.linger.duration).data) }
+        } catch let error as AsyncSocketError where error.code == .readTimeout || error.isOrderlyEnd {}
+    }
+}

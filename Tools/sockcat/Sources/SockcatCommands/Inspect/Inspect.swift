@@ -1,0 +1,148 @@
+internal import ArgumentParser
+internal import AsyncSockets
+internal import Foundation
+
+/// `sockcat inspect`: reports the certificates and capabilities of servers, and the certificates in files.
+struct Inspect: SockcatCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "inspect",
+        abstract: "Report the certificates of servers or files, what a server negotiates, and each problem in one line.",
+        discussion: """
+            Certificates that fail verification are reported, not rejected: nothing is sent over these \
+            connections. The oldest version and the weakest cipher suite are tested with separate connections \
+            that offer nothing else, without a handshake. This also works for versions and suites that the system's \
+            OpenSSL cannot negotiate. A test that fails for another reason is "not testable".
+
+            The exit code is the most serious of all targets: 0 if there are no problems, 8 if a certificate \
+            expires within --days, 4 if a certificate is not valid, 3 if TLS failed, 5 if a time limit expired, 2 if \
+            no connection was established, 7 if a file cannot be read, and 1 for any other failure. Warnings do not \
+            change the exit code, and --quiet omits them.
+
+            With --json, each target is one JSON object on one line. Tools/sockcat/Documentation/JSON.md describes its members.
+
+            EXAMPLES:
+              sockcat inspect www.example.org 443
+              sockcat inspect mail.example.org 587 --starttls smtp
+              sockcat inspect localhost:8443 --ca ca.pem --days 30
+              sockcat inspect --hosts servers.txt --quiet       # prints errors only
+              sockcat inspect --hosts servers.txt --watch 1h    # prints changes only
+              sockcat inspect server.pem client.p12
+              sockcat inspect www.example.org 443 --json | jq .daysLeft
+            """)
+
+    @Argument(help: "HOST PORT, HOST:PORT or unix:PATH of a server, or files with certificates in PEM, DER or PKCS #12 form.")
+    var targets: [String] = []
+
+    @Option(
+        help: ArgumentHelp(
+            "Also inspect the servers in this file: on each line HOST:PORT, optionally followed by the STARTTLS protocol.",
+            valueName: "file"),
+        completion: .file())
+    var hosts: String?
+
+    @Option(help: ArgumentHelp("Upgrade the connections to TLS in this protocol.", valueName: "protocol"))
+    var starttls: StartTLSName?
+
+    @Option(help: "Report certificates that expire within this number of days.")
+    var days = 14
+
+    @Flag(help: "Print one JSON object for each target.")
+    var json = false
+
+    @Option(help: ArgumentHelp("Inspect again after each interval, such as 10m, and print only changes.", valueName: "interval"))
+    var watch: DurationArgument?
+
+    @Option(help: ArgumentHelp("The time limit for each connection.", valueName: "time"))
+    var timeout = DurationArgument(seconds: 10)
+
+    @Option(help: "The number of targets that are inspected at the same time.")
+    var parallel = 16
+
+    @Flag(
+        name: .customLong("no-probes"),
+        help: "Make only one connection: do not test resumption, versions and cipher suites.")
+    var skipsProbes = false
+
+    @OptionGroup(title: "Trust") var trust: InspectTrustOptions
+    @OptionGroup(title: "Client certificate and PKCS #12 files") var identity: IdentityOptions
+    @OptionGroup(title: "Output") var output: OutputOptions
+
+    func validate() throws {
+        if targets.isEmpty, hosts == nil { throw ValidationError("pass HOST PORT, a file with certificates, or --hosts FILE") }
+        guard (1...1024).contains(parallel) else {
+            throw ValidationError("--parallel must be from 1 to 1024, but is \(parallel)")
+        }
+        guard days >= 0 else { throw ValidationError("--days must be at least 0, but is \(days)") }
+    }
+
+    func perform(_ reporter: Reporter) async throws {
+        Interruption.exitsImmediately()
+        let fleet = Fleet(
+            targets: try allTargets(), choices: try choices(), parallel: parallel, passphraseFile: identity.passphraseFile)
+        let printer = ReportPrinter(output, json: json)
+        if let watch {
+            try await Watch(fleet: fleet, interval: watch.duration, printer: printer).run()
+        } else {
+            let worst = try await fleet.inspect { try await printer.print($0) }
+            if worst != .ok { throw ExitCode(worst.exitStatus.rawValue) }
+        }
+    }
+
+    private func allTargets() throws -> [InspectionTarget] {
+        var all = try InspectionTarget.targets(targets, starttls, serverName: trust.sni)
+        if let hosts { all += try InspectionTarget.targets(inList: InputFile.text(hosts), named: hosts) }
+        return all
+    }
+
+    private func choices() throws -> InspectionChoices {
+        InspectionChoices(
+            trustRoots: trust.ca.map { TLSClientChoices.roots($0) } ?? .system, identity: try identity.files?.load(),
+            applicationProtocols: trust.alpn, pins: Set(trust.pin.map(\.digest)), timeout: timeout.duration, days: days,
+            probes: !skipsProbes)
+    }
+}
+
+/// How to verify the servers.
+struct InspectTrustOptions: ParsableArguments {
+    @Option(
+        help: ArgumentHelp(
+            "Trust the authorities in this PEM file, or in the files of this folder, instead of the system's.",
+            valueName: "path"),
+        completion: .file())
+    var ca: String?
+
+    @Option(help: ArgumentHelp("The host name to request with SNI and to expect in the certificate.", valueName: "name"))
+    var sni: String?
+
+    @Option(help: ArgumentHelp("The digest of a public key that the chain must contain. Repeatable.", valueName: "digest"))
+    var pin: [PinArgument] = []
+
+    @Option(help: ArgumentHelp("An application protocol to offer (ALPN), such as h2. Repeatable.", valueName: "protocol"))
+    var alpn: [String] = []
+}
+
+/// Prints reports on standard output in the chosen form.
+struct ReportPrinter: Sendable {
+    private let output = DescriptorWriter.standardOutput()
+    private let isQuiet: Bool
+    private let isVerbose: Bool
+    private let isJSON: Bool
+    let style: TerminalStyle
+
+    init(_ options: OutputOptions, json: Bool) {
+        (isQuiet, isVerbose, isJSON) = (options.quiet, options.verbose, json)
+        style = TerminalStyle(options.color, descriptor: STDOUT_FILENO)
+    }
+
+    func print(_ report: InspectionReport) async throws {
+        if isJSON { return try await print(report.json()) }
+        let text = ReportText(report: report, style: style, isVerbose: isVerbose)
+        try await print(isQuiet ? text.brief : text.full)
+    }
+
+    func print(_ text: String) async throws {
+        if !text.isEmpty { try await output.write(Data(text.utf8)) }
+    }
+
+    var printsJSON: Bool { isJSON }
+}

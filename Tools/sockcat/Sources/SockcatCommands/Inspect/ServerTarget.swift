@@ -1,0 +1,71 @@
+internal import AsyncSockets
+internal import Foundation
+
+/// A server to inspect.
+struct ServerTarget: Sendable, Equatable, CustomStringConvertible {
+    var endpoint: Endpoint
+    var startTLS: StartTLSName?
+    /// The name that the certificate must have. If `nil`, it is the host of `endpoint`.
+    var serverName: String?
+
+    var description: String {
+        startTLS.map { "\(endpoint) (\($0.rawValue))" } ?? "\(endpoint)"
+    }
+
+    /// The name that is expected in the certificate and sent by SNI.
+    var expectedName: String? { serverName ?? endpoint.hostName }
+}
+
+/// A server or a file to inspect.
+enum InspectionTarget: Sendable, Equatable {
+    case server(ServerTarget)
+    case file(String)
+
+    /// Parses "HOST PORT", "HOST:PORT", "unix:PATH", or the paths of files.
+    static func targets(_ arguments: [String], _ startTLS: StartTLSName?, serverName: String?) throws -> [InspectionTarget] {
+        if arguments.count == 2, Int(arguments[1]) != nil, !FileManager.default.fileExists(atPath: arguments[1]) {
+            let endpoint = try Endpoint.host(arguments[0], port: arguments[1])
+            return [.server(ServerTarget(endpoint: endpoint, startTLS: startTLS, serverName: serverName))]
+        }
+        return try arguments.map { argument in
+            if !argument.hasPrefix("unix:"), FileManager.default.fileExists(atPath: argument) { return .file(argument) }
+            guard argument.contains(":") else {
+                throw Failure.usage(
+                    "\"\(argument)\" is neither a file nor HOST:PORT", advice: "write HOST PORT, HOST:PORT or the path of a file")
+            }
+            return .server(ServerTarget(endpoint: try Endpoint(argument), startTLS: startTLS, serverName: serverName))
+        }
+    }
+
+    /// Parses a file with a server on each line: "HOST PORT", "HOST:PORT" or "unix:PATH", optionally followed
+    /// by the protocol for STARTTLS. "#" starts a comment.
+    static func targets(inList text: String, named path: String) throws -> [InspectionTarget] {
+        var targets: [InspectionTarget] = []
+        for (index, line) in text.split(separator: "\n", omittingEmptySubsequences: false).enumerated() {
+            let words = line.prefix { $0 != "#" }.split { $0.isWhitespace }.map(String.init)
+            if words.isEmpty { continue }
+            do {
+                targets.append(.server(try server(words)))
+            } catch let failure as Failure {
+                throw Failure.usage("line \(index + 1) of \"\(path)\": \(failure.message)", advice: failure.advice)
+            }
+        }
+        guard !targets.isEmpty else {
+            throw Failure.usage("\"\(path)\" contains no servers", advice: "write HOST:PORT on each line")
+        }
+        return targets
+    }
+
+    private static func server(_ words: [String]) throws -> ServerTarget {
+        let hasPort = words.count > 1 && Int(words[1]) != nil
+        let endpoint = hasPort ? try Endpoint.host(words[0], port: words[1]) : try Endpoint(words[0])
+        let rest = words.dropFirst(hasPort ? 2 : 1)
+        guard let name = rest.first else { return ServerTarget(endpoint: endpoint) }
+        guard rest.count == 1, let startTLS = StartTLSName(rawValue: name) else {
+            throw Failure.usage(
+                "\"\(rest.joined(separator: " "))\" is not a protocol for STARTTLS",
+                advice: "choose from \(StartTLSName.allCases.map(\.rawValue).joined(separator: ", "))")
+        }
+        return ServerTarget(endpoint: endpoint, startTLS: startTLS)
+    }
+}

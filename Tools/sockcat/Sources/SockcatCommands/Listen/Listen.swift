@@ -1,0 +1,111 @@
+internal import ArgumentParser
+internal import AsyncSockets
+internal import Glibc
+
+/// Accepts connections and echoes, prints or hands them to a command.
+struct Listen: SockcatCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "listen",
+        abstract: "Accept connections, and echo, print or hand them to a command.",
+        discussion: """
+            Without --echo, --exec and --keep-open, the command connects standard input and output to one client and \
+            then exits. Without a certificate, --tls and --starttls use a new certificate and print its fingerprint.
+
+            On SIGTERM or Ctrl-C, a server stops accepting connections and gives the existing ones the time of \
+            --grace to end. A second signal closes them immediately.
+
+            EXAMPLES:
+              sockcat listen 7000
+              sockcat listen --echo --tls localhost:7000
+              sockcat listen --keep-open 7000 >> received
+              sockcat listen --exec 'tr a-z A-Z' 7000
+              sockcat listen --echo --tls --cert server.pem --client-ca ca.pem 7000
+            """)
+
+    @Argument(
+        help: ArgumentHelp(
+            "PORT, ADDRESS:PORT, INTERFACE:PORT, unix:PATH or unix:@NAME. With port 0, the kernel chooses a port.",
+            valueName: "port"))
+    var address: ListenAddress
+
+    @OptionGroup(title: "Service") var service: ListenService
+    @OptionGroup(title: "Transport") var transport: TransportOptions
+    @OptionGroup(title: "Data") var data: ExchangeOptions
+    @OptionGroup(title: "TLS") var tls: ListenTLSOptions
+    @OptionGroup(title: "Output") var output: OutputOptions
+
+    func validate() throws {
+        if tls.isUsed, !transport.isSecure { throw ValidationError("the TLS options require --tls, --dtls or --starttls") }
+        if transport.isDatagram, service.exec != nil { throw ValidationError("--exec requires TCP: omit --udp and --dtls") }
+    }
+
+    func perform(_ reporter: Reporter) async throws {
+        let fresh = try freshCertificate()
+        if transport.isDatagram {
+            try await DatagramServer(address: address, isEcho: service.echo, choices: self, fresh: fresh, reporter: reporter)
+                .run()
+        } else {
+            try await StreamServer(address: address, mode: service.mode, choices: self, fresh: fresh, reporter: reporter).run()
+        }
+    }
+
+    private func freshCertificate() throws -> FreshCertificate? {
+        guard transport.isSecure, tls.server.choices.needsFreshCertificate else { return nil }
+        return try FreshCertificate(names: tls.name.isEmpty ? ["localhost", "127.0.0.1", "::1"] : tls.name)
+    }
+}
+
+/// What a server does with its clients.
+struct ListenService: ParsableArguments {
+    @Flag(help: "Send everything that a client sends back to it.")
+    var echo = false
+
+    @Option(
+        help: ArgumentHelp(
+            "Run this shell command for each client. Its standard input and output are the client's data. The variable "
+                + "SOCKCAT_PEER contains the client's address.", valueName: "command"))
+    var exec: String?
+
+    @Flag(name: .shortAndLong, help: "Serve any number of clients, and print what they send.")
+    var keepOpen = false
+
+    @Option(help: ArgumentHelp("The maximum number of simultaneous connections.", valueName: "count"))
+    var maxConnections: Int?
+
+    @Option(
+        help: ArgumentHelp("How long existing connections may take after the first signal.", valueName: "duration"))
+    var grace = DurationArgument(seconds: 10)
+
+    func validate() throws {
+        if echo, exec != nil { throw ValidationError("--echo and --exec exclude each other") }
+        if keepOpen, echo || exec != nil { throw ValidationError("--echo and --exec already serve any number of clients") }
+        if let maxConnections, maxConnections < 1 { throw ValidationError("--max-connections must be at least 1") }
+    }
+
+    var mode: StreamServer.Mode {
+        if let exec { return .exec(exec) }
+        return echo ? .echo : keepOpen ? .print : .exchange
+    }
+}
+
+/// The options for TLS, including those for a new certificate.
+struct ListenTLSOptions: ParsableArguments {
+    @OptionGroup var server: TLSServerOptions
+
+    @Option(
+        help: ArgumentHelp("A name of the server in a new certificate. Repeatable.", valueName: "name"))
+    var name: [String] = []
+
+    var isUsed: Bool { server.isUsed || !name.isEmpty }
+}
+
+extension Reporter {
+    /// Prints where a server listens and, for a new certificate, how clients can verify it.
+    func noteListening(on address: String, _ fresh: FreshCertificate?) {
+        note("listening on \(address)")
+        guard let fresh else { return }
+        note("new certificate for \((fresh.certificate.dnsNames + fresh.certificate.ipAddresses).joined(separator: ", "))")
+        note("fingerprint (SHA-256): \(style.bold(fresh.fingerprint))")
+        note("clients verify it with: --pin-only --pin \(fresh.pin)")
+    }
+}

@@ -1,0 +1,121 @@
+internal import AsyncSockets
+internal import Foundation
+internal import Synchronization
+
+/// A `listen` command over TCP or a Unix-domain socket.
+struct StreamServer: Sendable {
+    enum Mode: Equatable, Sendable {
+        /// Connects one client with standard input and output.
+        case exchange
+        case echo
+        case print
+        case exec(String)
+    }
+
+    /// A command has several threads while it runs.
+    private static let maximumCommands = 50
+
+    let address: ListenAddress
+    let mode: Mode
+    let choices: Listen
+    let fresh: FreshCertificate?
+    let reporter: Reporter
+
+    func run() async throws {
+        let settings =
+            choices.transport.isSecure ? try ReloadingSettings(choices.tls.server.choices, fresh: fresh, reporter) : nil
+        let listener = try address.listen(
+            tls: choices.transport.tls ? settings?.current() : nil, maximumConnections: maximumConnections, reporter)
+        reporter.noteListening(on: listener.localAddress.text, fresh)
+        if mode == .exchange {
+            try await serveOne(listener, settings)
+        } else {
+            try await serveMany(listener, settings)
+        }
+    }
+
+    private var maximumConnections: Int {
+        switch mode {
+        case .exchange: 1
+        case .exec: choices.service.maxConnections ?? Self.maximumCommands
+        case .echo, .print: choices.service.maxConnections ?? 10_000
+        }
+    }
+
+    // MARK: - One client
+
+    private func serveOne(_ listener: SocketListener, _ settings: ReloadingSettings?) async throws {
+        Interruption.exitsImmediately()
+        let outcome = Mutex<Result<Void, any Error>?>(nil)
+        try await listener.run(onError: report) { socket in
+            try await upgrade(socket, settings)
+            let result: Result<Void, any Error>
+            do {
+                result = .success(try await StreamExchange(socket, choices.data, reporter).run())
+            } catch {
+                result = .failure(error)
+            }
+            outcome.withLock { $0 = $0 ?? result }
+            listener.beginClosing()
+        }
+        try outcome.withLock(\.self)?.get()
+    }
+
+    // MARK: - Any number of clients
+
+    private func serveMany(_ listener: SocketListener, _ settings: ReloadingSettings?) async throws {
+        let output = DescriptorWriter.standardOutput()
+        let failure = Mutex<(any Error)?>(nil)
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            if choices.transport.tls { group.addTask { try await reload(listener) } }
+            try await listener.run(
+                untilSignals: [SIGTERM, SIGINT], closeTimeout: choices.service.grace.duration,
+                idleTimeout: choices.data.idleTimeout?.duration, onError: report
+            ) { socket in
+                try await upgrade(socket, settings)
+                do {
+                    try await serve(socket, output)
+                } catch let error as Failure where error.status == .outputClosed || error.status == .fileFailed {
+                    // Without its output, the command is useless.
+                    failure.withLock { $0 = error }
+                    listener.beginClosing(timeout: .zero)
+                }
+            }
+            group.cancelAll()
+        }
+        if let failure = failure.withLock(\.self) { throw failure }
+    }
+
+    private func serve(_ socket: AsyncSocket, _ output: DescriptorWriter) async throws {
+        switch mode {
+        case .exchange, .print: for try await bytes in socket.chunks { try await output.write(bytes) }
+        case .echo: for try await bytes in socket.chunks { try await socket.write(bytes) }
+        case .exec(let command): try await CommandSession(socket: socket, command: command, reporter: reporter).run()
+        }
+    }
+
+    private func reload(_ listener: SocketListener) async throws {
+        guard !choices.tls.server.choices.files.isEmpty else { return }
+        let report = ReloadReport(reporter)
+        try await listener.reloadTLS(from: choices.tls.server.choices.files, onError: report.failed) {
+            let settings = try choices.tls.server.choices.settings(fresh: fresh)
+            report.succeeded()
+            return settings
+        }
+    }
+
+    // MARK: - Each client
+
+    private func upgrade(_ socket: AsyncSocket, _ settings: ReloadingSettings?) async throws {
+        reporter.detail("\(socket.connectedAddress.text) connected")
+        if let startTLS = choices.transport.starttls, let settings {
+            _ = try await startTLS.acceptStartTLS(
+                on: socket, host: choices.tls.name.first ?? "localhost", settings.current())
+        }
+        if let session = socket.tlsSession { reporter.describe(session) }
+    }
+
+    private func report(_ error: any Error, of socket: AsyncSocket) {
+        reporter.note("\(socket.connectedAddress.text): \(Failure(error).message)")
+    }
+}

@@ -1,0 +1,143 @@
+internal import ArgumentParser
+internal import AsyncSockets
+
+/// Forwards connections.
+struct Relay: SockcatCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "relay",
+        abstract: "Forward connections, and add or remove TLS on the way.",
+        discussion: """
+            With --route, the relay reads the server name that a TLS client requests and forwards the connection \
+            without decrypting it. Clients that request another name, or none, are forwarded to --to or rejected.
+
+            A configuration file has one option per line, without the dashes: "listen = 8443" or "listen-tls". Lines \
+            that begin with # are comments. Options on the command line take precedence.
+
+            Certificates are read again when their files change. On SIGTERM or Ctrl-C, the relay stops accepting \
+            connections and gives the existing ones the time of --grace to end.
+
+            EXAMPLES:
+              sockcat relay --listen 8443 --listen-tls --cert a.pem --to localhost:8080
+              sockcat relay --listen 5433 --to db.example.org:5432 --to-starttls postgres
+              sockcat relay --listen 443 --route a.example=h1:443 --route '*.b=h2:443'
+              sockcat relay --listen 80 --to h1:80 --proxy-in 10.0.0.0/8 --proxy-out 2
+              sockcat relay --config /etc/sockcat/relay.conf
+            """)
+
+    @OptionGroup(title: "Addresses") var addresses: RelayAddresses
+    @OptionGroup(title: "Accepted connections") var accepting: RelayAcceptOptions
+    @OptionGroup(title: "TLS of accepted connections") var tls: TLSServerOptions
+    @OptionGroup(title: "Forwarded connections") var target: RelayTargetOptions
+    @OptionGroup(title: "Limits") var limits: RelayLimits
+    @OptionGroup(title: "Output") var output: OutputOptions
+
+    func validate() throws {
+        if !addresses.route.isEmpty, accepting.isSecure || target.isSecure {
+            throw ValidationError("--route forwards TLS without ending it: omit the TLS options, or use --to")
+        }
+        if tls.isUsed, !accepting.isSecure { throw ValidationError("the TLS options require --listen-tls or --listen-starttls") }
+        try target.checkTLS()
+        try checkStartTLS(accepting.listenStarttls, target.toStarttls)
+    }
+
+    private func checkStartTLS(_ accepted: StartTLSName?, _ requested: StartTLSName?) throws {
+        if [accepted, requested].contains(.mysql) {
+            throw ValidationError("the greeting of MySQL is part of the login, so a relay cannot upgrade its connections")
+        }
+        if let accepted, let requested, accepted != requested {
+            throw ValidationError("--listen-starttls and --to-starttls must name the same protocol")
+        }
+    }
+
+    func perform(_ reporter: Reporter) async throws {
+        let choices = tls.choices
+        let settings = accepting.isSecure ? try ReloadingSettings(choices, fresh: nil, reporter) : nil
+        if target.toInsecure { reporter.warn("--to-insecure accepts any certificate of the target") }
+        let link = RelayLink(
+            routes: try RouteTable(addresses.route, fallback: addresses.to), acceptedStartTLS: accepting.listenStarttls,
+            settings: settings,
+            target: target, plan: try target.plan(timeout: limits.timeout.duration), limits: limits, reporter: reporter)
+        let server = RelayServer(
+            address: addresses.listen, proxyProtocol: try accepting.proxyProtocol, choices: choices,
+            settings: accepting.listenTls ? settings : nil, link: link)
+        try await server.run()
+    }
+}
+
+/// Where a relay listens, and where it forwards connections.
+struct RelayAddresses: ParsableArguments {
+    @Option(
+        help: ArgumentHelp("Read options from this file.", valueName: "file"), completion: .file())
+    var config: String?
+
+    @Option(
+        help: ArgumentHelp(
+            "Where to accept connections: PORT, ADDRESS:PORT, INTERFACE:PORT, unix:PATH or unix:@NAME.",
+            valueName: "address"))
+    var listen: ListenAddress
+
+    @Option(help: ArgumentHelp("Where to forward connections: HOST:PORT, unix:PATH or unix:@NAME.", valueName: "address"))
+    var to: Endpoint?
+
+    @Option(
+        help: ArgumentHelp(
+            "Forward TLS clients that request this server name, without decrypting them. NAME may begin with \"*.\". "
+                + "Repeatable.", valueName: "name=address"))
+    var route: [RouteArgument] = []
+
+    func validate() throws {
+        if to == nil, route.isEmpty { throw ValidationError("the relay has no target: pass --to or --route") }
+    }
+}
+
+extension Endpoint: ExpressibleByArgument {
+    init?(argument: String) { try? self.init(argument) }
+}
+
+/// How to treat accepted connections.
+struct RelayAcceptOptions: ParsableArguments {
+    @Flag(help: "Expect TLS from the first byte.")
+    var listenTls = false
+
+    @Option(
+        help: ArgumentHelp("Upgrade clients to TLS in this protocol.", valueName: "protocol"))
+    var listenStarttls: StartTLSName?
+
+    @Option(
+        help: ArgumentHelp(
+            "Require a PROXY protocol header from these addresses, and reject all others: an address, a prefix such as "
+                + "10.0.0.0/8, \"unix:\", or \"any\". Repeatable.", valueName: "source"))
+    var proxyIn: [String] = []
+
+    func validate() throws {
+        if listenTls, listenStarttls != nil { throw ValidationError("--listen-tls and --listen-starttls exclude each other") }
+    }
+
+    var isSecure: Bool { listenTls || listenStarttls != nil }
+
+    var proxyProtocol: SocketListener.ProxyProtocol? {
+        get throws {
+            if proxyIn.isEmpty { return nil }
+            return .required(from: proxyIn.contains("any") ? .anyone : try .addresses(proxyIn))
+        }
+    }
+}
+
+/// The limits of a relay.
+struct RelayLimits: ParsableArguments {
+    @Option(help: ArgumentHelp("The time limit for connecting to a target, including TLS.", valueName: "duration"))
+    var timeout = DurationArgument(seconds: 10)
+
+    @Option(help: ArgumentHelp("Close connections on which no data moves for this long.", valueName: "duration"))
+    var idleTimeout = DurationArgument(seconds: 300)
+
+    @Option(help: ArgumentHelp("How long existing connections may take after the first signal.", valueName: "duration"))
+    var grace = DurationArgument(seconds: 30)
+
+    @Option(help: ArgumentHelp("The maximum number of simultaneous connections.", valueName: "count"))
+    var maxConnections = 10_000
+
+    func validate() throws {
+        if maxConnections < 1 { throw ValidationError("--max-connections must be at least 1") }
+    }
+}

@@ -1,0 +1,99 @@
+internal import ArgumentParser
+internal import AsyncSockets
+
+/// How to connect to targets. The TLS options are those of `connect`, with the prefix "to-".
+struct RelayTargetOptions: ParsableArguments {
+    @Flag(help: "Use TLS from the first byte.")
+    var toTls = false
+
+    @Option(
+        help: ArgumentHelp("Upgrade connections to TLS in this protocol.", valueName: "protocol"))
+    var toStarttls: StartTLSName?
+
+    @Option(help: ArgumentHelp("Trust these authorities instead of the system's.", valueName: "path"), completion: .file())
+    var toCa: String?
+
+    @Option(help: ArgumentHelp("The host name to request and to expect in the certificate.", valueName: "name"))
+    var toSni: String?
+
+    @Option(help: ArgumentHelp("The digest of a key that the target's chain must contain. Repeatable.", valueName: "digest"))
+    var toPin: [PinArgument] = []
+
+    @Flag(help: "Accept any certificate with a pinned key.")
+    var toPinOnly = false
+
+    @Option(help: ArgumentHelp("The certificate chain to present.", valueName: "file"), completion: .file())
+    var toCert: String?
+
+    @Option(
+        help: ArgumentHelp("The private key. Defaults to the file of --to-cert.", valueName: "file"), completion: .file())
+    var toKey: String?
+
+    @Option(
+        name: .customLong("to-p12"), help: ArgumentHelp("A PKCS #12 file with the certificate and its key.", valueName: "file"),
+        completion: .file())
+    var toPKCS12: String?
+
+    @Option(help: ArgumentHelp("Use a pre-shared key instead of certificates: IDENTITY:HEX or @FILE.", valueName: "key"))
+    var toPsk: PreSharedKeyArgument?
+
+    @Option(help: ArgumentHelp("An application protocol to offer (ALPN). Repeatable.", valueName: "protocol"))
+    var toAlpn: [String] = []
+
+    @Flag(help: "Accept any certificate of the target.")
+    var toInsecure = false
+
+    @Option(help: ArgumentHelp("Send a PROXY protocol header of this version.", valueName: "version"))
+    var proxyOut: ProxyVersion?
+
+    @Option(
+        help: ArgumentHelp("Connect through this proxy: socks5://[USER:PASSWORD@]HOST:PORT or http://….", valueName: "url"))
+    var toProxy: ProxyArgument?
+
+    func validate() throws {
+        if toTls, toStarttls != nil { throw ValidationError("--to-tls and --to-starttls exclude each other") }
+        if toKey != nil, toCert == nil { throw ValidationError("--to-key requires --to-cert") }
+        if toCert != nil, toPKCS12 != nil { throw ValidationError("--to-cert and --to-p12 exclude each other") }
+        if toPinOnly, toPin.isEmpty { throw ValidationError("--to-pin-only requires --to-pin") }
+    }
+
+    var isSecure: Bool { toTls || toStarttls != nil }
+
+    /// Throws if an option was given that has an effect only with TLS.
+    func checkTLS() throws {
+        let isUsed =
+            toCa != nil || toSni != nil || !toPin.isEmpty || identity != nil || toPsk != nil || !toAlpn.isEmpty || toInsecure
+        if isUsed, !isSecure { throw ValidationError("the TLS options of the target require --to-tls or --to-starttls") }
+    }
+
+    private var identity: IdentityFiles? {
+        if let toPKCS12 { return IdentityFiles(kind: .pkcs12(toPKCS12)) }
+        return toCert.map { IdentityFiles(kind: .certificate($0, key: toKey ?? $0)) }
+    }
+
+    /// Reads the files and returns the settings, or `nil` for plaintext connections.
+    func plan(timeout: Duration) throws -> TLSClientPlan? {
+        guard isSecure else { return nil }
+        let choices = TLSClientChoices(
+            authorities: toCa, serverName: toSni, pins: toPin, trustsPinsAlone: toPinOnly, identity: identity,
+            preSharedKey: toPsk,
+            applicationProtocols: toAlpn, isInsecure: toInsecure)
+        var plan = try choices.plan(timeout: timeout)
+        // A relay connects to the same target again and again.
+        if toPsk == nil { plan.settings.resumption = .inMemory }
+        return plan
+    }
+}
+
+/// A version of the PROXY protocol.
+enum ProxyVersion: String, CaseIterable, ExpressibleByArgument, Sendable {
+    case version1 = "1"
+    case version2 = "2"
+
+    var version: ProxyHeader.Version {
+        switch self {
+        case .version1: .version1
+        case .version2: .version2
+        }
+    }
+}

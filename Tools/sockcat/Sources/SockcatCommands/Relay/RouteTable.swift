@@ -1,0 +1,48 @@
+internal import ArgumentParser
+
+/// A route on the command line: "NAME=HOST:PORT", in which NAME may begin with "*.".
+struct RouteArgument: ExpressibleByArgument, Equatable, Sendable {
+    let name: String
+    let target: Endpoint
+
+    init?(argument: String) {
+        guard let equals = argument.firstIndex(of: "="),
+            let target = try? Endpoint(String(argument[argument.index(after: equals)...]))
+        else { return nil }
+        name = argument[..<equals].lowercased()
+        self.target = target
+        guard !name.isEmpty, name.utf8.allSatisfy({ $0 < 0x80 }), !name.dropFirst(2).contains("*") else { return nil }
+    }
+}
+
+/// The targets for the server names that clients request.
+struct RouteTable: Sendable {
+    private let exact: [String: Endpoint]
+    /// The targets for all names with one more label than the key.
+    private let wildcards: [String: Endpoint]
+    private let fallback: Endpoint?
+
+    /// - Parameter fallback: The target for all other clients.
+    init(_ routes: [RouteArgument], fallback: Endpoint?) throws {
+        var exact: [String: Endpoint] = [:]
+        var wildcards: [String: Endpoint] = [:]
+        for route in routes {
+            let isWildcard = route.name.hasPrefix("*.")
+            let key = isWildcard ? String(route.name.dropFirst(2)) : route.name
+            guard (isWildcard ? wildcards : exact)[key] == nil else { throw Failure.usage("two routes for \"\(route.name)\"") }
+            if isWildcard { wildcards[key] = route.target } else { exact[key] = route.target }
+        }
+        (self.exact, self.wildcards, self.fallback) = (exact, wildcards, fallback)
+    }
+
+    /// Whether the target depends on the name, so that the client's first message must be read.
+    var isByName: Bool { !exact.isEmpty || !wildcards.isEmpty }
+
+    /// Returns the target for a name, or `nil` if the client must be rejected.
+    func target(for name: String?) -> Endpoint? {
+        guard let name else { return fallback }
+        let key = name.lowercased()
+        let parent = key.firstIndex(of: ".").map { String(key[key.index(after: $0)...]) } ?? ""
+        return exact[key] ?? wildcards[parent] ?? fallback
+    }
+}

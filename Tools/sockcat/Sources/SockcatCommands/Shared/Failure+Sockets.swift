@@ -1,0 +1,110 @@
+internal import AsyncSockets
+internal import Glibc
+
+extension Failure {
+    /// Describes any error that a command can throw.
+    init(_ error: any Error) {
+        switch error {
+        case let error as Failure: self = error
+        case let error as AsyncSocketError: self.init(error)
+        case let error as TLSError: self.init(tls: error, operation: nil)
+        case is CancellationError: self.init("cancelled", status: .interrupted)
+        default: self.init("\(error)")
+        }
+    }
+
+    private init(_ error: AsyncSocketError) {
+        if let tls = error.tls {
+            self.init(tls: tls, operation: "\(error.operation)")
+        } else {
+            self.init(
+                "\(error.operation): \(error.message)", advice: Self.advice(about: error), status: Self.status(of: error),
+                details: "\(error.code), fault: \(error.fault)")
+        }
+    }
+
+    private init(tls error: TLSError, operation: String?) {
+        self.init(
+            operation.map { "\($0): \(error.message)" } ?? error.message, advice: Self.advice(about: error),
+            status: Self.status(of: error), details: error.description)
+    }
+
+    private static func status(of error: AsyncSocketError) -> ExitStatus {
+        switch error.code {
+        case .hostNotFound, .noUsableAddress, .connectFailed, .proxyRefused, .proxyAuthenticationRequired, .proxyFailed:
+            .connectFailed
+        case .connectTimeout, .readTimeout, .writeTimeout, .idleTimeout, .deadlineExceeded, .handshakeTimeout, .trustTimeout,
+            .connectionTimedOut:
+            .timedOut
+        case .closedByPeer, .truncated, .connectionReset: .connectionLost
+        case .earlyPlaintext, .tooManyHandshakes, .tls: .handshakeFailed
+        case .badParameter: .usage
+        case _ where error.code.description == "startTLSFailed": .handshakeFailed
+        // A datagram socket reports an unreachable peer with the error of a later call.
+        case .system where error.fault == .peer: .connectFailed
+        default: .failure
+        }
+    }
+
+    private static func status(of error: TLSError) -> ExitStatus {
+        if error.fault == .certificate { return .untrusted }
+        return switch error.code {
+        case .invalidSettings: .usage
+        case .invalidCertificate, .invalidPrivateKey, .invalidSession, .keyMismatch: .fileFailed
+        case .truncated: .connectionLost
+        case .trustTimeout: .timedOut
+        default: .handshakeFailed
+        }
+    }
+
+    private static func advice(about error: AsyncSocketError) -> String? {
+        switch error.code {
+        case .hostNotFound: "check the spelling of the host name"
+        case .connectFailed where error.errno == ECONNREFUSED, .system where error.errno == ECONNREFUSED:
+            "check that a server is listening on this port"
+        case .connectTimeout: "check the address and firewalls, or allow more time with --timeout"
+        case .proxyAuthenticationRequired: "pass the user name and password as --proxy socks5://USER:PASSWORD@HOST:PORT"
+        case .earlyPlaintext: "data arrived before the handshake, which may be an attack on STARTTLS"
+        case .handshakeTimeout: "check that the server uses TLS on this port, or upgrade with --starttls"
+        case .system where error.errno == EADDRINUSE: "stop the other program or choose another port"
+        case .system where error.errno == EACCES && error.operation == .listen:
+            "use a port above 1023, or run with the capability CAP_NET_BIND_SERVICE"
+        default: nil
+        }
+    }
+
+    private static func advice(about error: TLSError) -> String? {
+        switch error.code {
+        case .unknownIssuer: "pass the certificate of its authority with --ca FILE"
+        case .hostNameMismatch: names(of: error).map { "the certificate is for \($0); pass the expected name with --sni" }
+        case .certificateExpired: "the operator of the server must renew the certificate"
+        case .invalidPrivateKey where error.message.contains("passphrase"):
+            "pass the passphrase with --passphrase-file or in SOCKCAT_PASSPHRASE"
+        case .notTLS: "check the port, or upgrade the connection with --starttls"
+        case .pinMismatch: "run `sockcat inspect` to see the key of the server"
+        case .clientCertificateMissing: "the server requires a certificate: pass it with --cert and --key"
+        case .peerAlert where error.alert?.description.hasPrefix("certificate_required") == true:
+            "pass a certificate with --cert and --key"
+        case .peerAlert where error.alert?.description.hasPrefix("unrecognized_name") == true:
+            "pass a name that the server has with --sni"
+        case .closedDuringHandshake: "check that the server uses TLS on this port, or upgrade with --starttls"
+        default: nil
+        }
+    }
+
+    private static func names(of error: TLSError) -> String? {
+        guard let leaf = error.peerTrust?.leaf else { return nil }
+        let names = leaf.dnsNames + leaf.ipAddresses
+        return names.isEmpty ? nil : names.map { "\"\($0)\"" }.joined(separator: ", ")
+    }
+}
+
+/// The text of an error number.
+enum ErrorText {
+    static func of(_ number: Int32) -> String {
+        var buffer = [CChar](repeating: 0, count: 256)
+        guard strerror_r(number, &buffer, buffer.count) == 0 else { return "error \(number)" }
+        let text = buffer.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }
+        return String(decoding: text, as: UTF8.self).lowercased()
+    }
+}

@@ -1,0 +1,73 @@
+internal import ArgumentParser
+internal import AsyncSockets
+internal import Logging
+
+/// Where a server listens, on the command line: "PORT", "ADDRESS:PORT", "INTERFACE:PORT", "unix:PATH" or
+/// "unix:@NAME".
+struct ListenAddress: ExpressibleByArgument, Equatable, Sendable {
+    enum Place: Equatable, Sendable {
+        case port(UInt16, interface: String?)
+        case unix(SocketEndpoint)
+    }
+
+    let place: Place
+
+    init?(argument: String) {
+        if argument.hasPrefix("unix:") {
+            guard let address = (try? Endpoint(argument))?.unixAddress else { return nil }
+            place = .unix(address)
+            return
+        }
+        let colon = argument.lastIndex(of: ":")
+        guard let port = UInt16(colon.map { String(argument[argument.index(after: $0)...]) } ?? argument) else { return nil }
+        let name = colon.map { String(argument[..<$0]) }
+        let isBracketed = name?.hasPrefix("[") == true && name?.hasSuffix("]") == true
+        place = .port(port, interface: isBracketed ? name.map { String($0.dropFirst().dropLast()) } : name)
+    }
+
+    /// Starts to listen.
+    func listen(
+        tls: TLSServerSettings?, proxyProtocol: SocketListener.ProxyProtocol? = nil, maximumConnections: Int,
+        _ reporter: Reporter
+    ) throws -> SocketListener {
+        let configure = { (model: AsyncSocket) in model.logger.logLevel = reporter.libraryLevel }
+        switch place {
+        case .port(let port, let interface):
+            return try SocketListener(
+                port: port, interface: interface, tls: tls, proxyProtocol: proxyProtocol,
+                maximumConnections: maximumConnections, configure: configure)
+        case .unix(let address):
+            return try SocketListener(
+                address: address, tls: tls, proxyProtocol: proxyProtocol, maximumConnections: maximumConnections,
+                configure: configure)
+        }
+    }
+
+    /// Starts to listen for datagrams.
+    func listenForDatagrams(dtls: TLSServerSettings?, maximumPeers: Int, idleTimeout: Duration?, _ reporter: Reporter) throws
+        -> DatagramListener
+    {
+        guard case .port(let port, let interface) = place else {
+            throw Failure.usage("UDP requires a port", advice: "pass PORT or ADDRESS:PORT")
+        }
+        return try DatagramListener(
+            port: port, interface: interface, dtls: dtls, maximumPeers: maximumPeers, idleTimeout: idleTimeout,
+            configure: { $0.logger.logLevel = reporter.libraryLevel })
+    }
+}
+
+extension Reporter {
+    /// The level of the library's own log. The commands print what happens to each connection.
+    fileprivate var libraryLevel: Logger.Level {
+        switch level {
+        case .errors: .critical
+        case .normal: .warning
+        case .verbose: .info
+        }
+    }
+}
+
+extension SocketEndpoint? {
+    /// The address for messages.
+    var text: String { map { "\($0)" } ?? "an unknown address" }
+}

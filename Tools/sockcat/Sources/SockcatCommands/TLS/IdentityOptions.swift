@@ -1,0 +1,88 @@
+internal import ArgumentParser
+internal import AsyncSockets
+internal import Foundation
+
+/// The options for this side's own certificate.
+struct IdentityOptions: ParsableArguments {
+    @Option(
+        help: ArgumentHelp("The certificate chain to present, in PEM or DER.", valueName: "file"), completion: .file())
+    var cert: String?
+
+    @Option(
+        help: ArgumentHelp("The private key of the certificate. Defaults to the file of --cert.", valueName: "file"),
+        completion: .file())
+    var key: String?
+
+    @Option(
+        name: .customLong("p12"), help: ArgumentHelp("A PKCS #12 file with the certificate and its key.", valueName: "file"),
+        completion: .file())
+    var pkcs12: String?
+
+    @Option(
+        help: ArgumentHelp(
+            "A file that contains the passphrase of the key in its first line. Without this option, the passphrase is read from the "
+                + "variable SOCKCAT_PASSPHRASE or requested on the terminal.", valueName: "file"),
+        completion: .file())
+    var passphraseFile: String?
+
+    func validate() throws {
+        if key != nil, cert == nil { throw ValidationError("--key requires --cert: pass the certificate of the key") }
+        if cert != nil, pkcs12 != nil { throw ValidationError("--cert and --p12 exclude each other") }
+    }
+
+    /// The files that the options name, or `nil` without a certificate.
+    var files: IdentityFiles? {
+        if let pkcs12 { return IdentityFiles(kind: .pkcs12(pkcs12), passphraseFile: passphraseFile) }
+        return cert.map { IdentityFiles(kind: .certificate($0, key: key ?? $0), passphraseFile: passphraseFile) }
+    }
+}
+
+/// The files of a certificate and its private key.
+struct IdentityFiles: Equatable, Sendable {
+    enum Kind: Equatable, Sendable {
+        case certificate(String, key: String)
+        case pkcs12(String)
+    }
+
+    var kind: Kind
+    var passphraseFile: String?
+
+    var paths: [String] {
+        switch kind {
+        case .certificate(let certificate, let key): certificate == key ? [key] : [certificate, key]
+        case .pkcs12(let path): [path]
+        }
+    }
+
+    /// Reads the files. Requests a passphrase on the terminal if the key is encrypted and no passphrase was
+    /// given.
+    func load() throws -> TLSIdentity {
+        let passphrase = Passphrase(file: passphraseFile)
+        switch kind {
+        case .certificate(let certificate, let key):
+            return try TLSIdentity(certificateFile: certificate, privateKeyFile: key) { try passphrase.read(for: key) }
+        case .pkcs12(let path):
+            return try TLSIdentity(pkcs12File: path) { try passphrase.read(for: path) }
+        }
+    }
+}
+
+enum LocalFile {
+    static func bytes(_ path: String, atMost limit: Int = 16 << 20) throws -> [UInt8] {
+        guard let file = FileHandle(forReadingAtPath: path) else { throw Failure.file(path, "open", errno: errno) }
+        defer { try? file.close() }
+        do {
+            let data = try file.read(upToCount: limit + 1) ?? Data()
+            guard data.count <= limit else {
+                throw Failure("\"\(path)\" is larger than \(limit) bytes", status: .fileFailed)
+            }
+            return Array(data)
+        } catch let error as Failure {
+            throw error
+        } catch {
+            throw Failure("cannot read \"\(path)\": \(error.localizedDescription)", status: .fileFailed)
+        }
+    }
+
+    static func text(_ path: String) throws -> String { String(decoding: try bytes(path), as: UTF8.self) }
+}

@@ -1,0 +1,35 @@
+internal import Foundation
+internal import Synchronization
+
+/// The passphrase of a private key.
+struct Passphrase {
+    /// Passphrases that were entered on the terminal, by the path of the key. A server reads its key again
+    /// when the file changes, but must not prompt again.
+    private static let entered = Mutex<[String: String]>([:])
+
+    let file: String?
+
+    /// Returns the passphrase of the key at a path.
+    func read(for path: String) throws -> String {
+        if let file {
+            let lines = try LocalFile.text(file).split(omittingEmptySubsequences: false, whereSeparator: \.isNewline)
+            return lines.first.map(String.init) ?? ""
+        }
+        if let text = Environment.value("SOCKCAT_PASSPHRASE") { return text }
+        return try Self.entered.withLock { entered in
+            let text = try entered[path] ?? Self.prompt(for: path)
+            entered[path] = text
+            return text
+        }
+    }
+
+    private static func prompt(for path: String) throws -> String {
+        // Without a terminal, getpass(3) would read standard input.
+        let terminal = open("/dev/tty", O_RDWR | O_CLOEXEC)
+        if terminal >= 0 { close(terminal) }
+        guard terminal >= 0, let text = getpass("Passphrase of \"\(path)\": ") else {
+            throw Failure("there is no terminal to request it on", status: .fileFailed)
+        }
+        return String(cString: text)
+    }
+}

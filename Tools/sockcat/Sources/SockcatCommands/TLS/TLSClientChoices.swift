@@ -1,0 +1,67 @@
+internal import AsyncSockets
+internal import Foundation
+
+/// The user's choices for a TLS client, as files and flags.
+struct TLSClientChoices: Sendable {
+    var authorities: String?
+    var serverName: String?
+    var pins: [PinArgument] = []
+    var trustsPinsAlone = false
+    var identity: IdentityFiles?
+    var preSharedKey: PreSharedKeyArgument?
+    var applicationProtocols: [String] = []
+    var sessionFile: String?
+    var earlyDataFile: String?
+    var keyLogFile: String?
+    var isInsecure = false
+
+    /// Reads the files and returns the settings for the library.
+    ///
+    /// - Parameters:
+    ///   - timeout: The time limit for the handshake. `nil` means the library's default.
+    ///   - isForDatagrams: Whether the settings are for DTLS.
+    func plan(timeout: Duration? = nil, isForDatagrams: Bool = false) throws -> TLSClientPlan {
+        var settings = serverName.map { TLSSettings.client(serverName: $0) } ?? .client
+        let store = try sessionFile.map { try SessionFile(path: $0) }
+        settings.resumption = store.map { .store($0) } ?? .none
+        settings.applicationProtocols = applicationProtocols
+        settings.keyLogFile = keyLogFile
+        settings.identity = try identity?.load()
+        if let timeout { settings.handshakeTimeout = timeout }
+        if let earlyDataFile { settings.earlyData = TLSEarlyData(try LocalFile.bytes(earlyDataFile)) }
+        try chooseTrust(&settings, isForDatagrams: isForDatagrams)
+        return TLSClientPlan(settings: settings, acceptsAnyChain: isInsecure || trustsPinsAlone, sessions: store)
+    }
+
+    private func chooseTrust(_ settings: inout TLSClientSettings, isForDatagrams: Bool) throws {
+        if let authorities { settings.trustRoots = Self.roots(authorities) }
+        if !pins.isEmpty { settings.proof = .certificates(TLSCertificateRules(pins: Set(pins.map(\.digest)))) }
+        if isInsecure || trustsPinsAlone { settings.trustEvaluation = .manual }
+        if let preSharedKey {
+            settings.proof = .preSharedKey(try preSharedKey.key())
+            if !isForDatagrams { settings.minimumVersion = .tls13 }
+        }
+    }
+
+    static func roots(_ path: String) -> TLSTrustRoots {
+        var isFolder: ObjCBool = false
+        let exists = FileManager.default.fileExists(atPath: path, isDirectory: &isFolder)
+        return exists && isFolder.boolValue ? .folder(path: path) : .file(path: path)
+    }
+
+    static let insecureWarning =
+        "--insecure accepts any certificate: anyone on the network can read and change the data"
+}
+
+/// The settings of a TLS client, the trust callback that they require, and the file for its sessions.
+struct TLSClientPlan: Sendable {
+    var settings: TLSClientSettings
+    /// Whether the chain is not verified. Pins are verified nevertheless.
+    let acceptsAnyChain: Bool
+    let sessions: SessionFile?
+
+    /// The trust callback to pass to the library together with `settings`.
+    var trust: (@Sendable (PeerTrust) async throws -> Bool)? {
+        acceptsAnyChain ? { @Sendable _ in true } : nil
+    }
+}

@@ -1,0 +1,45 @@
+internal import ArgumentParser
+
+/// The options for a TLS server: what to present, and which clients to accept.
+struct TLSServerOptions: ParsableArguments {
+    @OptionGroup var identity: IdentityOptions
+
+    @Option(
+        help: ArgumentHelp(
+            "Require client certificates from the authorities in this PEM file, or in the files of this folder.",
+            valueName: "path"),
+        completion: .file())
+    var clientCa: String?
+
+    @Option(
+        help: ArgumentHelp(
+            "Accept only clients with this pre-shared key: IDENTITY:HEX, or @FILE for a file with that text.", valueName: "key"))
+    var psk: PreSharedKeyArgument?
+
+    @Option(
+        help: ArgumentHelp(
+            "An application protocol to accept (ALPN), most preferred first. Repeatable.", valueName: "protocol"))
+    var alpn: [String] = []
+
+    @Option(
+        help: ArgumentHelp("Append the secrets of all connections to this file, for Wireshark.", valueName: "file"),
+        completion: .file())
+    var keylog: String?
+
+    func validate() throws {
+        if psk != nil, identity.files != nil || clientCa != nil {
+            throw ValidationError("--psk replaces certificates: it cannot be combined with --cert, --p12 or --client-ca")
+        }
+    }
+
+    /// Whether an option was given that has an effect only with TLS.
+    var isUsed: Bool {
+        identity.files != nil || clientCa != nil || psk != nil || !alpn.isEmpty || keylog != nil
+    }
+
+    var choices: TLSServerChoices {
+        TLSServerChoices(
+            identity: identity.files, clientAuthorities: clientCa, preSharedKey: psk, applicationProtocols: alpn,
+            keyLogFile: keylog)
+    }
+}

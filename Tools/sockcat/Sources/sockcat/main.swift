@@ -1,0 +1,3 @@
+import SockcatCommands
+
+await Sockcat.start()

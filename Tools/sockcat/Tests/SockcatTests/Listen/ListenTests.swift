@@ -1,0 +1,102 @@
+import AsyncSockets
+import AsyncSocketsTesting
+import Foundation
+import Testing
+
+@testable import SockcatCommands
+
+@Suite(.timeLimit(.minutes(1))) struct ListenTests {
+    let folder: TestFolder
+
+    init() throws { folder = try TestFolder() }
+
+    @Test func withoutAModeTheServerTalksToOneClientAndExits() async throws {
+        try folder.write("question", to: "question")
+        let server = try await SockcatServer("listen 127.0.0.1:0 < question", in: folder, output: "received")
+        let outcome = try await SockcatProcess.run("connect 127.0.0.1 \(server.port)", input: "answer", in: folder)
+        #expect(outcome.output == "question")
+        #expect(await server.ended() == 0)
+        #expect(try folder.text("received") == "answer")
+    }
+
+    @Test func whatClientsSendIsPrinted() async throws {
+        let server = try await SockcatServer("listen --keep-open 127.0.0.1:0", in: folder, output: "received")
+        for _ in 1...2 {
+            #expect(try await SockcatProcess.run("connect 127.0.0.1 \(server.port)", input: "hello ", in: folder).status == 0)
+        }
+        #expect(await server.stop() == 0)
+        #expect(try folder.text("received") == "hello hello ")
+    }
+
+    @Test func aCommandReceivesTheConnectionAndTheAddressOfTheClient() async throws {
+        let server = try await SockcatServer("listen --exec 'tr a-z A-Z; echo $SOCKCAT_PEER' 127.0.0.1:0", in: folder)
+        let outcome = try await SockcatProcess.run("connect 127.0.0.1 \(server.port)", input: "hello ", in: folder)
+        #expect(outcome.output.hasPrefix("HELLO 127.0.0.1:"))
+        await server.stop()
+    }
+
+    @Test func aCommandMayIgnoreItsInput() async throws {
+        let server = try await SockcatServer("listen --exec 'exec < /dev/null; echo reply' 127.0.0.1:0", in: folder)
+        let outcome = try await SockcatProcess.run("connect 127.0.0.1 \(server.port)", input: "ignored", in: folder)
+        #expect(outcome.output == "reply\n")
+        await server.stop()
+    }
+
+    @Test func aCommandIsTerminatedWhenItsClientVanishes() async throws {
+        let server = try await SockcatServer(
+            "listen --exec 'trap \"echo gone >> ended\" TERM; echo ready; cat > /dev/null; read line < pipe' 127.0.0.1:0",
+            in: folder)
+        let client = AsyncSocket()
+        try await client.connect(to: "127.0.0.1", port: server.port)
+        #expect(try await client.readLine() == "ready")
+        try client.setOption(.linger, to: .zero)
+        client.disconnect()
+        #expect(try await server.line(containing: "127.0.0.1").contains("reset"))
+        await server.stop()
+    }
+
+    @Test func aCommandThatDoesNotReadIsTerminatedToo() async throws {
+        let server = try await SockcatServer("listen --exec yes 127.0.0.1:0", in: folder)
+        let client = AsyncSocket()
+        try await client.connect(to: "127.0.0.1", port: server.port)
+        #expect(try await client.readLine() == "y")
+        // More than the pipe and the sockets hold.
+        let upload = Task { try await client.write(Data(count: 50_000_000)) }
+        try client.setOption(.linger, to: .zero)
+        client.disconnect()
+        _ = await upload.result
+        _ = try await server.line(containing: "reset")
+        #expect(await server.stop() == 0)
+    }
+
+    @Test func aSecondSignalClosesConnectionsImmediately() async throws {
+        let server = try await SockcatServer(
+            "listen -v --grace 1h --exec 'trap : TERM; echo ready; cat' 127.0.0.1:0", in: folder)
+        let client = AsyncSocket()
+        try await client.connect(to: "127.0.0.1", port: server.port)
+        #expect(try await client.readLine() == "ready")
+        server.terminate()
+        _ = try await server.line(containing: "shutting down")
+        server.terminate()
+        #expect(await server.ended() == 0)
+    }
+
+    @Test func connectionsEndGracefullyAfterASignal() async throws {
+        let server = try await SockcatServer("listen --echo 127.0.0.1:0", in: folder)
+        let client = AsyncSocket()
+        try await client.connect(to: "127.0.0.1", port: server.port)
+        try await client.writeLine("before")
+        #expect(try await client.readLine() == "before")
+        server.terminate()
+        try await client.writeLine("after")
+        #expect(try await client.readLine() == "after")
+        try await client.close()
+        #expect(await server.ended() == 0)
+    }
+
+    @Test func aFullDiskEndsTheServer() async throws {
+        let server = try await SockcatServer("listen --keep-open 127.0.0.1:0", in: folder, output: "/dev/full")
+        _ = try await SockcatProcess.run("connect 127.0.0.1 \(server.port)", input: "hello", in: folder)
+        #expect(await server.ended() == ExitStatus.fileFailed.rawValue)
+    }
+}

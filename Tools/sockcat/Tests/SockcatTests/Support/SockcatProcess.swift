@@ -1,0 +1,108 @@
+import Foundation
+
+@testable import SockcatCommands
+
+/// The program under test.
+enum SockcatProcess {
+    /// The executable, next to the tests.
+    static let path =
+        (try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe"))
+        .map { ($0 as NSString).deletingLastPathComponent + "/sockcat" } ?? "sockcat"
+
+    struct Outcome: Equatable {
+        var status: Int32
+        var output: String
+        var errors: String
+    }
+
+    /// Runs a shell command in which `sockcat` is the program under test, and returns after it has exited.
+    static func shell(_ command: String, in folder: TestFolder, environment: [String: String] = [:]) async throws -> Outcome {
+        let errors = folder.path("errors-\(UUID().uuidString)")
+        let line = "cd \(folder.path); sockcat() { \(path) \"$@\"; }; exec 2>\(errors); \(command)"
+        let child = try ChildProcess(shell: line, environment: environment)
+        var output = Data()
+        while let bytes = try await child.output.read() { output += bytes }
+        let status = await child.wait()
+        return Outcome(
+            status: status, output: String(decoding: output, as: UTF8.self), errors: try LocalFile.text(errors))
+    }
+
+    /// Runs `sockcat` with arguments and an input, and returns after it has exited.
+    static func run(_ arguments: String, input: String = "", in folder: TestFolder) async throws -> Outcome {
+        let file = try folder.write(input, to: "input-\(UUID().uuidString)")
+        return try await shell("sockcat \(arguments) < \(file)", in: folder)
+    }
+}
+
+/// A server that was started with `sockcat`.
+final class SockcatServer: Sendable {
+    let port: Int
+    /// The lines that the server printed before it was ready.
+    let banner: [String]
+    private let child: ChildProcess
+    private let reader: LineReader
+
+    /// Starts a server and waits until it listens. The arguments must contain port 0.
+    init(_ arguments: String, in folder: TestFolder, output: String = "/dev/null") async throws {
+        child = try ChildProcess(
+            shell: "cd \(folder.path); exec \(SockcatProcess.path) \(arguments) 2>&1 >\(output)", environment: [:])
+        reader = LineReader(child.output)
+        var lines: [String] = []
+        while let line = try await reader.next() {
+            lines.append(line)
+            if line.hasPrefix("listening on ") { break }
+        }
+        guard let address = lines.last?.split(separator: " ").last, lines.last?.hasPrefix("listening on ") == true else {
+            throw Failure("the server did not start: \(lines)")
+        }
+        (port, banner) = (address.split(separator: ":").last.flatMap { Int($0) } ?? 0, lines)
+    }
+
+    deinit { child.send(SIGKILL) }
+
+    /// Returns the first line that contains a text.
+    func line(containing text: String) async throws -> String {
+        while let line = try await reader.next() {
+            if line.contains(text) { return line }
+        }
+        throw Failure("the server ended without printing \"\(text)\"")
+    }
+
+    /// Starts a graceful end. The server continues to serve its connections.
+    func terminate() { child.terminate() }
+
+    /// Ends the server after its connections, which must be closed, and returns its exit code.
+    @discardableResult
+    func stop() async -> Int32 {
+        terminate()
+        return await ended()
+    }
+
+    /// Waits for the end of the server and returns its exit code.
+    func ended() async -> Int32 {
+        await withTaskCancellationHandler {
+            await child.wait()
+        } onCancel: {
+            child.send(SIGKILL)
+        }
+    }
+}
+
+/// Reads lines of text from a descriptor.
+actor LineReader {
+    private let reader: DescriptorReader
+    private var splitter = LineSplitter()
+    private var lines: [String] = []
+
+    init(_ reader: DescriptorReader) {
+        self.reader = reader
+    }
+
+    func next() async throws -> String? {
+        while lines.isEmpty {
+            guard let bytes = try await reader.read() else { return nil }
+            lines += splitter.lines(in: bytes).map { String(decoding: $0.dropLast(), as: UTF8.self) }
+        }
+        return lines.removeFirst()
+    }
+}
