@@ -32,38 +32,25 @@ enum StartTLSName: String, CaseIterable, ExpressibleByArgument, Sendable {
         on socket: AsyncSocket, host: String, settings: TLSClientSettings,
         trust: (@Sendable (PeerTrust) async throws -> Bool)?
     ) async throws -> TLSSession {
-        #if STARTTLS_DIALOGUES
         try await socket.startTLS(
             as: client(host), settings: settings, dialogueTimeout: settings.handshakeTimeout, trust: trust)
-        #else
-        throw unavailable
-        #endif
     }
 
     /// Requests TLS in the protocol and sends an offer without a handshake.
     nonisolated(nonsending) func reply(
         to probe: TLSProbe, over socket: AsyncSocket, host: String, timeout: Duration
     ) async throws -> TLSProbe.Reply {
-        #if STARTTLS_DIALOGUES
         try await probe.reply(over: socket, after: client(host), timeout: timeout)
-        #else
-        throw unavailable
-        #endif
     }
 
     /// Waits until the client requests TLS in the protocol and upgrades the connection as a server.
     nonisolated(nonsending) func acceptStartTLS(
         on socket: AsyncSocket, host: String, _ settings: TLSServerSettings
     ) async throws -> TLSSession {
-        #if STARTTLS_DIALOGUES
         try await socket.acceptStartTLS(
             as: server(host), settings: settings, dialogueTimeout: settings.handshakeTimeout)
-        #else
-        throw unavailable
-        #endif
     }
 
-    #if STARTTLS_DIALOGUES
     private func client(_ host: String) -> StartTLSClient {
         switch self {
         case .smtp: .smtp(name: "localhost")
@@ -105,11 +92,4 @@ enum StartTLSName: String, CaseIterable, ExpressibleByArgument, Sendable {
             serverVersion: "8.0.0-sockcat", connectionID: .random(in: 1...UInt32.max),
             nonce: (0..<20).map { _ in .random(in: 1...255) }, authenticationMethod: "caching_sha2_password")
     }
-    #else
-    private var unavailable: Failure {
-        Failure(
-            "this build cannot upgrade \(rawValue) connections", advice: "build sockcat with the STARTTLS dialogues",
-            status: .handshakeFailed)
-    }
-    #endif
 }

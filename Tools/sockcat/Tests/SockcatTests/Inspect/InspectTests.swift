@@ -148,7 +148,6 @@ import Testing
         #expect(report.capabilities?.resumption == .notAccepted)
     }
 
-    #if STARTTLS_DIALOGUES
     @Test(arguments: ["smtp", "imap", "postgres"]) func aServerIsInspectedAfterSTARTTLS(name: String) async throws {
         let server = try await SockcatServer(
             "listen --echo --starttls \(name) --cert server.pem --key server.key localhost:0", in: folder)
@@ -159,7 +158,6 @@ import Testing
         #expect(report.capabilities?.oldestVersion == "TLSv1.2")
         #expect(report.capabilities?.weakestSuite == "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256")
     }
-    #endif
 
     @Test func failuresHaveDistinctExitCodes() async throws {
         let plaintext = try await SockcatServer("listen --echo localhost:0", in: folder)

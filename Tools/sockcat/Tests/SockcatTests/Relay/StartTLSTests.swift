@@ -1,4 +1,3 @@
-#if STARTTLS_DIALOGUES
 import AsyncSocketsTesting
 import Foundation
 import Testing
@@ -54,4 +53,3 @@ import Testing
         for server in [outer, inner, target] { await server.stop() }
     }
 }
-#endif
