@@ -46,7 +46,7 @@ public struct StartTLSDialogue: Sendable {
         case new
         case running
         case complete(clientStartsImmediately: Bool)
-        case failed
+        case failed(StartTLSError)
     }
 
     /// Creates a client's dialogue.
@@ -84,16 +84,20 @@ public struct StartTLSDialogue: Sendable {
     /// - Throws: The reason why TLS cannot start. If `StartTLSError.reply` is not empty, send it before you
     ///   close the connection.
     public mutating func receive(_ bytes: some Collection<UInt8>) throws(StartTLSError) -> StartTLSStep {
-        guard case .running = phase else {
-            preconditionFailure("receive(_:) was called before start(), or after the last step or an error")
+        switch phase {
+        case .new: preconditionFailure("receive(_:) was called before start()")
+        case .running: break
+        case .complete: throw side.injected(bytes.count)
+        case .failed(let error): throw error
         }
         var output: [UInt8] = []
         do {
             return try process(bytes, &output)
         } catch {
-            phase = .failed
             // A client must not take the reply to its last command for the reply to an earlier one.
-            throw side.isClient || error.code == .injected ? error : error.prepending(output)
+            let error = side.isClient || error.code == .injected ? error : error.prepending(output)
+            phase = .failed(error)
+            throw error
         }
     }
 

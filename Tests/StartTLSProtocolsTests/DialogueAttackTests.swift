@@ -104,6 +104,29 @@ import Testing
         }
     }
 
+    /// Combining marks, whose comparison takes time that grows with the square of their number.
+    @Test(.timeLimit(.minutes(1)), arguments: Transcript.all) func combiningMarksTakeNoTime(_ transcript: Transcript) throws {
+        let marks = String(repeating: "\u{345}\u{315}\u{301}\u{323}\u{327}", count: 6_000)
+        for start in ["", "a", "<a b", "220", "* ", "a {", "<a>"] {
+            for turn in transcript.peerTurns.indices {
+                var dialogue = try transcript.dialogue()
+                let flood = Array((start + marks + ">=''>\r\n").utf8)
+                let error = dialogue.failure(after: Array(transcript.peerTurns.prefix(turn)) + [flood])
+                #expect(error?.code != .closed)
+            }
+        }
+    }
+
+    @Test(.timeLimit(.minutes(1))) func namespacesWithCombiningMarksTakeNoTime() throws {
+        let marks = String(repeating: "\u{345}\u{315}\u{301}\u{323}\u{327}", count: 1_000)
+        let header =
+            "<s:stream version='1.0' xmlns='http://etherx.jabber.org/stream\(marks)' "
+            + "xmlns:s='http://etherx.jabber.org/streams'><s:features>"
+        var dialogue = try StartTLSDialogue(client: .xmpp(domain: "m"))
+        let flood = header + String(repeating: "<error></error>", count: 3_600)
+        #expect(dialogue.failure(after: [Array(flood.utf8)]) == nil)
+    }
+
     /// Elements inside each other, each with a namespace.
     @Test func deepXMLIsRejected() throws {
         let header = "<stream:stream version='1.0' xmlns:stream='http://etherx.jabber.org/streams'>"

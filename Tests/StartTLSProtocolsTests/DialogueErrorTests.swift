@@ -31,7 +31,7 @@ import Testing
             (try StartTLSDialogue(client: .mysql), ["\u{10}\u{0}\u{0}\u{0}\u{7F}xxToo many users"], .unexpectedMessage, nil),
             (try StartTLSDialogue(client: .smtp(name: "c")), ["220 m\r\n", "421 busy\r\n"], .refused, "421 busy"),
             (try StartTLSDialogue(client: .nntp), ["200 m\r\n", "400 busy\r\n"], .refused, "400 busy"),
-            (try StartTLSDialogue(client: .pop3), ["+O\u{212A}\r\n"], .unexpectedMessage, "+O\u{212A}"),
+            (try StartTLSDialogue(client: .pop3), ["+O\u{212A}\r\n"], .unexpectedMessage, "+O???"),
             (
                 try StartTLSDialogue(client: .xmpp(domain: "m")),
                 ["<s:stream xmlns:s='http://etherx.jabber.org/streams'>"], .notOffered, nil
@@ -159,6 +159,37 @@ import Testing
         let error = dialogue.failure(after: [Array("NOOP\r\nQUIT\r\n".utf8)])
         #expect(error?.code == .closed)
         #expect(String(decoding: error?.reply ?? [], as: UTF8.self) == "250 2.0.0 OK\r\n221 2.0.0 m closes the connection\r\n")
+    }
+
+    /// Errors appear in logs.
+    @Test func errorsDoNotQuotePasswords() throws {
+        let logins: [(StartTLSDialogue, String)] = [
+            (try StartTLSDialogue(server: .pop3(greeting: "m")), "PASS hunter2"),
+            (try StartTLSDialogue(server: .smtp(greeting: "m")), "AUTH PLAIN hunter2"),
+            (try StartTLSDialogue(server: .imap(greeting: "m")), "a LOGIN anna hunter2"),
+            (try StartTLSDialogue(server: .manageSieve(greeting: "m")), "AUTHENTICATE hunter2"),
+            (try StartTLSDialogue(server: .postgres), "hunter2"),
+        ]
+        for (start, login) in logins {
+            var dialogue = start
+            let error = dialogue.failure(after: [Array(login.utf8)]) ?? dialogue.endOfInputError
+            #expect(!"\(error)".contains("hunter2"))
+        }
+        var dialogue = try StartTLSDialogue(server: .imap(greeting: "m"))
+        #expect(dialogue.failure(after: [Array("a LOGIN anna hunter2 {5}\r\n".utf8)])?.line == "a LOGIN")
+    }
+
+    /// Bytes may still arrive between an error and the close.
+    @Test func aDialogueThatFailedFailsAgain() throws {
+        var dialogue = try StartTLSDialogue(server: .pop3(greeting: "m"))
+        let error = dialogue.failure(after: [Array("QUIT\r\n".utf8)])
+        let again = #expect(throws: StartTLSError.self) { try dialogue.receive([1]) }
+        #expect(again == error)
+        var complete = try StartTLSDialogue(client: .postgres)
+        _ = complete.start()
+        _ = try complete.receive([UInt8(ascii: "S")])
+        let late = #expect(throws: StartTLSError.self) { try complete.receive([1, 2]) }
+        #expect(late?.injectedByteCount == 2)
     }
 
     /// The lengths of these packets look like the first bytes of TLS records.

@@ -43,7 +43,7 @@ extension Transcript {
                     ":irc.example.org 670 * :STARTTLS successful, go ahead with TLS handshake")),
             .client(
                 "IRC (ping)", .irc, .own("STARTTLS"), .peer("PING :12 34", ":irc.example.org PING :5"),
-                .own("PONG :12 34", "PONG :5"), .peer(":i 670 * :OK")),
+                .peer(":i 439 * :Please wait", ":i 670 * :OK")),
             .server(
                 "IRC", .irc(serverName: "irc.example.org"), .peer("CAP LS 302"), .own(":irc.example.org CAP * LS :tls"),
                 .peer("NICK anna"), .own(":irc.example.org 451 * :Use STARTTLS first"), .peer("CAP REQ :sasl"),
@@ -65,7 +65,7 @@ extension Transcript {
             .own("STARTTLS"), .peer("220 2.0.0 Ready to start TLS")),
         .client(
             "SMTP (long greeting)", .smtp(name: "[192.0.2.1]"), .peer("220-one", "220-two", "220 three"),
-            .own("EHLO [192.0.2.1]"), .peer("250-x", "250 starttls"), .own("STARTTLS"), .peer("220")),
+            .own("EHLO [192.0.2.1]"), .peer("250-x", "250 starttls "), .own("STARTTLS"), .peer("220")),
         .client(
             "LMTP (dovecot)", .lmtp(name: "mx.example"), .peer("220 mail.example.org Dovecot ready."), .own("LHLO mx.example"),
             .peer("250-mail.example.org", "250-STARTTLS", "250 PIPELINING"), .own("STARTTLS"),

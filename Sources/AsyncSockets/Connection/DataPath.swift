@@ -352,6 +352,12 @@ final class DataPath {
         (isWriting, needsPump) = (true, true)
     }
 
+    /// Counts bytes that were transferred by a dialogue before TLS.
+    func count(_ more: CarriedBytes) {
+        carried.received &+= more.received
+        carried.sent &+= more.sent
+    }
+
     /// Called when TLS starts. The last `earlyByteCount` bytes received belong to the handshake and not to
     /// the reader.
     func secure(earlyByteCount: Int) {

@@ -82,6 +82,11 @@ enum TLSUpgrade {
         }
     }
 
+    /// The dialogue in progress, if any.
+    var dialogue: UpgradeDialogue? {
+        if case .inDialogue(_, let dialogue) = self { dialogue } else { nil }
+    }
+
     var operation: AsyncSocketError.Operation { isSecure ? .requestClientCertificate : .startTLS }
 
     /// Rule 2: records the queues that have reached their marker. Returns the request when the handshake can

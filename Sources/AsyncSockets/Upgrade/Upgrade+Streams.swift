@@ -65,6 +65,8 @@ extension Upgrade {
 
     func advance(_ data: DataPath, _ owner: some PartOwner) -> Outcome {
         guard let channel = data.channel else { return .waits }
+        let dialogue = state.dialogue
+        defer { if let dialogue { data.count(dialogue.takeTransferred()) } }
         switch state.advance(over: channel, data.reads, data.writes) {
         case .waiting: return .waits
         case .waitsForWrites(let seconds):

@@ -68,6 +68,7 @@ final class UpgradeDialogue {
     private var dialogue: StartTLSDialogue
     private let seconds: Double
     private var output: ArraySlice<UInt8> = []
+    private var transferred = CarriedBytes()
     private var state = State.new
 
     private enum State {
@@ -83,6 +84,12 @@ final class UpgradeDialogue {
 
     var name: String { dialogue.protocolName }
     var clock: PhaseClock { PhaseClock(.dialogue(name), seconds: seconds) }
+
+    /// Returns the number of bytes that were transferred since the last call.
+    func takeTransferred() -> CarriedBytes {
+        defer { transferred = CarriedBytes() }
+        return transferred
+    }
 
     /// Exchanges messages as far as possible.
     func advance(over channel: ByteChannel, _ preBuffer: PreBuffer) -> StepResult {
@@ -110,9 +117,8 @@ final class UpgradeDialogue {
 
     /// Passes received bytes to the dialogue. Returns `false` if no bytes are available.
     private func exchangeMessage(_ channel: ByteChannel, _ preBuffer: PreBuffer) throws(StartTLSError) -> Bool {
-        if preBuffer.isEmpty {
-            guard case .bytes = channel.fill(preBuffer, limit: StartTLSDialogue.maximumLength) else { return false }
-        }
+        if preBuffer.isEmpty { fill(preBuffer, from: channel) }
+        guard !preBuffer.isEmpty else { return false }
         let received = Array(preBuffer.readableBytes)
         preBuffer.consume(received.count)
         try follow(dialogue.receive(received), channel, preBuffer)
@@ -124,17 +130,24 @@ final class UpgradeDialogue {
         case .send(let bytes): output += bytes
         case .startTLS(let bytes, let receivedTLSBytes):
             channel.expectBytes()
-            _ = channel.fill(preBuffer, limit: ReadHalf.readAheadLimit)
+            fill(preBuffer, from: channel)
             try dialogue.checkForInjection(receivedByteCount: preBuffer.count)
             output += bytes
             state = .sendingLastMessage(receivedTLSBytes: receivedTLSBytes)
         }
     }
 
+    private func fill(_ preBuffer: PreBuffer, from channel: ByteChannel) {
+        let before = preBuffer.count
+        _ = channel.fill(preBuffer, limit: StartTLSDialogue.maximumLength)
+        transferred.received &+= preBuffer.count - before
+    }
+
     private func sendOutput(over channel: ByteChannel) {
         while !output.isEmpty {
             let count = output.withUnsafeBytes { channel.send($0) }
             guard count > 0 else { return }
+            transferred.sent &+= count
             output = output.dropFirst(count)
         }
     }

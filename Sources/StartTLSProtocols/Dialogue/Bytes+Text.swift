@@ -6,19 +6,14 @@ extension [UInt8] {
 }
 
 extension String {
-    /// The text in upper case, for comparisons with keywords. Bytes that are not ASCII become question marks:
-    /// Swift considers some other letters equal to ASCII letters.
+    /// The text with ASCII letters in upper case and question marks instead of bytes that are not ASCII, for
+    /// comparisons.
     var inUpperCase: String {
         String(decoding: utf8.map { $0 < 128 ? $0.inUpperCase : UInt8(ascii: "?") }, as: UTF8.self)
     }
 
-    /// Whether two texts have the same bytes, apart from the case of ASCII letters.
-    func matchesIgnoringCase(_ other: String) -> Bool {
-        utf8.lazy.map(\.inUpperCase).elementsEqual(other.utf8.lazy.map(\.inUpperCase))
-    }
-
     /// The parts between spaces, without empty parts.
-    var words: [String] { split(separator: " ").map(String.init) }
+    var words: [String] { utf8.split(separator: UInt8(ascii: " ")).map { String(Substring($0)) } }
 
     /// The first word, in upper case.
     var keyword: String? { words.first?.inUpperCase }

@@ -19,13 +19,18 @@ struct CodedReplyReader: Sendable {
         self.allowsLinesWithoutCode = allowsLinesWithoutCode
     }
 
-    /// Removes lines from `input` up to the end of a reply. Returns `nil` if the reply is incomplete.
-    mutating func take(
-        from input: inout MessageInput, for side: some ProtocolSide
-    ) throws(StartTLSError) -> CodedReply? {
+    enum Result {
+        case incomplete
+        case reply(CodedReply)
+        /// This line does not belong to a reply.
+        case unexpected(String)
+    }
+
+    /// Removes lines from `input` up to the end of a reply.
+    mutating func take(from input: inout MessageInput) -> Result {
         while let line = input.line() {
             guard let (newCode, isLast) = Self.parse(line), code == nil || newCode == code else {
-                guard allowsLinesWithoutCode, code != nil else { throw side.unexpected(line) }
+                guard allowsLinesWithoutCode, code != nil else { return .unexpected(line) }
                 texts.append(line)
                 continue
             }
@@ -33,9 +38,9 @@ struct CodedReplyReader: Sendable {
             texts.append(String(line.dropFirst(4)))
             guard isLast else { continue }
             defer { (code, texts) = (nil, []) }
-            return CodedReply(code: newCode, texts: texts, line: line)
+            return .reply(CodedReply(code: newCode, texts: texts, line: line))
         }
-        return nil
+        return .incomplete
     }
 
     /// Returns the code, and whether this is the last line.

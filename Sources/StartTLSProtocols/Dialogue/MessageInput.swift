@@ -31,12 +31,18 @@ struct MessageInput: Sendable {
     }
 
     /// Removes and returns a line without its line ending, which is CR LF or LF. Returns `nil` if the line is
-    /// incomplete.
+    /// incomplete. Bytes that are not printable ASCII become question marks, because comparisons of other
+    /// text can take time that grows with the square of its length.
     mutating func line() -> String? {
+        lineBytes().map { String(decoding: $0.map { (32...126).contains($0) ? $0 : UInt8(ascii: "?") }, as: UTF8.self) }
+    }
+
+    /// Removes and returns the bytes of a line. See `line()`.
+    mutating func lineBytes() -> ArraySlice<UInt8>? {
         guard let end = endOfLine() else { return nil }
         let line = bytes[head..<end]
         head = end + 1
-        return String(decoding: line.last == 13 ? line.dropLast() : line, as: UTF8.self)
+        return line.last == 13 ? line.dropLast() : line
     }
 
     /// Removes and returns an XML tag, up to the first `>` outside of quotes. Returns `nil` if the tag is

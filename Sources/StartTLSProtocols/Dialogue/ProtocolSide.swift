@@ -15,6 +15,8 @@ protocol ProtocolSide: Sendable {
     mutating func receive(_ input: inout MessageInput) throws(StartTLSError) -> DialogueAction?
     /// Whether `rest` may arrive before this side's next message.
     func allows(following rest: ArraySlice<UInt8>) -> Bool
+    /// The part of the peer's message that errors may quote. Clients send passwords.
+    func quotablePart(of message: String) -> String?
     /// Whether `rest` starts with a TLS record instead of a message, and TLS is not allowed yet.
     func isTLS(_ rest: ArraySlice<UInt8>) -> Bool
 }
@@ -48,12 +50,14 @@ extension ProtocolSide {
         rest.starts(with: [isClient ? MessageInput.alertRecord : MessageInput.handshakeRecord, 3])
     }
 
+    func quotablePart(of message: String) -> String? { isClient ? message : message.words.first }
+
     // MARK: - Errors
 
     func error(
         _ code: StartTLSError.Code, _ message: String, line: String? = nil, reply: [UInt8] = []
     ) -> StartTLSError {
-        StartTLSError(code, name: name, message, line: line, reply: reply)
+        StartTLSError(code, name: name, message, line: line.flatMap { quotablePart(of: $0) }, reply: reply)
     }
 
     func tooLong() -> StartTLSError {

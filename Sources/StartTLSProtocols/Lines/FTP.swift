@@ -7,7 +7,16 @@ struct FTPClient: ProtocolSide {
     var isClient: Bool { true }
 
     mutating func receive(_ input: inout MessageInput) throws(StartTLSError) -> DialogueAction? {
-        guard let reply = try replies.take(from: &input, for: self) else { return nil }
+        let reply: CodedReply
+        switch replies.take(from: &input) {
+        case .incomplete: return nil
+        case .unexpected(let line): throw unexpected(line)
+        case .reply(let complete): reply = complete
+        }
+        return try receive(reply)
+    }
+
+    private mutating func receive(_ reply: CodedReply) throws(StartTLSError) -> DialogueAction {
         switch (hasGreeting, reply.code) {
         // The greeting may be preceded by an announcement of a delay (RFC 959, section 5.4).
         case (false, "120"): return .continue

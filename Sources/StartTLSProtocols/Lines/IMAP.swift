@@ -73,11 +73,17 @@ struct IMAPServer: ProtocolSide {
     var isClient: Bool { false }
     var farewell: [UInt8] { [UInt8](line: "* BYE Too much data before STARTTLS") }
 
+    /// The tag and the command.
+    func quotablePart(of message: String) -> String? { message.words.prefix(2).joined(separator: " ") }
+
     private var offers: String { (["IMAP4rev1"] + capabilities + ["STARTTLS", "LOGINDISABLED"]).joined(separator: " ") }
 
     func validate() throws(StartTLSError) {
         try check(greeting, "the greeting")
-        for capability in capabilities { try check(capability, "a capability", allowsSpaces: false) }
+        for capability in capabilities {
+            try check(capability, "a capability", allowsSpaces: false)
+            try check(capability, "a capability", excludes: "]")
+        }
     }
 
     mutating func start() -> DialogueAction { .line("* OK [CAPABILITY \(offers)] \(greeting)") }

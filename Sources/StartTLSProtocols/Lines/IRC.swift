@@ -17,8 +17,8 @@ struct IRCClient: ProtocolSide {
         case "691": throw refused(line)
         case "421", "451": throw notOffered(line)
         case "ERROR": throw refusedConnection(line)
-        case "PING": return .line((["PONG"] + words.dropFirst()).joined(separator: " "))
-        case "NOTICE", "020": return .continue
+        // A reply to PING could arrive when the server already expects TLS.
+        case "NOTICE", "020", "439", "PING": return .continue
         default: throw unexpected(line)
         }
     }

@@ -54,7 +54,13 @@ struct POP3Server: ProtocolSide {
         try check(greeting, "the greeting")
         // Clients would take text in angle brackets for the timestamp of APOP.
         try check(greeting, "the greeting", excludes: "<")
-        for capability in capabilities { try check(capability, "a capability") }
+        for capability in capabilities {
+            try check(capability, "a capability")
+            // A single dot would end the list.
+            if capability.utf8.first == UInt8(ascii: ".") {
+                throw error(.invalidParameter, "a capability must not start with a dot")
+            }
+        }
     }
 
     mutating func start() -> DialogueAction { .line("+OK \(greeting)") }

@@ -25,7 +25,16 @@ struct SMTPClient: ProtocolSide {
     }
 
     mutating func receive(_ input: inout MessageInput) throws(StartTLSError) -> DialogueAction? {
-        guard let reply = try replies.take(from: &input, for: self) else { return nil }
+        let reply: CodedReply
+        switch replies.take(from: &input) {
+        case .incomplete: return nil
+        case .unexpected(let line): throw unexpected(line)
+        case .reply(let complete): reply = complete
+        }
+        return try receive(reply)
+    }
+
+    private mutating func receive(_ reply: CodedReply) throws(StartTLSError) -> DialogueAction {
         switch state {
         case .greeting:
             guard reply.code == "220" else { throw refusedConnection(reply.line) }
@@ -42,7 +51,7 @@ struct SMTPClient: ProtocolSide {
         switch reply.code {
         case "250":
             // The first line contains the server's name.
-            guard reply.texts.dropFirst().contains(where: { $0.inUpperCase == "STARTTLS" }) else { throw notOffered(reply.line) }
+            guard reply.texts.dropFirst().contains(where: { $0.keyword == "STARTTLS" }) else { throw notOffered(reply.line) }
             state = .startTLS
             return .line("STARTTLS")
         // A server without extensions rejects the command.

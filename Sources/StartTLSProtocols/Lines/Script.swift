@@ -27,13 +27,15 @@ struct Script: ProtocolSide {
     mutating func start() -> DialogueAction { proceed() }
 
     mutating func receive(_ input: inout MessageInput) throws(StartTLSError) -> DialogueAction? {
-        guard let line = input.line() else { return nil }
+        guard let line = input.lineBytes() else { return nil }
         switch steps.first {
         case .expect(let text):
-            guard line.hasPrefix(text) else {
-                throw error(.unexpectedMessage, "expected a line that starts with \"\(text)\"", line: line)
+            guard line.starts(with: text.utf8) else {
+                throw error(
+                    .unexpectedMessage, "expected a line that starts with \"\(text)\"",
+                    line: String(decoding: line, as: UTF8.self))
             }
-        case .skip(let text): guard line.hasPrefix(text) else { return .continue }
+        case .skip(let text): guard line.starts(with: text.utf8) else { return .continue }
         case .send, nil: break
         }
         steps.removeFirst()

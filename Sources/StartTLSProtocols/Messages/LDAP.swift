@@ -30,6 +30,8 @@ struct LDAPServer: ProtocolSide {
     var name: String { "LDAP" }
     var isClient: Bool { false }
 
+    func quotablePart(of message: String) -> String? { nil }
+
     /// A notice of disconnection (RFC 4511, section 4.4.1).
     var farewell: [UInt8] { LDAP.noticeOfDisconnection }
 
@@ -37,7 +39,7 @@ struct LDAPServer: ProtocolSide {
         guard let message = try LDAP.takeMessage(from: &input, for: self) else { return nil }
         switch message.operation.tag {
         case LDAP.extendedRequest:
-            guard LDAP.requestName(message.operation) == LDAP.startTLS else {
+            guard LDAP.isStartTLS(message.operation) else {
                 return .send(LDAP.response(LDAP.extendedResponse, id: message.id, result: 2, "unknown extended request"))
             }
             return .startTLS(LDAP.response(LDAP.extendedResponse, id: message.id, result: 0, ""))
@@ -91,10 +93,10 @@ enum LDAP {
         return (code, String(decoding: parts[2].contents, as: UTF8.self))
     }
 
-    /// Returns the object identifier of an extended request.
-    static func requestName(_ request: BERElement) -> String? {
-        guard let name = BERElement.sequence(request.contents)?.first, name.tag == 0x80 else { return nil }
-        return String(decoding: name.contents, as: UTF8.self)
+    /// Whether an extended request has the object identifier of StartTLS.
+    static func isStartTLS(_ request: BERElement) -> Bool {
+        guard let name = BERElement.sequence(request.contents)?.first, name.tag == 0x80 else { return false }
+        return name.contents.elementsEqual(startTLS.utf8)
     }
 
     /// The tag of the response to a bind, search, modify, add, delete, modify DN or compare request.
@@ -119,7 +121,7 @@ enum LDAP {
             return nil
         }
         guard let envelope = BERElement.sequence(bytes)?.first, let parts = BERElement.sequence(envelope.contents),
-            parts.count >= 2, let id = parts[0].integer, id >= 0
+            parts.count >= 2, let id = parts[0].integer, id <= Int32.max
         else { throw notLDAP(side) }
         return Message(id: id, operation: parts[1])
     }

@@ -110,6 +110,8 @@ struct MySQLServer: ProtocolSide {
     var name: String { "MySQL" }
     var isClient: Bool { false }
 
+    func quotablePart(of message: String) -> String? { nil }
+
     /// A packet starts with its length, which can look like a TLS record.
     func isTLS(_ rest: ArraySlice<UInt8>) -> Bool { false }
 

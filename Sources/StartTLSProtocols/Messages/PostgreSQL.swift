@@ -45,6 +45,8 @@ struct PostgreSQLServer: ProtocolSide {
     var name: String { "PostgreSQL" }
     var isClient: Bool { false }
 
+    func quotablePart(of message: String) -> String? { nil }
+
     /// A client sends nothing before the reply to its request.
     func allows(following rest: ArraySlice<UInt8>) -> Bool { false }
 

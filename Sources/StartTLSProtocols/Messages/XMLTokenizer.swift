@@ -26,12 +26,18 @@ enum XMLTokenizer {
         guard rest.first == UInt8(ascii: "<") else {
             let text = rest.prefix { $0 != UInt8(ascii: "<") }
             _ = input.take(text.count)
-            return XMLToken(kind: .text, name: "", attributes: [:], source: String(decoding: text, as: UTF8.self))
+            return XMLToken(kind: .text, name: "", attributes: [:], source: ascii(text))
         }
         guard let tag = input.tag() else { return nil }
-        let source = String(decoding: tag, as: UTF8.self)
+        let source = ascii(tag)
         guard let token = parse(source) else { throw side.unexpected(source) }
         return token
+    }
+
+    /// Returns the text with question marks instead of bytes that are not ASCII: comparisons of other text
+    /// can take time that grows with the square of its length.
+    private static func ascii(_ bytes: ArraySlice<UInt8>) -> String {
+        String(decoding: bytes.map { $0 < 128 ? $0 : UInt8(ascii: "?") }, as: UTF8.self)
     }
 
     private static func parse(_ source: String) -> XMLToken? {

@@ -110,6 +110,9 @@ struct XMPPServer: ProtocolSide {
 
     func validate() throws(StartTLSError) { try XMPP.check(domain, for: self) }
 
+    /// The name of an element, without its text.
+    func quotablePart(of message: String) -> String? { message.hasPrefix("<") ? message.words.first : nil }
+
     mutating func receive(_ input: inout MessageInput) throws(StartTLSError) -> DialogueAction? {
         guard let token = try XMLTokenizer.take(from: &input, for: self) else { return nil }
         if token.kind == .text || token.kind == .declaration { return try XMPP.skip(token, elements, for: self) }
@@ -130,7 +133,7 @@ struct XMPPServer: ProtocolSide {
         guard element == XMPP.stream("stream"), token.kind == .start else {
             throw unexpected(token.source, reply: header + streamError("invalid-namespace"))
         }
-        guard token.attributes["to"]?.matchesIgnoringCase(domain) != false else {
+        guard (token.attributes["to"] ?? domain).inUpperCase == domain.inUpperCase else {
             throw unexpected(token.source, reply: header + streamError("host-unknown"))
         }
         hasHeader = true

@@ -64,7 +64,10 @@ struct DatagramSession: Sendable {
     }
 
     private func download(_ socket: AsyncUDPSocket, _ output: DescriptorWriter) async throws -> Event {
-        for try await datagram in socket.datagrams { try await output.write(datagram.data) }
+        for try await datagram in socket.datagrams {
+            // In another task: the end of the input cancels this one, but must not interrupt the write.
+            try await Task { try await output.write(datagram.data) }.value
+        }
         return .peerEnded
     }
 

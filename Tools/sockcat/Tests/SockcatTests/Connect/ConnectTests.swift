@@ -120,6 +120,17 @@ import Testing
         }
     }
 
+    /// The reply arrives while the end of the input is processed.
+    @Test func theReplyToTheLastDatagramIsPrinted() async throws {
+        let server = try await SockcatServer("listen --udp --echo 127.0.0.1:0", in: folder)
+        for _ in 0..<30 {
+            let outcome = try await SockcatProcess.run(
+                "connect --udp --linger 300ms 127.0.0.1 \(server.port)", input: "a\n", in: folder)
+            #expect(outcome.output == "a\n")
+        }
+        await server.stop()
+    }
+
     /// A port on which nothing listens, until another program binds it.
     private func unusedPort() async throws -> UInt16 {
         let listener = try SocketListener(port: 0, interface: "127.0.0.1")

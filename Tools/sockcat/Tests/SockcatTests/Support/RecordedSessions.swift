@@ -2,7 +2,8 @@ import Foundation
 
 @testable import SockcatCommands
 
-/// The sessions in a document: fenced blocks of the kind `console`, with commands after `$ ` and their output.
+/// The sessions in a document: fenced blocks of the kind `console`, with commands after `$ ` and their
+/// output.
 struct RecordedSessions {
     struct Command: Equatable {
         var text: String
@@ -41,8 +42,8 @@ struct RecordedSessions {
         return line.range(of: "^" + parts.joined(separator: ".*") + "$", options: .regularExpression) != nil
     }
 
-    /// A script for bash that runs the commands and prints a marker before the output of each. A command with `&`
-    /// is a server: the script continues when the server listens.
+    /// A script for bash that runs the commands and prints a marker before the output of each. A command with
+    /// `&` is a server: the script continues when the server listens.
     ///
     /// - Parameters:
     ///   - program: The path of the program.
