@@ -6,6 +6,11 @@ struct CarriedBytes: Equatable, Sendable {
     var received = 0
     /// Bytes from the writer, before encryption if TLS is used.
     var sent = 0
+
+    static func += (left: inout CarriedBytes, right: CarriedBytes) {
+        left.received &+= right.received
+        left.sent &+= right.sent
+    }
 }
 
 /// Data that was lost when the connection closed.

@@ -352,15 +352,9 @@ final class DataPath {
         (isWriting, needsPump) = (true, true)
     }
 
-    /// Counts bytes that were transferred by a dialogue before TLS.
-    func count(_ more: CarriedBytes) {
-        carried.received &+= more.received
-        carried.sent &+= more.sent
-    }
-
-    /// Called when TLS starts. The last `earlyByteCount` bytes received belong to the handshake and not to
-    /// the reader.
-    func secure(earlyByteCount: Int) {
+    /// Called when TLS starts. The last `earlyByteCount` bytes received belong to the handshake.
+    func secure(earlyByteCount: Int, after dialogue: CarriedBytes) {
+        carried += dialogue
         carried.received = max(carried.received - earlyByteCount, 0)
         ending.note(.secured)
     }

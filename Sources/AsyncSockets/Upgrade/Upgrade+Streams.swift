@@ -66,7 +66,6 @@ extension Upgrade {
     func advance(_ data: DataPath, _ owner: some PartOwner) -> Outcome {
         guard let channel = data.channel else { return .waits }
         let dialogue = state.dialogue
-        defer { if let dialogue { data.count(dialogue.takeTransferred()) } }
         switch state.advance(over: channel, data.reads, data.writes) {
         case .waiting: return .waits
         case .waitsForWrites(let seconds):
@@ -78,7 +77,7 @@ extension Upgrade {
             clock = dialogue.clock
             owner.note("STARTTLS dialogue started", ["protocol": dialogue.name])
         case .began(let settings, let earlyByteCount):
-            data.secure(earlyByteCount: earlyByteCount)
+            data.secure(earlyByteCount: earlyByteCount, after: dialogue?.transferred ?? CarriedBytes())
             beginHandshake(settings, owner)
         case .asksSettings(let question):
             ask(question, owner)

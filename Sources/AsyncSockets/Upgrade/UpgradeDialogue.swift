@@ -68,7 +68,7 @@ final class UpgradeDialogue {
     private var dialogue: StartTLSDialogue
     private let seconds: Double
     private var output: ArraySlice<UInt8> = []
-    private var transferred = CarriedBytes()
+    private(set) var transferred = CarriedBytes()
     private var state = State.new
 
     private enum State {
@@ -84,12 +84,6 @@ final class UpgradeDialogue {
 
     var name: String { dialogue.protocolName }
     var clock: PhaseClock { PhaseClock(.dialogue(name), seconds: seconds) }
-
-    /// Returns the number of bytes that were transferred since the last call.
-    func takeTransferred() -> CarriedBytes {
-        defer { transferred = CarriedBytes() }
-        return transferred
-    }
 
     /// Exchanges messages as far as possible.
     func advance(over channel: ByteChannel, _ preBuffer: PreBuffer) -> StepResult {

@@ -196,7 +196,7 @@ import Testing
         let transcript = try Transcript()
         _ = try transcript.play(.arrives("hello"))
         #expect(transcript.data.carried.received == 5)
-        transcript.data.secure(earlyByteCount: 5)
+        transcript.data.secure(earlyByteCount: 5, after: CarriedBytes())
         #expect(transcript.data.carried.received == 0)
     }
 
