@@ -2,7 +2,7 @@
 //  1. A dialogue does no I/O. It takes the received bytes and returns the bytes to send.
 //  2. Each side of a protocol removes whole messages from the input. A partial message stays at its end.
 //  3. The number of received bytes is limited, so that a peer cannot make the dialogue grow or continue
-//     forever. So is the number of bytes to send after one call.
+//     forever. The number of bytes to send after one call is limited too.
 //  4. When TLS starts, every received byte has been consumed. Bytes after the last message are an injection
 //     and fail the dialogue, except in the protocols whose clients start TLS without waiting for a reply.
 //  5. Anything unexpected fails the dialogue. No message allows the connection to continue in plaintext.

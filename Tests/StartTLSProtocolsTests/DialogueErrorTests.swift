@@ -158,7 +158,7 @@ import Testing
         var dialogue = try StartTLSDialogue(server: .smtp(greeting: "m"))
         let error = dialogue.failure(after: [Array("NOOP\r\nQUIT\r\n".utf8)])
         #expect(error?.code == .closed)
-        #expect(String(decoding: error?.reply ?? [], as: UTF8.self) == "250 2.0.0 OK\r\n221 2.0.0 m closes the connection\r\n")
+        #expect(String(decoding: error?.reply ?? [], as: UTF8.self) == "250 2.0.0 OK\r\n221 2.0.0 m closing connection\r\n")
     }
 
     /// Errors appear in logs.

@@ -90,7 +90,7 @@ struct SMTPServer: ProtocolSide {
             guard !hasParameters else { return .line("501 5.5.4 STARTTLS has no parameters") }
             return .startTLS([UInt8](line: "220 2.0.0 Ready to start TLS"))
         case "NOOP": return .line("250 2.0.0 OK")
-        case "QUIT": throw loggedOut(line, reply: "221 2.0.0 \(serverName) closes the connection")
+        case "QUIT": throw loggedOut(line, reply: "221 2.0.0 \(serverName) closing connection")
         // The bytes of the chunk would be mistaken for commands.
         case "BDAT": throw unexpected(line, reply: [UInt8](line: "421 4.7.0 BDAT is not accepted before STARTTLS"))
         case "EHLO", "LHLO": return .line("500 5.5.1 Command not recognized")

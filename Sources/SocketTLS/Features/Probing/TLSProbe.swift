@@ -12,7 +12,7 @@ public struct TLSProbe: Sendable, Hashable {
     /// The offered cipher suites by their numbers in the IANA registry "TLS Cipher Suites". Only the first
     /// 1,000 are sent.
     public var cipherSuites: [UInt16]
-    /// The host name to send by SNI. `nil` and IP addresses are not sent.
+    /// The host name to send with SNI. If this is `nil` or an IP address, no name is sent.
     public var serverName: String?
 
     /// Creates an offer.
@@ -24,9 +24,9 @@ public struct TLSProbe: Sendable, Hashable {
 
     /// The reply of a server.
     public enum Reply: Sendable, Hashable {
-        /// The server accepts the offer, and has chosen this version and this cipher suite.
+        /// The server accepted the offer and selected this version and cipher suite.
         case accepted(version: UInt16, cipherSuite: UInt16)
-        /// The server rejects the offer with an alert.
+        /// The server rejected the offer with an alert.
         case rejected(TLSAlert)
         /// The bytes are not TLS.
         case notTLS
@@ -35,9 +35,9 @@ public struct TLSProbe: Sendable, Hashable {
 
 extension TLSProbe {
     /// The offered key exchange groups: X25519MLKEM768, X25519, P-256, P-384, P-521, X448, ffdhe2048 and
-    /// ffdhe3072. The names that OpenSSL knows depend on its version, and numbers do not.
+    /// ffdhe3072. Listed by number, because the names that OpenSSL supports depend on its version.
     private static let groups: [UInt16] = [0x11EC, 29, 23, 24, 25, 30, 256, 257]
-    /// Modern algorithms first, followed by SHA-1, which servers of TLS 1.0 and 1.1 require.
+    /// Modern algorithms first, followed by SHA-1, which some old servers require.
     private static let signatures: [UInt16] = [
         0x0403, 0x0503, 0x0603, 0x0807, 0x0808, 0x0804, 0x0805, 0x0806, 0x0401, 0x0501, 0x0601, 0x0203, 0x0201, 0x0202,
     ]

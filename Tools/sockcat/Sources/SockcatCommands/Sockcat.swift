@@ -6,7 +6,7 @@ public struct Sockcat: AsyncParsableCommand {
     /// The name, the help text and the subcommands.
     public static let configuration = CommandConfiguration(
         commandName: "sockcat",
-        abstract: "Connects, listens, inspects and relays over TCP, UDP, Unix-domain sockets, TLS and DTLS.",
+        abstract: "Connect, listen, relay and inspect over TCP, UDP, Unix-domain sockets, TLS and DTLS.",
         discussion: """
             EXAMPLES:
               sockcat connect --tls example.org 443
@@ -16,6 +16,9 @@ public struct Sockcat: AsyncParsableCommand {
               sockcat inspect www.example.org 443
               sockcat certificate authority
               sockcat bench requests localhost 8080 --http /
+
+            COMPLETIONS (bash, zsh or fish):
+              sockcat --generate-completion-script bash > /etc/bash_completion.d/sockcat
 
             EXIT CODES:
             \(ExitStatus.table)

@@ -6,11 +6,11 @@ internal import Foundation
 struct Bench: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "bench",
-        abstract: "Measure handshakes, requests or bytes per second of a server.",
+        abstract: "Measure how many handshakes, requests or bytes per second a server handles.",
         discussion: """
             Each connection starts its next operation when the previous one is complete, so a slow server is \
-            sent fewer operations. Percentiles are accurate to 3 %. This program also needs processor time: \
-            run it on another machine than the server, and compare results of the same two machines only.
+            sent fewer operations. Percentiles are accurate to within 3 %. This program also uses CPU time: run it \
+            on a different machine from the server, and compare only results from the same two machines.
 
             EXAMPLES:
               sockcat bench handshakes localhost 8443 --ca ca.pem

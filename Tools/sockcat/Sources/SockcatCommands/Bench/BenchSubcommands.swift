@@ -8,8 +8,8 @@ struct BenchHandshakes: SockcatCommand {
         commandName: "handshakes",
         abstract: "Measure TLS handshakes per second, full or resumed.",
         discussion: """
-            Every handshake is on a new connection. The percentiles are of the handshake, with the dialogue of \
-            --starttls, but without the time for connecting. With --resumed, the session of one full handshake \
+            Each handshake uses a new connection. The percentiles include the handshake and the --starttls \
+            dialogue, but not the time to connect. With --resumed, the session of one full handshake \
             is resumed in all others.
             """)
 
@@ -91,7 +91,7 @@ struct BenchRequests: SockcatCommand {
         if http != nil, until != nil || responseBytes != nil {
             throw ValidationError("--http finds the end of each response: omit --until and --response-bytes")
         }
-        if until != nil, responseBytes != nil { throw ValidationError("--until and --response-bytes exclude each other") }
+        if until != nil, responseBytes != nil { throw ValidationError("--until and --response-bytes cannot be combined") }
         if let responseBytes, responseBytes < 1 { throw ValidationError("--response-bytes must be at least 1") }
         if until?.bytes.isEmpty == true { throw ValidationError("--until must not be empty") }
     }

@@ -11,7 +11,7 @@ struct Certificate: AsyncParsableCommand {
             without --force. To display a certificate, use "sockcat inspect NAME.pem".
 
             Never use these certificates in production: anyone who can read ca-key.pem can impersonate \
-            every server to the programs that trust ca.pem.
+            any server to programs that trust ca.pem.
 
             EXAMPLES:
               sockcat certificate authority

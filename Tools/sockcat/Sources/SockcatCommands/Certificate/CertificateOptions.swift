@@ -64,8 +64,8 @@ struct PassphraseOptions: ParsableArguments {
     @Option(
         help: ArgumentHelp(
             """
-            The file whose first line is the passphrase of the PKCS #12 file. Without this option, the passphrase is read \
-            from the variable SOCKCAT_PASSPHRASE or requested on the terminal.
+            A file with the passphrase of the PKCS #12 file on its first line. Without this option, the passphrase is read \
+            from the environment variable SOCKCAT_PASSPHRASE, or you are prompted for it.
             """, valueName: "file"),
         completion: .file())
     var passphraseFile: String?

@@ -23,7 +23,7 @@ struct PKCS12Command: SockcatCommand {
 
     @OptionGroup var passphrase: PassphraseOptions
 
-    @Option(name: .customLong("add"), help: "A file with further certificates, such as the authority's. Can be repeated.")
+    @Option(name: .customLong("add"), help: "A file with further certificates, such as the authority's. Repeatable.")
     var additions: [String] = []
 
     @Option(help: "The name that programs display for the key. The default is the name of the certificate's file.")

@@ -69,7 +69,7 @@ struct SignCommand: SockcatCommand {
     @Flag(name: .customLong("client"), help: "Issue a certificate for a client.")
     var isClient = false
 
-    @Option(name: .customLong("name"), help: "A name to certify instead of the names in the request. Can be repeated.")
+    @Option(name: .customLong("name"), help: "A name to certify instead of the names in the request. Repeatable.")
     var names: [String] = []
 
     @Option(parsing: .unconditional, help: "The number of days for which the certificate is valid.")

@@ -9,16 +9,16 @@ struct Inspect: SockcatCommand {
         abstract: "Report the certificates of servers or files, what a server negotiates, and each problem in one line.",
         discussion: """
             Certificates that fail verification are reported, not rejected: nothing is sent over these \
-            connections. The oldest version and the weakest cipher suite are tested with separate connections \
-            that offer nothing else, without a handshake. This also works for versions and suites that the system's \
-            OpenSSL cannot negotiate. A test that fails for another reason is "not testable".
+            connections. The oldest version and the weakest cipher suite are found with separate connections, \
+            each of which sends only a ClientHello. This also works for versions and suites that the system's \
+            OpenSSL cannot negotiate. A test that fails for a reason other than a rejection is "not testable".
 
-            The exit code is the most serious of all targets: 0 if there are no problems, 8 if a certificate \
+            The exit code is that of the most serious problem in any target: 0 if there are no problems, 8 if a certificate \
             expires within --days, 4 if a certificate is not valid, 3 if TLS failed, 5 if a time limit expired, 2 if \
             no connection was established, 7 if a file cannot be read, and 1 for any other failure. Warnings do not \
             change the exit code, and --quiet omits them.
 
-            With --json, each target is one JSON object on one line. Tools/sockcat/Documentation/JSON.md describes its members.
+            With --json, each target is one JSON object on one line. Documentation/sockcat-JSON.md describes its members.
 
             EXAMPLES:
               sockcat inspect www.example.org 443

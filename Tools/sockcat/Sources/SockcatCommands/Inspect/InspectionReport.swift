@@ -3,7 +3,7 @@ internal import Foundation
 /// The result of an inspection, and the JSON object that `--json` prints for it.
 ///
 /// Members without a value are omitted. Members may be added, but are not renamed or removed. Dates are in
-/// ISO 8601. Documentation/JSON.md describes each member.
+/// ISO 8601. Documentation/sockcat-JSON.md describes each member.
 struct InspectionReport: Codable, Equatable, Sendable {
     /// The server or file, as on the command line: "mail.example.org:993" or the path of a file.
     var target: String

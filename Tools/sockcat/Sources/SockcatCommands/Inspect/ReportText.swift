@@ -46,7 +46,7 @@ struct ReportText {
             + line("names", certificate.names.isEmpty ? nil : certificate.names.joined(separator: ", "))
             + line("issued by", certificate.isSelfIssued ? "itself" : certificate.issuer)
             + line("valid", validity(of: certificate))
-            + line("key", certificate.key + (certificate.isAuthority ? ", of an authority" : ""))
+            + line("key", certificate.key + (certificate.isAuthority ? " (authority)" : ""))
             + line("signed with", certificate.signatureAlgorithm)
             + line("serial", certificate.serialNumber)
             + line("fingerprint", certificate.fingerprint)

@@ -74,7 +74,7 @@ struct ServerInspector: Sendable {
         }
         report.problems += faults
         if !choices.pins.isEmpty, !matchesPins(session) {
-            report.problems.append(.error(.pinMismatch, "no certificate of the server has a key from --pin"))
+            report.problems.append(.error(.pinMismatch, "no certificate in the server's chain has a key that matches --pin"))
         }
         if choices.probes {
             report.capabilities = try await resumption(

@@ -43,7 +43,7 @@ enum ReportChanges {
     static func lines(from old: InspectionReport, to new: InspectionReport) -> [String] {
         var lines = values(of: old, new)
         lines += new.problems.filter { !old.problems.contains($0) }.map { "new \(name(of: $0)): \($0.message)" }
-        lines += old.problems.filter { !new.problems.contains($0) }.map { "solved: \($0.message)" }
+        lines += old.problems.filter { !new.problems.contains($0) }.map { "resolved: \($0.message)" }
         return lines
     }
 

@@ -6,13 +6,13 @@ internal import Glibc
 struct Listen: SockcatCommand {
     static let configuration = CommandConfiguration(
         commandName: "listen",
-        abstract: "Accept connections, and echo, print or hand them to a command.",
+        abstract: "Accept connections, and echo their data, print it or pass it to a command.",
         discussion: """
             Without --echo, --exec and --keep-open, the command connects standard input and output to one client and \
-            then exits. Without a certificate, --tls and --starttls use a new certificate and print its fingerprint.
+            then exits. If no certificate is given, --tls, --dtls and --starttls generate one and print its fingerprint.
 
-            On SIGTERM or Ctrl-C, a server stops accepting connections and gives the existing ones the time of \
-            --grace to end. A second signal closes them immediately.
+            On SIGTERM or Ctrl-C, a server stops accepting connections. Existing connections may continue until \
+            --grace expires. A second signal closes them immediately.
 
             EXAMPLES:
               sockcat listen 7000
@@ -57,7 +57,7 @@ struct Listen: SockcatCommand {
 
 /// What a server does with its clients.
 struct ListenService: ParsableArguments {
-    @Flag(help: "Send everything that a client sends back to it.")
+    @Flag(help: "Send all received data back to the client.")
     var echo = false
 
     @Option(
@@ -73,11 +73,11 @@ struct ListenService: ParsableArguments {
     var maxConnections: Int?
 
     @Option(
-        help: ArgumentHelp("How long existing connections may take after the first signal.", valueName: "duration"))
+        help: ArgumentHelp("How long existing connections may continue after the first signal.", valueName: "duration"))
     var grace = DurationArgument(seconds: 10)
 
     func validate() throws {
-        if echo, exec != nil { throw ValidationError("--echo and --exec exclude each other") }
+        if echo, exec != nil { throw ValidationError("--echo and --exec cannot be combined") }
         if keepOpen, echo || exec != nil { throw ValidationError("--echo and --exec already serve any number of clients") }
         if let maxConnections, maxConnections < 1 { throw ValidationError("--max-connections must be at least 1") }
     }

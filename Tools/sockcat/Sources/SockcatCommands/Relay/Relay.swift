@@ -14,7 +14,7 @@ struct Relay: SockcatCommand {
             that begin with # are comments. Options on the command line take precedence.
 
             Certificates are read again when their files change. On SIGTERM or Ctrl-C, the relay stops accepting \
-            connections and gives the existing ones the time of --grace to end.
+            connections. Existing connections may continue until --grace expires.
 
             EXAMPLES:
               sockcat relay --listen 8443 --listen-tls --cert a.pem --to localhost:8080
@@ -33,7 +33,7 @@ struct Relay: SockcatCommand {
 
     func validate() throws {
         if !addresses.route.isEmpty, accepting.isSecure || target.isSecure {
-            throw ValidationError("--route forwards TLS without ending it: omit the TLS options, or use --to")
+            throw ValidationError("--route forwards TLS without terminating it: omit the TLS options, or use --to")
         }
         if tls.isUsed, !accepting.isSecure { throw ValidationError("the TLS options require --listen-tls or --listen-starttls") }
         try target.checkTLS()
@@ -42,7 +42,7 @@ struct Relay: SockcatCommand {
 
     private func checkStartTLS(_ accepted: StartTLSName?, _ requested: StartTLSName?) throws {
         if [accepted, requested].contains(.mysql) {
-            throw ValidationError("the greeting of MySQL is part of the login, so a relay cannot upgrade its connections")
+            throw ValidationError("a relay cannot upgrade MySQL connections, because the server's greeting is part of the login")
         }
         if let accepted, let requested, accepted != requested {
             throw ValidationError("--listen-starttls and --to-starttls must name the same protocol")
@@ -110,7 +110,7 @@ struct RelayAcceptOptions: ParsableArguments {
     var proxyIn: [String] = []
 
     func validate() throws {
-        if listenTls, listenStarttls != nil { throw ValidationError("--listen-tls and --listen-starttls exclude each other") }
+        if listenTls, listenStarttls != nil { throw ValidationError("--listen-tls and --listen-starttls cannot be combined") }
     }
 
     var isSecure: Bool { listenTls || listenStarttls != nil }
@@ -131,7 +131,7 @@ struct RelayLimits: ParsableArguments {
     @Option(help: ArgumentHelp("Close connections on which no data moves for this long.", valueName: "duration"))
     var idleTimeout = DurationArgument(seconds: 300)
 
-    @Option(help: ArgumentHelp("How long existing connections may take after the first signal.", valueName: "duration"))
+    @Option(help: ArgumentHelp("How long existing connections may continue after the first signal.", valueName: "duration"))
     var grace = DurationArgument(seconds: 30)
 
     @Option(help: ArgumentHelp("The maximum number of simultaneous connections.", valueName: "count"))

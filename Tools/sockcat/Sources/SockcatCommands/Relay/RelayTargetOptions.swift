@@ -51,9 +51,9 @@ struct RelayTargetOptions: ParsableArguments {
     var toProxy: ProxyArgument?
 
     func validate() throws {
-        if toTls, toStarttls != nil { throw ValidationError("--to-tls and --to-starttls exclude each other") }
+        if toTls, toStarttls != nil { throw ValidationError("--to-tls and --to-starttls cannot be combined") }
         if toKey != nil, toCert == nil { throw ValidationError("--to-key requires --to-cert") }
-        if toCert != nil, toPKCS12 != nil { throw ValidationError("--to-cert and --to-p12 exclude each other") }
+        if toCert != nil, toPKCS12 != nil { throw ValidationError("--to-cert and --to-p12 cannot be combined") }
         if toPinOnly, toPin.isEmpty { throw ValidationError("--to-pin-only requires --to-pin") }
     }
 

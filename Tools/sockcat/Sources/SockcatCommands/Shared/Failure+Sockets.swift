@@ -37,9 +37,8 @@ extension Failure {
             .connectionTimedOut:
             .timedOut
         case .closedByPeer, .truncated, .connectionReset: .connectionLost
-        case .earlyPlaintext, .tooManyHandshakes, .tls: .handshakeFailed
+        case .earlyPlaintext, .tooManyHandshakes, .startTLSFailed, .tls: .handshakeFailed
         case .badParameter: .usage
-        case _ where error.code.description == "startTLSFailed": .handshakeFailed
         // A datagram socket reports an unreachable peer with the error of a later call.
         case .system where error.fault == .peer: .connectFailed
         default: .failure
@@ -64,7 +63,9 @@ extension Failure {
             "check that a server is listening on this port"
         case .connectTimeout: "check the address and firewalls, or allow more time with --timeout"
         case .proxyAuthenticationRequired: "pass the user name and password as --proxy socks5://USER:PASSWORD@HOST:PORT"
-        case .earlyPlaintext: "data arrived before the handshake, which may be an attack on STARTTLS"
+        case .earlyPlaintext: "if the server uses STARTTLS on this port, pass --starttls PROTOCOL instead of --tls"
+        case .handshakeTimeout where error.operation == .startDTLS:
+            "check that the server uses DTLS on this port, and that both sides have the same identity and key"
         case .handshakeTimeout: "check that the server uses TLS on this port, or upgrade with --starttls"
         case .system where error.errno == EADDRINUSE: "stop the other program or choose another port"
         case .system where error.errno == EACCES && error.operation == .listen:
@@ -75,18 +76,22 @@ extension Failure {
 
     private static func advice(about error: TLSError) -> String? {
         switch error.code {
-        case .unknownIssuer: "pass the certificate of its authority with --ca FILE"
+        case .unknownIssuer: "pass the authority's certificate with --ca FILE"
         case .hostNameMismatch: names(of: error).map { "the certificate is for \($0); pass the expected name with --sni" }
         case .certificateExpired: "the operator of the server must renew the certificate"
         case .invalidPrivateKey where error.message.contains("passphrase"):
             "pass the passphrase with --passphrase-file or in SOCKCAT_PASSPHRASE"
+        case .invalidPrivateKey where error.message.contains("no PEM-encoded private key"):
+            "pass the file of the private key with --key"
         case .notTLS: "check the port, or upgrade the connection with --starttls"
         case .pinMismatch: "run `sockcat inspect` to see the key of the server"
         case .clientCertificateMissing: "the server requires a certificate: pass it with --cert and --key"
         case .peerAlert where error.alert?.description.hasPrefix("certificate_required") == true:
             "pass a certificate with --cert and --key"
         case .peerAlert where error.alert?.description.hasPrefix("unrecognized_name") == true:
-            "pass a name that the server has with --sni"
+            "pass one of the server's names with --sni"
+        case .peerAlert where error.alert?.description.hasPrefix("unknown_ca") == true:
+            "the server does not trust the authority of the certificate passed with --cert"
         case .closedDuringHandshake: "check that the server uses TLS on this port, or upgrade with --starttls"
         default: nil
         }

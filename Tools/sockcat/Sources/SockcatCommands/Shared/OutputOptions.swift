@@ -15,7 +15,7 @@ struct OutputOptions: ParsableArguments {
     var color = ColorChoice.auto
 
     func validate() throws {
-        if quiet, verbose { throw ValidationError("--quiet and --verbose exclude each other") }
+        if quiet, verbose { throw ValidationError("--quiet and --verbose cannot be combined") }
     }
 }
 

@@ -9,7 +9,9 @@ struct IdentityOptions: ParsableArguments {
     var cert: String?
 
     @Option(
-        help: ArgumentHelp("The private key of the certificate. Defaults to the file of --cert.", valueName: "file"),
+        help: ArgumentHelp(
+            "The private key of the certificate. For --cert NAME.pem, defaults to NAME-key.pem if it exists, and otherwise to "
+                + "the file of --cert.", valueName: "file"),
         completion: .file())
     var key: String?
 
@@ -20,20 +22,30 @@ struct IdentityOptions: ParsableArguments {
 
     @Option(
         help: ArgumentHelp(
-            "A file that contains the passphrase of the key in its first line. Without this option, the passphrase is read from the "
-                + "variable SOCKCAT_PASSPHRASE or requested on the terminal.", valueName: "file"),
+            "A file with the key's passphrase on its first line. Without this option, the passphrase is read from the "
+                + "environment variable SOCKCAT_PASSPHRASE, or you are prompted for it.", valueName: "file"),
         completion: .file())
     var passphraseFile: String?
 
     func validate() throws {
         if key != nil, cert == nil { throw ValidationError("--key requires --cert: pass the certificate of the key") }
-        if cert != nil, pkcs12 != nil { throw ValidationError("--cert and --p12 exclude each other") }
+        if cert != nil, pkcs12 != nil { throw ValidationError("--cert and --p12 cannot be combined") }
     }
 
     /// The files that the options name, or `nil` without a certificate.
     var files: IdentityFiles? {
         if let pkcs12 { return IdentityFiles(kind: .pkcs12(pkcs12), passphraseFile: passphraseFile) }
-        return cert.map { IdentityFiles(kind: .certificate($0, key: key ?? $0), passphraseFile: passphraseFile) }
+        return cert.map {
+            IdentityFiles(kind: .certificate($0, key: key ?? Self.defaultKey(of: $0)), passphraseFile: passphraseFile)
+        }
+    }
+
+    /// The file that `sockcat certificate` writes next to a certificate, if it exists. Otherwise the key is
+    /// expected in the file of the certificate.
+    private static func defaultKey(of certificate: String) -> String {
+        guard certificate.hasSuffix(".pem") else { return certificate }
+        let key = certificate.dropLast(4) + "-key.pem"
+        return access(String(key), R_OK) == 0 ? String(key) : certificate
     }
 }
 

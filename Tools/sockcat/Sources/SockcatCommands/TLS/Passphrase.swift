@@ -28,7 +28,7 @@ struct Passphrase {
         let terminal = open("/dev/tty", O_RDWR | O_CLOEXEC)
         if terminal >= 0 { close(terminal) }
         guard terminal >= 0, let text = getpass("Passphrase of \"\(path)\": ") else {
-            throw Failure("there is no terminal to request it on", status: .fileFailed)
+            throw Failure("no passphrase was given, and there is no terminal to prompt on", status: .fileFailed)
         }
         return String(cString: text)
     }

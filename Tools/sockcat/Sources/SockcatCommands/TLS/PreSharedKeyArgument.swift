@@ -16,7 +16,7 @@ struct PreSharedKeyArgument: ExpressibleByArgument, Equatable, Sendable {
         let contents = isFile ? try LocalFile.text(String(text.dropFirst())) : text
         let line = contents.split(whereSeparator: \.isNewline).first ?? ""
         guard let colon = line.lastIndex(of: ":"), let bytes = Hexadecimal.bytes(String(line[line.index(after: colon)...])) else {
-            throw Failure.usage("\(source) is not a pre-shared key", advice: "write IDENTITY:KEY with the key in hexadecimal")
+            throw Failure.usage("\(source) is not a pre-shared key", advice: "write IDENTITY:HEX, with the key in hexadecimal")
         }
         return try TLSPreSharedKey(identity: String(line[..<colon]), key: bytes)
     }

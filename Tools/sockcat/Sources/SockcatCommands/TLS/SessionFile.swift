@@ -18,7 +18,7 @@ final class SessionFile: TLSSessionStore {
             let parts = line.split(separator: " ")
             guard parts.count == 2, let bytes = Data(base64Encoded: String(parts[1])) else {
                 throw Failure(
-                    "\"\(path)\" contains no sessions", advice: "pass another file with --resume", status: .fileFailed)
+                    "\"\(path)\" is not a session file", advice: "pass another file with --resume", status: .fileFailed)
             }
             // A session that another version of OpenSSL or of the library wrote is dropped.
             guard let session = try? TLSResumableSession(bytes: Array(bytes)), session.end > Date() else { continue }

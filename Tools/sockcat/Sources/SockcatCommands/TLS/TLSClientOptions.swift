@@ -58,7 +58,7 @@ struct TLSClientOptions: ParsableArguments {
 
     func validate() throws {
         if pinOnly, pin.isEmpty { throw ValidationError("--pin-only requires --pin: pass the digest of the server's key") }
-        if pinOnly, insecure { throw ValidationError("--pin-only and --insecure exclude each other") }
+        if pinOnly, insecure { throw ValidationError("--pin-only and --insecure cannot be combined") }
         if earlyData != nil, resume == nil { throw ValidationError("--early-data requires --resume") }
         if earlyData != nil, pinOnly || insecure {
             throw ValidationError("--early-data requires a verified server: it cannot be combined with --pin-only or --insecure")

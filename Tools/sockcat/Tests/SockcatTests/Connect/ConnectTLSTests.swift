@@ -35,7 +35,7 @@ import Testing
             "listen --keep-open --tls --cert server.pem --key server.key localhost:0", in: folder, output: "received")
         let outcome = try await SockcatProcess.run("connect --tls localhost \(server.port)", input: "secret", in: folder)
         #expect(outcome.status == ExitStatus.untrusted.rawValue)
-        #expect(outcome.errors.contains("hint: pass the certificate of its authority with --ca FILE"))
+        #expect(outcome.errors.contains("hint: pass the authority's certificate with --ca FILE"))
         await server.stop()
         #expect(try folder.text("received").isEmpty)
     }

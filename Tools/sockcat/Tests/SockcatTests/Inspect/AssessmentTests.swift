@@ -103,7 +103,7 @@ import Testing
         var new = old
         new.problems = [.error(.expired, "it expired"), .warning(.noTLS13, "it is old")]
         #expect(ReportChanges.lines(from: old, to: new) == ["new problem: it expired", "new warning: it is old"])
-        #expect(ReportChanges.lines(from: new, to: old) == ["solved: it expired", "solved: it is old"])
+        #expect(ReportChanges.lines(from: new, to: old) == ["resolved: it expired", "resolved: it is old"])
     }
 
     @Test func aServerThatIsDownIsAChange() {

@@ -83,7 +83,7 @@ import Testing
         #expect(right.status == 0)
         #expect(root.status == 0, "a root that is not sent may be pinned")
         #expect(wrong.status == ExitStatus.untrusted.rawValue)
-        #expect(wrong.output.contains("no certificate of the server has a key from --pin"))
+        #expect(wrong.output.contains("no certificate in the server's chain has a key that matches --pin"))
     }
 
     @Test func oldVersionsAndWeakSuitesAreFound() async throws {
