@@ -9,8 +9,8 @@ internal import COpenSSL
 ///     let server = try authority.issue(.server(names: ["localhost", "127.0.0.1"]))
 ///     try authority.certificatePEM.write(toFile: "ca.pem", atomically: true, encoding: .utf8)
 ///
-/// The root signs certificates directly, without an intermediate. **Never use it in production**: anyone who
-/// can read the private key can impersonate any server to programs that trust the authority.
+/// The root signs certificates directly, without an intermediate. **Never use it in production**: with the
+/// private key, an attacker can impersonate any server to programs that trust the authority.
 public final class DevelopmentAuthority: Sendable {
     /// The root certificate, which clients and servers must trust, as PEM text.
     public let certificatePEM: String
