@@ -15,6 +15,16 @@ import Testing
         for name in ["a.example", "b.example"] { try folder.issue(.server(names: [name]), by: authority, to: name) }
     }
 
+    /// An unreachable target is not an empty reply.
+    @Test func aClientOfAnUnreachableTargetIsReset() async throws {
+        let relay = try await SockcatServer("relay --listen 127.0.0.1:0 --to 127.0.0.1:1", in: folder)
+        for _ in 0..<10 {
+            let outcome = try await SockcatProcess.run("connect 127.0.0.1 \(relay.port)", input: "hello\n", in: folder)
+            #expect(outcome.status == ExitStatus.connectionLost.rawValue)
+        }
+        await relay.stop()
+    }
+
     @Test func aPairOfRelaysAddsAndRemovesTLS() async throws {
         let echo = try await SockcatServer("listen --echo 127.0.0.1:0", in: folder)
         let inner = try await SockcatServer(
