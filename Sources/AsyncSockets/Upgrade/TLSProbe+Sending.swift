@@ -44,7 +44,10 @@ extension TLSProbe {
     /// See `reply(over:timeout:)`. Call this immediately after connecting, because the dialogue includes the
     /// server's greeting.
     ///
-    /// - Parameter timeout: The time limit for the dialogue and the reply.
+    /// - Parameters:
+    ///   - socket: A connection that is not secure.
+    ///   - client: The protocol and its client-side parameters.
+    ///   - timeout: The time limit for the dialogue and the reply.
     /// - Throws: The errors of `reply(over:timeout:)`, and a `StartTLSError` if the server refuses TLS.
     public nonisolated(nonsending) func reply(
         over socket: AsyncSocket, after client: StartTLSClient, timeout: Duration = .seconds(30)

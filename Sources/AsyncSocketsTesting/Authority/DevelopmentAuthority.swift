@@ -21,7 +21,10 @@ public final class DevelopmentAuthority: Sendable {
 
     /// Creates an authority with a new key.
     ///
-    /// - Parameter days: The number of days from now for which the root is valid.
+    /// - Parameters:
+    ///   - name: The common name of the root.
+    ///   - keyType: The type of the root's key.
+    ///   - days: The number of days from now for which the root is valid.
     /// - Throws: `CertificateAuthorityError` if `name` does not have 1 to 64 characters.
     public convenience init(
         name: String, keyType: CertificateAuthority.KeyType = .p256, days: Int = 3650
@@ -57,8 +60,11 @@ public final class DevelopmentAuthority: Sendable {
 
     /// Generates a key and issues a certificate for it.
     ///
-    /// - Parameter days: The number of days from now for which the certificate is valid. A negative number
-    ///   issues a certificate that has expired.
+    /// - Parameters:
+    ///   - purpose: The purpose of the certificate, with its names.
+    ///   - keyType: The type of the key.
+    ///   - days: The number of days from now for which the certificate is valid. A negative number issues a
+    ///     certificate that has expired.
     /// - Throws: `CertificateAuthorityError` if a name is not allowed in a certificate.
     public func issue(
         _ purpose: CertificateAuthority.Purpose, keyType: CertificateAuthority.KeyType = .p256, days: Int = 365
