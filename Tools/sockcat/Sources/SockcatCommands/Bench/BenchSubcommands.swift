@@ -25,6 +25,7 @@ struct BenchHandshakes: SockcatCommand {
 
     func perform(_ reporter: Reporter) async throws {
         var target = try options.target(tls, isSecure: true, startTLS: starttls, reporter)
+        try await target.checkAcceptance()
         if resumed {
             guard let session = try await target.session() else {
                 throw Failure(

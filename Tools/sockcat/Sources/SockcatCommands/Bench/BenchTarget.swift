@@ -42,6 +42,20 @@ struct BenchTarget: Sendable {
         return BenchTarget(endpoint: endpoint, plan: plan, startTLS: startTLS, timeout: timeout, resets: resets)
     }
 
+    /// Performs a handshake, and throws if the server rejects the client afterwards. In TLS 1.3, a server
+    /// verifies the client's certificate when the client's side of the handshake is already complete.
+    func checkAcceptance() async throws {
+        try await withConnection { socket in
+            _ = try await secure(socket)
+            socket.closeWriteStream()
+            do {
+                _ = try await socket.read(timeout: .seconds(1))
+            } catch let error as AsyncSocketError {
+                if error.tls?.code == .peerAlert { throw error }
+            }
+        }
+    }
+
     /// Performs a full handshake, and returns the session that the server offers.
     func session() async throws -> TLSResumableSession? {
         let collector = SessionCollector()

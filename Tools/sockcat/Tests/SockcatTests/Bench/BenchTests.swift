@@ -34,6 +34,16 @@ import Testing
         #expect(report.histogram.map(\.count).reduce(0, +) == 20)
     }
 
+    /// In TLS 1.3, the rejection follows the client's handshake.
+    @Test func aServerThatRejectsTheClientIsNotMeasured() async throws {
+        let server = try await echoServer("--tls --cert server.pem --key server.key --client-ca ca.pem")
+        let result = try await bench("handshakes --ca ca.pem --count 5 localhost \(server.port)")
+        await server.stop()
+        #expect(result.outcome.status == ExitStatus.handshakeFailed.rawValue)
+        #expect(result.outcome.errors.contains("pass a certificate with --cert and --key"))
+        #expect(result.report == nil)
+    }
+
     @Test func handshakesAreResumed() async throws {
         let server = try await OpenSSLServer("-www", in: folder)
         let result = try await bench("handshakes --resumed --ca ca.pem --count 10 localhost \(server.port)")
