@@ -22,7 +22,7 @@ submit_mail() {
     printed 1 untrusted "${submit[@]}" "$port" me@example.org you@example.org <"$scratch/letter"
     contains untrusted "$3"
     printed 1 plain "${submit[@]}" "$plain_port" me@example.org you@example.org <"$scratch/letter"
-    contains plain 'the server \(offers no\|does not offer\) STARTTLS'
+    contains plain 'the server \(offers no STARTTLS\|does not offer TLS\)'
     printed 1 injected "${submit[@]}" "$port" $'me@example.org>\r\nRSET' you@example.org <"$scratch/letter"
     contains injected 'not a mail address'
 }
