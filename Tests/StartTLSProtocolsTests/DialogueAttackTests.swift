@@ -23,7 +23,7 @@ import Testing
         #expect(dialogue.failure(after: [transcript.peerTurns.flatMap { $0 }])?.code == .injected)
     }
 
-    /// An attacker who ends the connection gets no further than an error.
+    /// A dialogue that is cut off at any byte never starts TLS.
     @Test(arguments: Transcript.all) func aDialogueThatEndsEarlyFails(_ transcript: Transcript) throws {
         let bytes = transcript.peerTurns.flatMap { $0 }.dropLast(max(transcript.surplus.count, 1))
         for end in 0...bytes.count {

@@ -41,8 +41,9 @@ extension TLSProbe {
 
     /// Performs a protocol's STARTTLS dialogue as a client, sends the offer, and returns the server's reply.
     ///
-    /// See `reply(over:timeout:)`. Call this immediately after connecting, because the dialogue includes the
-    /// server's greeting.
+    /// See `reply(over:timeout:)`. Bytes that the server injects before its TLS reply are not detected,
+    /// because a probe transfers no data. Call this immediately after connecting, because the dialogue
+    /// includes the server's greeting.
     ///
     /// - Parameters:
     ///   - socket: A connection that is not secure.

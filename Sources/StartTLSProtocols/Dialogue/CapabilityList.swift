@@ -1,4 +1,4 @@
-/// Reads a list of capabilities that ends with a line with a single dot, as in POP3 and NNTP.
+/// Reads a list of capabilities up to a line with a single dot, as in POP3 and NNTP.
 struct CapabilityList: Sendable {
     /// The capability for TLS.
     let keyword: String

@@ -24,6 +24,15 @@ struct CodedReplyReader: Sendable {
         case reply(CodedReply)
         /// This line does not belong to a reply.
         case unexpected(String)
+
+        /// Returns the reply, or `nil` if it is incomplete.
+        func reply(for side: some ProtocolSide) throws(StartTLSError) -> CodedReply? {
+            switch self {
+            case .incomplete: return nil
+            case .reply(let reply): return reply
+            case .unexpected(let line): throw side.unexpected(line)
+            }
+        }
     }
 
     /// Removes lines from `input` up to the end of a reply.

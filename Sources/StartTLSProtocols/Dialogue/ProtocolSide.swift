@@ -26,7 +26,7 @@ enum DialogueAction {
     case send([UInt8])
     /// Send these bytes, then start TLS.
     case startTLS([UInt8])
-    /// Send these bytes, then start TLS. The client does not wait before its ClientHello.
+    /// Send these bytes, then start TLS. The ClientHello may already have been received.
     case startTLSImmediately([UInt8])
 
     static let `continue` = Self.send([])

@@ -7,12 +7,8 @@ struct FTPClient: ProtocolSide {
     var isClient: Bool { true }
 
     mutating func receive(_ input: inout MessageInput) throws(StartTLSError) -> DialogueAction? {
-        let reply: CodedReply
-        switch replies.take(from: &input) {
-        case .incomplete: return nil
-        case .unexpected(let line): throw unexpected(line)
-        case .reply(let complete): reply = complete
-        }
+        let result = replies.take(from: &input)
+        guard let reply = try result.reply(for: self) else { return nil }
         return try receive(reply)
     }
 

@@ -25,12 +25,8 @@ struct SMTPClient: ProtocolSide {
     }
 
     mutating func receive(_ input: inout MessageInput) throws(StartTLSError) -> DialogueAction? {
-        let reply: CodedReply
-        switch replies.take(from: &input) {
-        case .incomplete: return nil
-        case .unexpected(let line): throw unexpected(line)
-        case .reply(let complete): reply = complete
-        }
+        let result = replies.take(from: &input)
+        guard let reply = try result.reply(for: self) else { return nil }
         return try receive(reply)
     }
 
