@@ -53,8 +53,11 @@ extension Transcript {
     /// The first packet of MariaDB 10.11.
     static let mariaDBGreeting: [UInt8] = packet(
         0,
-        [10] + Array("5.5.5-10.11.6-MariaDB-0+deb12u1\0".utf8) + [31, 0, 0, 0] + Array("abcdefgh".utf8) + [0, 0xFE, 0xFF, 0x2D]
-            + [2, 0, 0xFF, 0x81, 21, 0, 0, 0, 0, 0, 0, 0x1D, 0, 0, 0] + Array("ijklmnopqrst\0mysql_native_password\0".utf8))
+        // Not a sum: Swift 6.2 cannot check the type of a sum of so many literals.
+        joined([
+            [10], Array("5.5.5-10.11.6-MariaDB-0+deb12u1\0".utf8), [31, 0, 0, 0], Array("abcdefgh".utf8), [0, 0xFE, 0xFF, 0x2D],
+            [2, 0, 0xFF, 0x81, 21, 0, 0, 0, 0, 0, 0, 0x1D, 0, 0, 0], Array("ijklmnopqrst\0mysql_native_password\0".utf8),
+        ]))
 
     /// The flags for TLS, protocol 4.1, authentication methods and 20 random bytes; 16 MiB; utf8mb4.
     static let sslRequest = sslRequest(flags: 0)
@@ -69,8 +72,12 @@ extension Transcript {
 
     static let ownGreetingBytes: [UInt8] = packet(
         0,
-        [10] + Array("8.0.0\0".utf8) + [2, 1, 0, 0] + Array("abcdefgh".utf8) + [0, 0x00, 0x8A, 45, 2, 0, 0x08, 0x00, 21]
-            + [UInt8](repeating: 0, count: 10) + Array("ijklmnopqrst\0caching_sha2_password\0".utf8))
+        joined([
+            [10], Array("8.0.0\0".utf8), [2, 1, 0, 0], Array("abcdefgh".utf8), [0, 0x00, 0x8A, 45, 2, 0, 0x08, 0x00, 21],
+            [UInt8](repeating: 0, count: 10), Array("ijklmnopqrst\0caching_sha2_password\0".utf8),
+        ]))
+
+    private static func joined(_ parts: [[UInt8]]) -> [UInt8] { Array(parts.joined()) }
 
     static func packet(_ number: UInt8, _ payload: [UInt8]) -> [UInt8] { [UInt8(payload.count), 0, 0, number] + payload }
 

@@ -114,7 +114,13 @@ extension GCDAsyncSocket {
     func ask(
         _ delegate: any GCDAsyncSocketDelegate, about trust: SecTrust, _ answer: @escaping @Sendable (Bool) -> Void
     ) {
-        nonisolated(unsafe) let (judge, socket) = (delegate, self)
-        Task { answer(await judge.socket(socket, didReceive: trust)) }
+        let question = TrustQuestion(delegate: delegate, socket: self)
+        Task { answer(await question.delegate.socket(question.socket, didReceive: trust)) }
     }
+}
+
+private struct TrustQuestion: @unchecked Sendable {
+    // Unchecked: the delegate's method may be called on any thread, and the socket protects its own state.
+    let delegate: any GCDAsyncSocketDelegate
+    let socket: GCDAsyncSocket
 }

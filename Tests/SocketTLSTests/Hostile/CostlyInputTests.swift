@@ -88,7 +88,7 @@ import Testing
         guard let place = (0...(der.count - old.count)).first(where: { Array(der[$0..<$0 + old.count]) == old }) else {
             throw TestFailure(what: "the rounds are not there")
         }
-        return Array(der[..<place]) + rounds + der[(place + old.count)...]
+        return Array(der[..<place]) + rounds + Array(der[(place + old.count)...])
     }
 
     @Test func anEncryptedKeyThatTakesHoursIsRefused() throws {
