@@ -12,6 +12,8 @@
 //     disables runs for this socket.
 //  4. A datagram that is too large for IP fails before any part is sent.
 //  5. A single datagram is sent with sendmsg(2), with its headers on the stack.
+//  6. If the kernel rejects sendmmsg(2) with ENOSYS or EPERM, the datagrams of that call are sent
+//     individually. EPERM may be caused by a firewall, so the next call tries sendmmsg(2) again.
 
 internal import CLinux
 internal import Glibc
@@ -47,6 +49,8 @@ package final class DatagramSender {
     private let buffer: PreBuffer
     /// The largest datagram size for which a run may share one send. 0 disables runs.
     @exclusivity(unchecked) package private(set) var largestSegment: Int
+    /// Whether the kernel has sendmmsg(2), as far as known.
+    @exclusivity(unchecked) private var hasBatches = true
 
     /// The number of attempts to send a datagram: for ECONNREFUSED and for any other error, respectively.
     private static let attemptsAtRefusal = 8
@@ -62,10 +66,11 @@ package final class DatagramSender {
     package func send(_ datagrams: UnsafeBufferPointer<OutgoingDatagram>) -> DatagramSendReport {
         defer { buffer.reset() }
         var progress = Progress()
+        progress.sendsBatches = hasBatches
         while progress.report.handledCount < datagrams.count, progress.report.rest == .none {
             let rest = datagrams[progress.report.handledCount...]
-            if rest.count == 1, let last = rest.first {
-                send(last, &progress)
+            if rest.count == 1 || !progress.sendsBatches, let first = rest.first {
+                send(first, &progress)
             } else if let error = rest.first?.sizeError {
                 progress.fail(with: error)
             } else {
@@ -106,10 +111,15 @@ package final class DatagramSender {
         let batch = batch(of: datagrams, in: room, plainCount: progress.plainCount)
         let sent = batch.send(through: descriptor)
         if sent > 0 {
-            noteSuccess(&progress, batch.datagramCount(inFirst: sent))
+            return noteSuccess(&progress, batch.datagramCount(inFirst: sent))
+        }
+        let error = SystemError("sendmmsg")
+        if error.errno == ENOSYS { hasBatches = false }
+        if error.errno == ENOSYS || error.errno == EPERM {
+            progress.sendsBatches = false
         } else {
             noteFailure(
-                &progress, SystemError("sendmmsg"), run: batch.datagramCount(inFirst: 1), of: batch.firstSize,
+                &progress, error, run: batch.datagramCount(inFirst: 1), of: batch.firstSize,
                 datagrams.first?.destination)
         }
     }
@@ -174,6 +184,7 @@ private struct Progress {
     private(set) var suspect: (size: Int, errno: CInt)?
     /// How many of the next datagrams must not be combined into runs.
     private(set) var plainCount = 0
+    var sendsBatches = true
 
     mutating func attempted(with error: SystemError) {
         attempts += 1

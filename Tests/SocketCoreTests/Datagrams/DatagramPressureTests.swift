@@ -63,6 +63,17 @@ import Testing
         #expect(!parties.peer.hasInput)
     }
 
+    /// A system call filter may know sendmsg(2) but not sendmmsg(2).
+    @Test(arguments: [ENOSYS, EPERM]) func withoutSendmmsgDatagramsAreSentOneByOne(errno: Int32) throws {
+        let parties = try Parties()
+        let isComplete = try refusing([.sendmmsg], with: errno) {
+            let address = try parties.peer.address
+            return (0..<2).allSatisfy { _ in parties.own.send(Self.payloads, to: address).isComplete(100) }
+        }
+        #expect(isComplete)
+        #expect(try parties.peer.take(200).map(\.bytes) == Self.payloads + Self.payloads)
+    }
+
     /// Datagrams that have arrived stay in the kernel.
     @Test(arguments: [EAGAIN, ENOBUFS, ENOMEM, EACCES, EPERM, EIO]) func aRefusedReceiveLosesNothing(errno: Int32) throws {
         let parties = try Parties()
