@@ -27,8 +27,19 @@ extension DatagramDescriptor {
         }
         var answer: DatagramReception = []
         if wanted.contains(.timestamps), try setIfKnown(.receivesTimestamps, to: true) { answer.insert(.timestamps) }
-        if wanted.contains(.coalescing), try setIfKnown(.coalescesDatagrams, to: true) { answer.insert(.coalescing) }
+        if wanted.contains(.coalescing), enableCoalescing() { answer.insert(.coalescing) }
         return answer
+    }
+
+    /// Returns `false` if the kernel does not support UDP GRO, or if a system call filter rejects the option.
+    /// Coalescing saves time but is not required.
+    private func enableCoalescing() -> Bool {
+        do throws(SystemError) {
+            try set(.coalescesDatagrams, to: true)
+            return true
+        } catch {
+            return false
+        }
     }
 
     /// Whether UDP GRO is enabled, which means that one buffer may contain several datagrams. `nil` if the
