@@ -8,7 +8,7 @@ struct CertificateFault {
     private let certificate: TLSCertificate?
     private let leaf: TLSCertificate?
     private let expectedName: String?
-    /// Why the roots are missing, if the environment is the cause.
+    /// Why the roots are missing, if the environment or the system is the cause.
     private let missingRoots: String?
 
     init(in store: OpaquePointer, leaf: TLSCertificate?, _ expectedName: String?) {

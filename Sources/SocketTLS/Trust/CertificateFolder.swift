@@ -21,6 +21,9 @@ struct CertificateFolder {
         [FileStamp(path: path)] + (files() ?? []).map { FileStamp(path: $0) }
     }
 
+    /// Whether the folder contains no files of this kind, or cannot be read.
+    var isEmpty: Bool { (files() ?? []).isEmpty }
+
     /// Returns every certificate once. A hashed folder contains two names for each file.
     ///
     /// Throws `invalidCertificate` if the folder contains no certificate, or if a file cannot be read.

@@ -32,16 +32,23 @@ enum SystemTrustStore {
         }
     }
 
-    /// If `store` is empty because an environment variable names an unreadable file of roots, returns an
-    /// explanation for the error message.
+    /// If `store` is empty because an environment variable names an unreadable file of roots, or because the
+    /// system has no roots, returns an explanation for the error message.
     static func reasonForNoRoots(in store: OpaquePointer) -> String? {
         guard X509_STORE_lock(store) == 1 else { return nil }
         let count = OPENSSL_sk_num(X509_STORE_get0_objects(store))
         X509_STORE_unlock(store)
-        guard count == 0, let variable = X509_get_default_cert_file_env(), let value = getenv(variable) else { return nil }
-        guard access(value, R_OK) != 0 else { return nil }
+        let file = path(X509_get_default_cert_file_env(), or: X509_get_default_cert_file())
+        guard count == 0, access(file, R_OK) != 0 else { return nil }
         let reason = String(cString: strerror(errno))
-        return ": \(String(cString: variable)) names \"\(String(cString: value).printable)\" (\(reason))"
+        if let variable = X509_get_default_cert_file_env(), getenv(variable) != nil {
+            return ": \(String(cString: variable)) names \"\(file.printable)\" (\(reason))"
+        }
+        // OpenSSL searches the folders for each issuer, so the store does not contain their roots.
+        let folders = path(X509_get_default_cert_dir_env(), or: X509_get_default_cert_dir()).split(separator: ":")
+        guard folders.allSatisfy({ CertificateFolder(path: String($0)).isEmpty }) else { return nil }
+        return ": this system has no trusted authorities (\"\(file.printable)\": \(reason)), "
+            + "so install ca-certificates or set trustRoots"
     }
 
     private static func path(_ variable: UnsafePointer<CChar>?, or standard: UnsafePointer<CChar>?) -> String {
