@@ -18,6 +18,20 @@ static const long CSeccomp_recvmmsg = SYS_recvmmsg;
 static const long CSeccomp_sendmmsg = SYS_sendmmsg;
 static const long CSeccomp_sendmsg = SYS_sendmsg;
 static const long CSeccomp_sendfile = SYS_sendfile;
+static const long CSeccomp_socket = SYS_socket;
+static const long CSeccomp_getsockopt = SYS_getsockopt;
+static const long CSeccomp_setsockopt = SYS_setsockopt;
+static const unsigned int CSeccomp_udp_level = 17;
+// Calls added to Linux since 3.17, which an older kernel or an older system call filter does not know.
+static const long CSeccomp_getrandom = SYS_getrandom;
+static const long CSeccomp_memfd_create = SYS_memfd_create;
+static const long CSeccomp_membarrier = SYS_membarrier;
+static const long CSeccomp_copy_file_range = SYS_copy_file_range;
+static const long CSeccomp_statx = SYS_statx;
+static const long CSeccomp_close_range = SYS_close_range;
+static const long CSeccomp_openat2 = SYS_openat2;
+static const long CSeccomp_faccessat2 = SYS_faccessat2;
+static const long CSeccomp_epoll_pwait2 = SYS_epoll_pwait2;
 static const long CSeccomp_epoll_pwait = SYS_epoll_pwait;
 #ifdef SYS_epoll_wait
 static const long CSeccomp_epoll_wait = SYS_epoll_wait;
@@ -54,6 +68,20 @@ static inline int CSeccomp_refuse_below(long call, int argument, unsigned int li
         // The lower half of the argument, on a little-endian machine.
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (unsigned int)(offsetof(struct seccomp_data, args) + 8 * (size_t)argument)),
         BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, limit, 1, 0),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ((unsigned int)error & SECCOMP_RET_DATA)),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    return CSeccomp_install(filter, sizeof filter / sizeof filter[0], 1);
+}
+
+/// Makes `call` fail with `error` if its argument number `argument` is `value`.
+static inline int CSeccomp_refuse_when(long call, int argument, unsigned int value, int error) {
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned int)call, 0, 3),
+        // The lower half of the argument, on a little-endian machine.
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (unsigned int)(offsetof(struct seccomp_data, args) + 8 * (size_t)argument)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, value, 0, 1),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ((unsigned int)error & SECCOMP_RET_DATA)),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     };

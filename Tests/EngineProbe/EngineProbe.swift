@@ -1,6 +1,6 @@
 // Measurements in separate processes, because the test process has other threads, and libdispatch traps if it
-// has no descriptor to count the workers of the global queues with. Only `BusyProbe`, `DiskProbe` and
-// `ResourceProbe` use a global queue and Swift concurrency.
+// has no descriptor to count the workers of the global queues with. Only `BusyProbe`, `DiskProbe`,
+// `EnvironmentProbe` and `ResourceProbe` use a global queue and Swift concurrency.
 
 internal import AsyncSockets
 internal import Dispatch
@@ -55,6 +55,7 @@ enum EngineProbe {
             case "reloads": try ReloadProbe.run(CommandLine.arguments.dropFirst(2).first.flatMap { Int($0) } ?? 100_000)
             case "key-log": try KeyLogProbe.run()
             case "held": try HeldLoopProbe.run()
+            case "environment": try EnvironmentProbe.run(CommandLine.arguments.dropFirst(2).map { $0 })
             case "busy": try BusyProbe.run(CommandLine.arguments.dropFirst(2).first ?? "")
             default: throw ProbeFailure(description: "say which probe")
             }

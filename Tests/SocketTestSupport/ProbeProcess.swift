@@ -19,6 +19,10 @@ package enum ProbeProcess {
 
     /// Runs shell commands in which the probe is `$0`.
     package static func shell(_ script: String, _ arguments: String...) async throws -> (status: Int32, output: String) {
+        try await shell(script, arguments)
+    }
+
+    package static func shell(_ script: String, _ arguments: [String]) async throws -> (status: Int32, output: String) {
         try await run(URL(filePath: "/bin/sh"), ["-c", script, probe.path] + arguments)
     }
 
