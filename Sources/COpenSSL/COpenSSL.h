@@ -25,10 +25,11 @@
 #include "COpenSSLDatagrams.h"
 #include "COpenSSLEngines.h"
 #include "COpenSSLRawPublicKeys.h"
+#include "COpenSSLStrings.h"
 
 // The loaded library may be newer than these headers and determines what a call does: OpenSSL 3.0 to 3.6
-// share the name libssl.so.3. So no code here depends on the version of the headers. Functions that 3.0 lacks
-// are looked up at run time, and options that 3.0 lacks are set by number.
+// share the name libssl.so.3. (4.0 is called libssl.so.4.) So no code here depends on the version of the
+// headers. Functions that 3.0 lacks are looked up at run time, and options that 3.0 lacks are set by number.
 
 // Makes OpenSSL keep its memory during exit(3), unless OpenSSL was already initialized. By default, exit(3)
 // frees OpenSSL's tables and locks, although other threads may still be freeing their connections.

@@ -30,6 +30,19 @@ static inline int COpenSSL_pushRSANumbers(OSSL_PARAM_BLD *builder, const BIGNUM 
            OSSL_PARAM_BLD_push_BN(builder, OSSL_PKEY_PARAM_RSA_D, secret);
 }
 
+// Creates a DNS name, an email address or an IP address. Returns null if OpenSSL is out of memory.
+static inline GENERAL_NAME *COpenSSL_newGeneralName(int type, const void *bytes, int count) {
+    GENERAL_NAME *name = GENERAL_NAME_new();
+    ASN1_STRING *value = ASN1_STRING_type_new(type == GEN_IPADD ? V_ASN1_OCTET_STRING : V_ASN1_IA5STRING);
+    if (name && value && ASN1_STRING_set(value, bytes, count) == 1) {
+        GENERAL_NAME_set0_value(name, type, value);
+        return name;
+    }
+    ASN1_STRING_free(value);
+    GENERAL_NAME_free(name);
+    return NULL;
+}
+
 // The stack takes ownership of the name unless the result is 0.
 static inline int COpenSSL_sk_GENERAL_NAME_push(GENERAL_NAMES *names, GENERAL_NAME *name) {
     return sk_GENERAL_NAME_push(names, name);

@@ -3,7 +3,7 @@
 
 // Engines are the older interface to keys in a token. OpenSSL 3 deprecates engines, but Debian 12 supports
 // PKCS #11 only through an engine and does not package a provider. The functions are looked up at run time,
-// because some systems build OpenSSL without engines.
+// because some systems build OpenSSL without engines, and OpenSSL 4.0 removed them.
 
 #include "COpenSSLLookup.h"
 #include <openssl/crypto.h>
@@ -12,6 +12,8 @@
 
 // Returns the private key that an engine finds under `name`, or null if the engine or the key does not exist.
 static inline EVP_PKEY *COpenSSL_keyOfEngine(const char *identifier, const char *name, UI_METHOD *method, void *data) {
+    // The process may also contain OpenSSL 3, whose engines return keys that OpenSSL 4 cannot use.
+    if (OpenSSL_version_num() >= 0x40000000L) return NULL;
     void *(*find)(const char *) = (void *(*)(const char *))COPENSSL_LOOKUP(ENGINE_by_id);
     int (*start)(void *) = (int (*)(void *))COPENSSL_LOOKUP(ENGINE_init);
     EVP_PKEY *(*load)(void *, const char *, UI_METHOD *, void *) =
@@ -19,8 +21,8 @@ static inline EVP_PKEY *COpenSSL_keyOfEngine(const char *identifier, const char 
     int (*finish)(void *) = (int (*)(void *))COPENSSL_LOOKUP(ENGINE_finish);
     int (*release)(void *) = (int (*)(void *))COPENSSL_LOOKUP(ENGINE_free);
     if (!find || !start || !load || !finish || !release) return NULL;
-    // Equivalent to ENGINE_load_dynamic().
-    OPENSSL_init_crypto(OPENSSL_INIT_ENGINE_DYNAMIC, NULL);
+    // `OPENSSL_INIT_ENGINE_DYNAMIC`, which the headers of 4.0 lack. Equivalent to ENGINE_load_dynamic().
+    OPENSSL_init_crypto(UINT64_C(0x400), NULL);
     void *engine = find(identifier);
     if (!engine) return NULL;
     EVP_PKEY *key = NULL;

@@ -52,16 +52,10 @@ extension TLSCertificate {
         let stack = OpaquePointer(names)
         defer { GENERAL_NAMES_free(stack) }
         return (0..<COpenSSL_sk_GENERAL_NAME_num(stack)).compactMap { index in
-            var type: Int32 = -1
-            let name = COpenSSL_sk_GENERAL_NAME_value(stack, index)
-            guard let value = GENERAL_NAME_get0_value(name, &type), type == wanted else { return nil }
-            let string = value.assumingMemoryBound(to: ASN1_STRING.self)
-            return convert(Self.bytes(of: string))
+            let name = COpenSSL_contentsOfGeneralName(COpenSSL_sk_GENERAL_NAME_value(stack, index))
+            guard name.type == wanted else { return nil }
+            return convert(UnsafeRawBufferPointer(start: name.bytes, count: name.count))
         }
-    }
-
-    private static func bytes(of string: UnsafePointer<ASN1_STRING>) -> UnsafeRawBufferPointer {
-        UnsafeRawBufferPointer(start: ASN1_STRING_get0_data(string), count: Int(max(0, ASN1_STRING_length(string))))
     }
 
     private static func address(_ bytes: UnsafeRawBufferPointer) -> String? {
@@ -80,7 +74,7 @@ extension TLSCertificate {
         MemoryBIO.text { bio in COpenSSL_printName(bio, name) } ?? ""
     }
 
-    private static func text(of string: UnsafeMutablePointer<ASN1_STRING>?) -> String? {
+    private static func text(of string: COpenSSL_String?) -> String? {
         var utf8: UnsafeMutablePointer<UInt8>?
         let length = ASN1_STRING_to_UTF8(&utf8, string)
         guard length >= 0, let utf8 else { return nil }

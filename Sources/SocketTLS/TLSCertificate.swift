@@ -166,7 +166,7 @@ extension TLSCertificate {
         return Array(UnsafeBufferPointer(start: encoding, count: Int(length)))
     }
 
-    private static func date(_ time: UnsafePointer<ASN1_TIME>?) -> Date {
+    private static func date(_ time: COpenSSL_Time?) -> Date {
         var days: Int32 = 0
         var seconds: Int32 = 0
         guard let epoch = ASN1_TIME_set(nil, 0) else { return Date(timeIntervalSince1970: 0) }

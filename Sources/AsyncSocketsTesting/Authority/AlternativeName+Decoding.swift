@@ -5,12 +5,9 @@ extension AlternativeName {
     /// Returns the DNS names, IP addresses and email addresses in a `GENERAL_NAMES`, in order.
     static func names(in list: OpaquePointer) -> [AlternativeName] {
         (0..<COpenSSL_sk_GENERAL_NAME_num(list)).compactMap { index in
-            var type: Int32 = -1
-            guard let value = GENERAL_NAME_get0_value(COpenSSL_sk_GENERAL_NAME_value(list, index), &type) else { return nil }
-            let string = value.assumingMemoryBound(to: ASN1_STRING.self)
-            let bytes = Array(
-                UnsafeBufferPointer(start: ASN1_STRING_get0_data(string), count: Int(max(0, ASN1_STRING_length(string)))))
-            switch type {
+            let name = COpenSSL_contentsOfGeneralName(COpenSSL_sk_GENERAL_NAME_value(list, index))
+            let bytes = Array(UnsafeBufferPointer(start: name.bytes, count: name.count))
+            switch name.type {
             case GEN_DNS: return .dns(String(decoding: bytes, as: UTF8.self))
             case GEN_IPADD: return .address(bytes)
             case GEN_EMAIL: return .email(String(decoding: bytes, as: UTF8.self))

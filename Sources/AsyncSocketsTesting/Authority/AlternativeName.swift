@@ -48,31 +48,12 @@ enum AlternativeName {
     }
 
     private func append(to list: OpaquePointer) throws(CertificateAuthorityError) {
-        let name = try CertificateCall.require("GENERAL_NAME_new") { makeGeneralName() }
+        let (type, bytes) = (generalNameType, bytes)
+        let name = try CertificateCall.require("GENERAL_NAME_new") { COpenSSL_newGeneralName(type, bytes, Int32(bytes.count)) }
         guard COpenSSL_sk_GENERAL_NAME_push(list, name) > 0 else {
             GENERAL_NAME_free(name)
             throw CertificateAuthorityError(.openSSLFailed, "OpenSSL is out of memory", operation: "sk_GENERAL_NAME_push")
         }
-    }
-
-    private func makeGeneralName() -> UnsafeMutablePointer<GENERAL_NAME>? {
-        guard let value = makeString() else { return nil }
-        guard let name = GENERAL_NAME_new() else {
-            ASN1_STRING_free(value)
-            return nil
-        }
-        GENERAL_NAME_set0_value(name, generalNameType, UnsafeMutableRawPointer(value))
-        return name
-    }
-
-    private func makeString() -> UnsafeMutablePointer<ASN1_STRING>? {
-        let bytes = self.bytes
-        guard let string = ASN1_STRING_type_new(stringType) else { return nil }
-        guard ASN1_STRING_set(string, bytes, Int32(bytes.count)) == 1 else {
-            ASN1_STRING_free(string)
-            return nil
-        }
-        return string
     }
 
     private var bytes: [UInt8] {
@@ -87,13 +68,6 @@ enum AlternativeName {
         case .dns: GEN_DNS
         case .address: GEN_IPADD
         case .email: GEN_EMAIL
-        }
-    }
-
-    private var stringType: Int32 {
-        switch self {
-        case .dns, .email: V_ASN1_IA5STRING
-        case .address: V_ASN1_OCTET_STRING
         }
     }
 

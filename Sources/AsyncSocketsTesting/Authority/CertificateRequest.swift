@@ -109,7 +109,7 @@ private final class RequestHandle {
         return AlternativeName.names(in: list)
     }
 
-    private static func text(of string: UnsafeMutablePointer<ASN1_STRING>?) -> String? {
+    private static func text(of string: COpenSSL_String?) -> String? {
         var utf8: UnsafeMutablePointer<UInt8>?
         let length = ASN1_STRING_to_UTF8(&utf8, string)
         guard length >= 0, let utf8 else { return nil }

@@ -45,27 +45,29 @@ enum KeyDerivation {
     static func algorithm(_ data: UnsafePointer<X509_ALGOR>) -> Algorithm {
         let scheme = OBJ_obj2nid(data.pointee.algorithm)
         guard scheme == NID_pbes2 else {
-            return (scheme, NID_undef, rounds(of: data, PBEPARAM_it(), PBEPARAM_free) { $0.pointee.iter })
+            return (scheme, NID_undef, rounds(of: data, PBEPARAM_it(), PBEPARAM_free) { ASN1_INTEGER_get($0.pointee.iter) })
         }
         guard let contents = ASN1_TYPE_unpack_sequence(PBE2PARAM_it(), data.pointee.parameter) else {
             return (scheme, NID_undef, 0)
         }
         let parameters = contents.assumingMemoryBound(to: PBE2PARAM.self)
         defer { PBE2PARAM_free(parameters) }
-        let count = rounds(of: parameters.pointee.keyfunc, PBKDF2PARAM_it(), PBKDF2PARAM_free) { $0.pointee.iter }
+        let count = rounds(of: parameters.pointee.keyfunc, PBKDF2PARAM_it(), PBKDF2PARAM_free) {
+            ASN1_INTEGER_get($0.pointee.iter)
+        }
         return (scheme, OBJ_obj2nid(parameters.pointee.encryption.pointee.algorithm), count)
     }
 
     /// Returns the rounds in the parameters of an algorithm, or 0 if the parameters have a different form.
     private static func rounds<Parameters>(
         of algorithm: UnsafePointer<X509_ALGOR>, _ form: OpaquePointer?, _ free: (UnsafeMutablePointer<Parameters>?) -> Void,
-        _ rounds: (UnsafeMutablePointer<Parameters>) -> UnsafeMutablePointer<ASN1_INTEGER>?
+        _ rounds: (UnsafeMutablePointer<Parameters>) -> Int
     ) -> Int {
         guard let contents = OpenSSLCall.attempt({ ASN1_TYPE_unpack_sequence(form, algorithm.pointee.parameter) }).value else {
             return 0
         }
         let parameters = contents.assumingMemoryBound(to: Parameters.self)
         defer { free(parameters) }
-        return rounds(parameters).map { ASN1_INTEGER_get($0) } ?? 0
+        return rounds(parameters)
     }
 }

@@ -219,9 +219,7 @@ private enum PKCS12Encryption {
     /// Returns the total rounds of all parts that are visible without a passphrase, or `nil` if a number is
     /// negative.
     static func rounds(of archive: OpaquePointer) -> Int? {
-        var rounds: UnsafePointer<ASN1_INTEGER>?
-        PKCS12_get0_mac(nil, nil, nil, &rounds, archive)
-        return KeyDerivation.sum([rounds.map { ASN1_INTEGER_get($0) } ?? 1] + algorithms(in: archive).map(\.rounds))
+        KeyDerivation.sum([COpenSSL_roundsOfMAC(archive)] + algorithms(in: archive).map(\.rounds))
     }
 
     /// Decrypts the encrypted parts with `passphrase`, and returns the total rounds of the keys inside them,

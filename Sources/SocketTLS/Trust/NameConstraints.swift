@@ -93,17 +93,10 @@ private enum NameConstraints {
         private let hasDistances: Bool
 
         init(_ subtree: GENERAL_SUBTREE) {
-            var type: Int32 = -1
-            let value = GENERAL_NAME_get0_value(subtree.base, &type)
-            self.type = type
+            let name = COpenSSL_contentsOfGeneralName(subtree.base)
+            type = name.type
+            bytes = Array(UnsafeBufferPointer(start: name.bytes, count: name.count))
             hasDistances = (subtree.minimum.map { ASN1_INTEGER_get($0) != 0 } ?? false) || subtree.maximum != nil
-            guard [GEN_DNS, GEN_EMAIL, GEN_URI, GEN_IPADD].contains(type), let value else {
-                bytes = []
-                return
-            }
-            let string = value.assumingMemoryBound(to: ASN1_STRING.self)
-            let count = Int(max(0, ASN1_STRING_length(string)))
-            bytes = Array(UnsafeBufferPointer(start: ASN1_STRING_get0_data(string), count: count))
         }
 
         var isWellFormed: Bool {

@@ -35,11 +35,10 @@ enum SystemTrustStore {
     /// If `store` is empty because an environment variable names an unreadable file of roots, or because the
     /// system has no roots, returns an explanation for the error message.
     static func reasonForNoRoots(in store: OpaquePointer) -> String? {
-        guard X509_STORE_lock(store) == 1 else { return nil }
-        let count = OPENSSL_sk_num(X509_STORE_get0_objects(store))
-        X509_STORE_unlock(store)
+        let roots = X509_STORE_get1_all_certs(store)
+        defer { COpenSSL_sk_X509_free(roots) }
         let file = path(X509_get_default_cert_file_env(), or: X509_get_default_cert_file())
-        guard count == 0, access(file, R_OK) != 0 else { return nil }
+        guard let roots, COpenSSL_sk_X509_num(roots) == 0, access(file, R_OK) != 0 else { return nil }
         let reason = String(cString: strerror(errno))
         if let variable = X509_get_default_cert_file_env(), getenv(variable) != nil {
             return ": \(String(cString: variable)) names \"\(file.printable)\" (\(reason))"

@@ -149,7 +149,7 @@ extension HandmadeCertificate {
             let base = ASN1_INTEGER_new()
             defer { ASN1_STRING_free(base) }
             ASN1_INTEGER_set(base, 1)
-            X509_CRL_add1_ext_i2d(list, NID_delta_crl, base, 1, 0)
+            X509_CRL_add1_ext_i2d(list, NID_delta_crl, UnsafeMutableRawPointer(base), 1, 0)
         }
         for certificate in revoked {
             let entry = X509_REVOKED_new()

@@ -50,7 +50,7 @@ final class StapledStatus {
     func end(of response: [UInt8]) -> Int {
         guard let issuer, let basic = response.withUnsafeBufferPointer({ Self.decode($0) }) else { return time }
         defer { OCSP_BASICRESP_free(basic) }
-        var end: UnsafeMutablePointer<ASN1_GENERALIZEDTIME>?
+        var end: COpenSSL_MutableTime?
         guard let answer = answer(in: basic, from: issuer) else { return time }
         OCSP_single_get0_status(answer, nil, nil, nil, &end)
         var (days, seconds): (Int32, Int32) = (0, 0)
@@ -88,7 +88,7 @@ final class StapledStatus {
     }
 
     private func fault(of answer: OpaquePointer) -> PeerTrust.Verdict? {
-        var (begin, end): (UnsafeMutablePointer<ASN1_GENERALIZEDTIME>?, UnsafeMutablePointer<ASN1_GENERALIZEDTIME>?)
+        var (begin, end): (COpenSSL_MutableTime?, COpenSSL_MutableTime?)
         let status = OCSP_single_get0_status(answer, nil, nil, &begin, &end)
         // The function returns -1 for an earlier time, 1 for a later time, and -2 for an error.
         guard let begin, let end, [-1, 0].contains(ASN1_TIME_cmp_time_t(begin, time + Self.leeway)),
