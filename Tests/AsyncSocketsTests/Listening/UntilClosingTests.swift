@@ -31,6 +31,7 @@ import Testing
             try await client.write("one\ntwo\n")
             #expect(try await client.readLine() == "one two")
         }
+        try await eventually("all are between two requests") { listener.reception.stopWaiterCount == 3 }
         try await busy.write("three\n")
         try await eventually("the third request has begun") { listener.reception.stopWaiterCount == 2 }
         #expect(listener.isListening)
