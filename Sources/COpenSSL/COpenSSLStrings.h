@@ -33,7 +33,8 @@ static inline COpenSSL_GeneralName COpenSSL_contentsOfGeneralName(const GENERAL_
     return contents;
 }
 
-// Returns the rounds of key derivation for the MAC of a PKCS#12 file, or 1 if the file does not state them.
+// Returns the rounds of key derivation for the MAC of a PKCS#12 file, or 1 if the file does not state them. The
+// rounds of a PBMAC1 (RFC 9879) are in the parameters of its algorithm instead.
 static inline long COpenSSL_roundsOfMAC(const PKCS12 *archive) {
     const ASN1_INTEGER *rounds = NULL;
     PKCS12_get0_mac(NULL, NULL, NULL, &rounds, archive);

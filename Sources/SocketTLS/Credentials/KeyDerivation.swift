@@ -42,9 +42,11 @@ enum KeyDerivation {
         return data.map { algorithm($0).rounds } ?? 0
     }
 
+    /// PBMAC1 (RFC 9879), which OpenSSL 3.4 and newer verify, has parameters of the same form as PBES2: a key
+    /// derivation and a second algorithm.
     static func algorithm(_ data: UnsafePointer<X509_ALGOR>) -> Algorithm {
         let scheme = OBJ_obj2nid(data.pointee.algorithm)
-        guard scheme == NID_pbes2 else {
+        guard [NID_pbes2, NID_pbmac1].contains(scheme) else {
             return (scheme, NID_undef, rounds(of: data, PBEPARAM_it(), PBEPARAM_free) { ASN1_INTEGER_get($0.pointee.iter) })
         }
         guard let contents = ASN1_TYPE_unpack_sequence(PBE2PARAM_it(), data.pointee.parameter) else {

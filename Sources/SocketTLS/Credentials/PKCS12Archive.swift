@@ -219,7 +219,14 @@ private enum PKCS12Encryption {
     /// Returns the total rounds of all parts that are visible without a passphrase, or `nil` if a number is
     /// negative.
     static func rounds(of archive: OpaquePointer) -> Int? {
-        KeyDerivation.sum([COpenSSL_roundsOfMAC(archive)] + algorithms(in: archive).map(\.rounds))
+        KeyDerivation.sum([roundsOfMAC(in: archive)] + algorithms(in: archive).map(\.rounds))
+    }
+
+    private static func roundsOfMAC(in archive: OpaquePointer) -> Int {
+        var data: UnsafePointer<X509_ALGOR>?
+        PKCS12_get0_mac(nil, &data, nil, nil, archive)
+        if let data, OBJ_obj2nid(data.pointee.algorithm) == NID_pbmac1 { return KeyDerivation.algorithm(data).rounds }
+        return COpenSSL_roundsOfMAC(archive)
     }
 
     /// Decrypts the encrypted parts with `passphrase`, and returns the total rounds of the keys inside them,

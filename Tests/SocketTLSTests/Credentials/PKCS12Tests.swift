@@ -1,5 +1,6 @@
 import AsyncSocketsTesting
 import COpenSSL
+import Glibc
 import SocketTLS
 import SocketTestTraits
 import Testing
@@ -149,6 +150,59 @@ import Testing
         defer { PKCS12_free(archive) }
         guard PKCS12_setup_mac(archive, count, nil, 8, EVP_sha256()) == 1 else { throw TestFailure(what: "PKCS12_setup_mac") }
         return try MemoryBytes.written { i2d_PKCS12_bio($0, archive) }
+    }
+
+    /// A MAC according to RFC 9879 has its count in the parameters of the algorithm. OpenSSL 3.4 and newer
+    /// verify such a MAC.
+    @Test func theCountOfAPBMAC1IsLimited() throws {
+        let bytes = try Self.withPBMAC1(.max, archive())
+        let error = thrown { try TLSIdentity(pkcs12: bytes, passphrase: "sesame") }
+        #expect(error?.code == .invalidPrivateKey)
+        #expect(error?.message.contains("rounds of key derivation") == true, "\(error?.message ?? "")")
+    }
+
+    /// Returns the same file with a MAC according to RFC 9879, which is wrong.
+    private static func withPBMAC1(_ count: Int32, _ bytes: [UInt8]) throws -> [UInt8] {
+        let archive = bytes.withUnsafeBufferPointer { bytes in
+            var cursor = bytes.baseAddress
+            return d2i_PKCS12(nil, &cursor, bytes.count)
+        }
+        defer { PKCS12_free(archive) }
+        var algorithm: UnsafePointer<X509_ALGOR>?
+        PKCS12_get0_mac(nil, &algorithm, nil, nil, archive)
+        let derivation = PKCS5_pbkdf2_set(count, nil, 16, NID_hmacWithSHA256, 32)
+        defer { X509_ALGOR_free(derivation) }
+        var encoding: UnsafeMutablePointer<UInt8>?
+        let length = Int(i2d_X509_ALGOR(derivation, &encoding))
+        defer { COpenSSL_free(encoding) }
+        // hmacWithSHA256, without parameters.
+        let mac: [UInt8] = [0x30, 10, 6, 8, 0x2A, 0x86, 0x48, 0x86, 0xF7, 0x0D, 2, 9]
+        let contents = Array(UnsafeBufferPointer(start: encoding, count: length)) + mac
+        let parameters = ASN1_STRING_type_new(V_ASN1_SEQUENCE)
+        ASN1_STRING_set(parameters, [0x30, UInt8(contents.count)] + contents, Int32(contents.count) + 2)
+        X509_ALGOR_set0(
+            UnsafeMutablePointer(mutating: algorithm), OBJ_nid2obj(NID_pbmac1), V_ASN1_SEQUENCE,
+            UnsafeMutableRawPointer(parameters))
+        return try MemoryBytes.written { i2d_PKCS12_bio($0, archive) }
+    }
+
+    private typealias SetPBMAC1 =
+        @convention(c) (
+            OpaquePointer?, UnsafePointer<CChar>?, CInt, UnsafePointer<UInt8>?, CInt, CInt, OpaquePointer?, UnsafePointer<CChar>?
+        ) -> CInt
+
+    @Test(.enabled(if: dlsym(nil, "PKCS12_set_pbmac1_pbkdf2") != nil, "OpenSSL 3.4 introduced this MAC"))
+    func aFileWithAPBMAC1IsRead() throws {
+        let set = unsafeBitCast(try #require(dlsym(nil, "PKCS12_set_pbmac1_pbkdf2")), to: SetPBMAC1.self)
+        let bytes = try archive(hasMAC: false)
+        let archive = bytes.withUnsafeBufferPointer { bytes in
+            var cursor = bytes.baseAddress
+            return d2i_PKCS12(nil, &cursor, bytes.count)
+        }
+        defer { PKCS12_free(archive) }
+        #expect(set(archive, "sesame", -1, nil, 16, 10_000, EVP_sha256(), nil) == 1)
+        let written = try MemoryBytes.written { i2d_PKCS12_bio($0, archive) }
+        #expect(try TLSIdentity(pkcs12: written, passphrase: "sesame") == identity)
     }
 
     /// The same for the count in each part, which each algorithm stores in a different place.
