@@ -24,6 +24,7 @@
 #include "COpenSSLCertificates.h"
 #include "COpenSSLDatagrams.h"
 #include "COpenSSLEngines.h"
+#include "COpenSSLLookup.h"
 #include "COpenSSLRawPublicKeys.h"
 #include "COpenSSLStrings.h"
 
@@ -209,6 +210,20 @@ static inline int COpenSSL_setStatusResponse(SSL *ssl, const unsigned char *resp
     if (copy && SSL_set_tlsext_status_ocsp_resp(ssl, copy, count)) return 1;
     OPENSSL_free(copy);
     return 0;
+}
+
+static inline int COpenSSL_acceptHost(const char *name, size_t count) {
+    (void)name;
+    return count > 0;
+}
+
+// Sets the host name that the peer's certificate must contain. The caller has validated the name. OpenSSL 4.0
+// would reject names of one character, and labels that start or end with a hyphen.
+static inline int COpenSSL_setHost(X509_VERIFY_PARAM *parameters, const char *name, size_t count) {
+    void (*validate)(X509_VERIFY_PARAM *, int (*)(const char *, size_t)) =
+        (void (*)(X509_VERIFY_PARAM *, int (*)(const char *, size_t)))COPENSSL_LOOKUP(X509_VERIFY_PARAM_set1_host_input_validation);
+    if (validate) validate(parameters, COpenSSL_acceptHost);
+    return X509_VERIFY_PARAM_set1_host(parameters, name, count);
 }
 
 static inline int COpenSSL_setServerNameIndication(SSL *ssl, const char *name) {

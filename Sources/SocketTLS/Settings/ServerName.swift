@@ -31,7 +31,7 @@ enum ServerName: Equatable {
             parameters, UInt32(X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS | X509_CHECK_FLAG_NEVER_CHECK_SUBJECT))
         try OpenSSLCall.requireSuccess("X509_VERIFY_PARAM_set1_host") {
             switch self {
-            case .hostName(let name): X509_VERIFY_PARAM_set1_host(parameters, name, name.utf8.count)
+            case .hostName(let name): COpenSSL_setHost(parameters, name, name.utf8.count)
             case .address(_, let bytes): X509_VERIFY_PARAM_set1_ip(parameters, bytes, bytes.count)
             }
         }

@@ -102,6 +102,7 @@ import Testing
         ("mail.example.org.", "mail.example.org"), ("MAIL.example.org", "mail.example.org"),
         ("mail.example.org", "*.example.org"), ("127.0.0.1", "127.0.0.1"), ("::1", "::1"),
         ("0:0:0:0:0:0:0:1", "::1"), ("fe80::1%eth0", "fe80::1"), ("xn--bcher-kva.example", "xn--bcher-kva.example"),
+        ("a", "a"), ("-a.example.org", "-a.example.org"), ("a-.example.org", "*.example.org"),
     ])
     func theNameFits(serverName: String, alternativeName: String) throws {
         let purpose = CertificateAuthority.Purpose.server(names: [alternativeName], commonName: "test")
