@@ -2,16 +2,17 @@
 //  1. The trust gate rejected the peer.
 //  2. The peer flooded this side with messages.
 //  3. The two sides do not have the same pre-shared key.
-//  4. The peer sent a fatal alert, or cancelled the handshake.
-//  5. The transport closed.
-//  6. The peer does not speak TLS.
-//  7. The client has no certificate, or no pre-shared key.
-//  8. The two sides have no parameters in common.
-//  9. The chain is too long.
-// 10. This side failed.
-// 11. The peer violated the protocol.
+//  4. OpenSSL could not decode the server's OCSP response.
+//  5. The peer sent a fatal alert, or cancelled the handshake.
+//  6. The transport closed.
+//  7. The peer does not speak TLS.
+//  8. The client has no certificate, or no pre-shared key.
+//  9. The two sides have no parameters in common.
+// 10. The chain is too long.
+// 11. This side failed.
+// 12. The peer violated the protocol.
 //
-// Rule 10 is narrow: errors caused by the peer's bytes are the peer's fault. This side is at fault if memory
+// Rule 11 is narrow: errors caused by the peer's bytes are the peer's fault. This side is at fault if memory
 // or random numbers ran out, if it was about to send or sign a message, if it was writing data, or if no
 // bytes from the peer have arrived yet.
 
@@ -30,7 +31,9 @@ struct EngineFailure {
     var isInHandshake: Bool { !facts.isEstablished }
 
     var error: TLSError {
-        var error = refusalError ?? floodError ?? sharedKeyError ?? alertError ?? endError ?? notTLSError ?? reasonError
+        var error =
+            refusalError ?? floodError ?? sharedKeyError ?? statusError ?? alertError ?? endError ?? notTLSError
+            ?? reasonError
         error.sentAlert = facts.sentAlert
         if !isAboutOurDamage { error.openSSLStack = entries.map(\.text) }
         return error
@@ -74,6 +77,18 @@ struct EngineFailure {
             .tooManyKeyUpdates,
             "the peer sent more than \(MessageAllowance.burst) non-data messages, at more than \(MessageAllowance.perSecond) per second"
         )
+    }
+
+    /// OpenSSL 3.6 and newer decode the OCSP response before this library, and report a failure as if the
+    /// peer had sent the alert that OpenSSL sends to the peer.
+    private var statusError: TLSError? {
+        guard facts.sentAlert == .badCertificateStatusResponse, has(SSL_R_TLSV1_BAD_CERTIFICATE_STATUS_RESPONSE) else {
+            return nil
+        }
+        return TLSError(
+            TLSError.Code(verifyCode: X509_V_ERR_OCSP_VERIFY_FAILED),
+            "the server's certificate was sent with an OCSP response that contains no status", operation: operation,
+            verifyCode: X509_V_ERR_OCSP_VERIFY_FAILED)
     }
 
     private var alertError: TLSError? {

@@ -78,6 +78,19 @@ import Testing
         try await expectRefusal(promise, fixture.client, style)
     }
 
+    /// `StapledStatusTests` does the same with TLS 1.2.
+    @Test(arguments: [[0], [UInt8](repeating: 0x30, count: 300)] as [[UInt8]], Style.allCases)
+    func aServerThatStaplesNoAnswerIsRefused(bytes: [UInt8], style: Style) async throws {
+        var (plan, settings) = (HandmadePlan.server, fixture.client)
+        settings.values.ocspStapling = .requested
+        plan.certificateExtensions = [(5, [1] + Wire.vector(bytes, 3))]
+        let (outcome, heard) = try await converse(plan, settings, style, until: "a line\n")
+        let error = try #require(outcome.error?.tls, "\(outcome) \(heard)")
+        #expect(error.code == .certificateRejected && error.sentAlert?.rawValue == 113, "\(error)")
+        #expect(error.message.contains("an OCSP response that contains no status"), "\(error)")
+        #expect(!outcome.isSecure && outcome.text.isEmpty && heard.alerts == [error.sentAlert], "\(heard)")
+    }
+
     /// A server that resumes a session after a second ClientHello and claims to have accepted the early data.
     /// In contrast, a server that does not claim this receives the data after the handshake.
     @Test(arguments: Style.allCases) func aServerThatTakesEarlyDataTooLateIsRefused(style: Style) async throws {

@@ -3,10 +3,13 @@ import COpenSSL
 import Glibc
 import SocketTLS
 
-/// A bare server that staples arbitrary bytes as its OCSP response, or nothing.
+/// A bare server that staples an OCSP response, or nothing. OpenSSL 3.6 and newer staple only responses that
+/// they can decode, with the serial number and the issuer's name of the server's certificate.
 final class StaplingServer {
     private let context: OpaquePointer
     private let response: [UInt8]?
+    /// Bytes that replace the response in TLS 1.2, where it is not encrypted.
+    var replacement: [UInt8]?
 
     init(_ leaf: HandmadeCertificate, chain: [HandmadeCertificate], response: [UInt8]?) throws {
         guard let context = SSL_CTX_new(TLS_server_method()) else { throw TestFailure(what: "SSL_CTX_new") }
@@ -37,12 +40,20 @@ final class StaplingServer {
     ) throws -> (error: TLSError?, alert: TLSAlert?) {
         let client = try TLSEngine(context: TLSContext.context(for: settings), settings: settings)
         let peer = try RawPeer(serving: SSL_new(context))
+        if let response, let replacement {
+            peer.replace(Self.message(response), by: Self.message(replacement))
+        }
         peer.shakeHands(with: client, decide)
         switch client.handshake() {
         case .failed(let error): return (error, error.sentAlert)
         case .complete: return (nil, nil)
         case .incomplete, .awaitingTrust, .awaitingSettings, .awaitingWork: throw TestFailure(what: "incomplete")
         }
+    }
+
+    /// The record with the message CertificateStatus (RFC 6066, section 8).
+    private static func message(_ response: [UInt8]) -> [UInt8] {
+        Wire.record(22, Wire.message(22, [1] + Wire.vector(response, 3)))
     }
 }
 
@@ -57,6 +68,8 @@ extension HandmadeCertificate {
         /// The signer, or nil for the issuer itself.
         var responder: HandmadeCertificate?
         var digest = EVP_sha1()
+        /// The issuer that the response names, or nil for the issuer itself.
+        var issuer: HandmadeCertificate?
         /// Certificates that the response lists first, as good.
         var behind: [HandmadeCertificate] = []
     }
@@ -65,7 +78,7 @@ extension HandmadeCertificate {
     func response(about subject: HandmadeCertificate, _ answer: Answer = Answer()) throws -> [UInt8] {
         guard let basic = OCSP_BASICRESP_new() else { throw TestFailure(what: "OCSP_BASICRESP_new") }
         defer { OCSP_BASICRESP_free(basic) }
-        let identifier = OCSP_cert_to_id(answer.digest, subject.x509, x509)
+        let identifier = OCSP_cert_to_id(answer.digest, subject.x509, (answer.issuer ?? self).x509)
         let begin = X509_gmtime_adj(nil, (answer.hours?.lowerBound ?? -1) * 3600)
         let end = answer.hours.flatMap { X509_gmtime_adj(nil, answer.seconds ?? $0.upperBound * 3600) }
         defer {

@@ -19,11 +19,13 @@ import Testing
 
     private func error(
         _ response: [UInt8]?, _ version: TLSProtocolVersion = .tls13, _ stapling: TLSOCSPStapling = .required,
-        leaf: HandmadeCertificate? = nil, _ change: (inout TLSClientSettings) -> Void = { _ in }
+        leaf: HandmadeCertificate? = nil, replacement: [UInt8]? = nil, _ change: (inout TLSClientSettings) -> Void = { _ in }
     ) throws -> (error: TLSError?, alert: TLSAlert?) {
         var settings = try settings(version, stapling)
         change(&settings)
-        return try StaplingServer(leaf ?? chain.leaf, chain: [chain.intermediate], response: response).error(of: settings)
+        let server = try StaplingServer(leaf ?? chain.leaf, chain: [chain.intermediate], response: response)
+        server.replacement = replacement
+        return try server.error(of: settings)
     }
 
     @Test(arguments: versions) func aGoodResponseIsAccepted(version: TLSProtocolVersion) throws {
@@ -118,8 +120,16 @@ import Testing
 
     @Test func aResponseForAnotherCertificateIsRefused() throws {
         let other = try HandmadeCertificate("Other", HandmadeCertificate.server(), signedBy: chain.intermediate)
-        let refused = try error(chain.intermediate.response(about: other)).error
+        let good = try chain.intermediate.response(about: chain.leaf)
+        let refused = try error(good, .tls12, replacement: chain.intermediate.response(about: other)).error
         #expect(refused?.message.contains("for other certificates") == true)
+    }
+
+    /// The response is for a certificate with the same serial number from another issuer with the same name.
+    @Test(arguments: versions) func aResponseForACertificateOfANamesakeIsRefused(version: TLSProtocolVersion) throws {
+        let namesake = try HandmadeCertificate("Intermediate", HandmadeCertificate.authority)
+        let refused = try error(chain.intermediate.response(about: chain.leaf, .init(issuer: namesake)), version).error
+        #expect(refused?.message.contains("did not sign") == true)
     }
 
     @Test func onlyTheIssuerAndItsDelegatesMaySign() throws {
@@ -136,10 +146,20 @@ import Testing
         }
     }
 
-    @Test(arguments: versions, [[0], [0x30, 0x03, 0x0A, 0x01, 0x06], [UInt8](repeating: 0x30, count: 300)])
-    func bytesThatAreNoAnswerAreRefused(version: TLSProtocolVersion, bytes: [UInt8]) throws {
-        let refused = try error(bytes, version, .requested)
+    /// The response contains only an error: "unauthorized".
+    @Test(arguments: versions) func aResponseWithoutAStatusIsRefused(version: TLSProtocolVersion) throws {
+        let refused = try error([0x30, 0x03, 0x0A, 0x01, 0x06], version, .requested)
         #expect(refused.error?.verifyCode == X509_V_ERR_OCSP_VERIFY_FAILED)
+        #expect(refused.alert?.rawValue == 113)
+    }
+
+    /// `BrokenPromiseTests` does the same with TLS 1.3.
+    @Test(arguments: [[0], [UInt8](repeating: 0x30, count: 300)]) func bytesThatAreNoAnswerAreRefused(bytes: [UInt8]) throws {
+        let good = try chain.intermediate.response(about: chain.leaf)
+        let refused = try error(good, .tls12, .requested, replacement: bytes)
+        #expect(refused.error?.code == .certificateRejected)
+        #expect(refused.error?.verifyCode == X509_V_ERR_OCSP_VERIFY_FAILED)
+        #expect(refused.error?.message.contains("an OCSP response that contains no status") == true)
         #expect(refused.alert?.rawValue == 113)
     }
 

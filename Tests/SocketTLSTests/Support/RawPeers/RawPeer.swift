@@ -9,6 +9,7 @@ final class RawPeer {
     let ssl: OpaquePointer
     private let input: OpaquePointer
     private let output: OpaquePointer
+    private var replacement: (old: [UInt8], new: [UInt8])?
     /// The number of NewSessionTicket messages received since `countTickets()`, which `client(of:)` calls.
     var tickets = 0
     /// The numbers of the server's extensions, after `noteExtensions()`.
@@ -102,7 +103,14 @@ final class RawPeer {
     }
 
     func carryTo(_ engine: TLSEngine) {
-        engine.receive(takeOutput())
+        var bytes = takeOutput()
+        if let (old, new) = replacement, let range = bytes.firstRange(of: old) { bytes.replaceSubrange(range, with: new) }
+        engine.receive(bytes)
+    }
+
+    /// Replaces these bytes in the output before the engine receives it.
+    func replace(_ old: [UInt8], by new: [UInt8]) {
+        replacement = (old, new)
     }
 
     func takeOutput() -> [UInt8] {
