@@ -44,9 +44,9 @@ final class StapledStatus {
         self.time = time
     }
 
-    /// Returns when the status of the certificate expires, in seconds since 1970, or when the certificate
-    /// of the delegate that signed the response expires, if that is earlier. Returns the time of the
-    /// check if the response contains no expiry time for the certificate.
+    /// Returns when the status of the certificate expires, in seconds since 1970, or when the certificate that
+    /// signed the response expires, if that is earlier. Returns the time of the check if the response contains
+    /// no expiry time for the certificate.
     func end(of response: [UInt8]) -> Int {
         guard let issuer, let basic = response.withUnsafeBufferPointer({ Self.decode($0) }) else { return time }
         defer { OCSP_BASICRESP_free(basic) }
@@ -57,15 +57,21 @@ final class StapledStatus {
         guard let end, let now = ASN1_TIME_set(nil, time) else { return time }
         defer { ASN1_STRING_free(now) }
         guard ASN1_TIME_diff(&days, &seconds, now, end) == 1 else { return time }
-        return min(time + Int(days) * 86_400 + Int(seconds), Self.endOfDelegate(in: basic) ?? .max)
+        return min(time + Int(days) * 86_400 + Int(seconds), Self.endOfSigner(in: basic, from: issuer) ?? .max)
     }
 
-    /// Returns `nil` if the issuer signed the response itself without including its certificate.
-    private static func endOfDelegate(in basic: OpaquePointer) -> Int? {
-        var signer: OpaquePointer?
-        let outcome = OpenSSLCall.attempt { OCSP_resp_get0_signer(basic, &signer, nil) == 1 ? true : nil }
-        guard outcome.value == true, let signer else { return nil }
-        return Int(TLSCertificate(sharing: signer).notAfter.timeIntervalSince1970)
+    /// The issuer's own certificate takes precedence over a copy in the response, as in the check of the signature.
+    /// The signature does not cover such a copy, so its dates may be wrong.
+    private static func endOfSigner(in basic: OpaquePointer, from issuer: TLSCertificate) -> Int? {
+        OpenSSLCall.attempt { () -> Int? in
+            let certificates = OPENSSL_sk_new_null()
+            defer { OPENSSL_sk_free(certificates) }
+            var signer: OpaquePointer?
+            guard OPENSSL_sk_push(certificates, UnsafeRawPointer(issuer.handle.x509)) > 0,
+                OCSP_resp_get0_signer(basic, &signer, certificates) == 1, let signer
+            else { return nil }
+            return Int(TLSCertificate(sharing: signer).notAfter.timeIntervalSince1970)
+        }.value
     }
 
     /// Returns the fault in the response, or the fault that a required response is missing. Returns `nil` if
