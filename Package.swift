@@ -162,3 +162,19 @@ let package = Package(
             swiftSettings: tests),
     ]
 )
+
+// libFuzzer calls the targets of FuzzTests in a program that contains its main function (Scripts/fuzz). Tests run
+// them with the recorded inputs.
+let fuzzDependencies: [Target.Dependency] = [
+    "AsyncSockets", "AsyncSocketsTesting", "COpenSSL", "SocketBuffers", "SocketCore", "SocketTLS", "StartTLSProtocols",
+]
+package.targets.append(
+    Context.environment["FUZZING"] != nil
+        ? .executableTarget(
+            name: "FuzzTests", dependencies: fuzzDependencies, path: "Tests/FuzzTests",
+            exclude: ["Corpora", "dictionary.txt", "ReplayTests.swift"],
+            swiftSettings: strict + [.unsafeFlags(["-parse-as-library"])])
+        : .testTarget(
+            name: "FuzzTests", dependencies: fuzzDependencies + ["SocketTestTraits"],
+            exclude: ["Corpora", "dictionary.txt", "LibFuzzer.swift"],
+            swiftSettings: tests))

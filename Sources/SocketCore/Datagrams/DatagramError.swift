@@ -95,7 +95,7 @@ extension DatagramError {
     }
 
     /// Returns `nil` if the control messages contain no datagram error.
-    fileprivate init?(_ control: UnsafeRawBufferPointer, to destination: SocketEndpoint?) {
+    init?(_ control: UnsafeRawBufferPointer, to destination: SocketEndpoint?) {
         var reader = ControlMessageReader(control)
         while let message = reader.next() {
             guard [CInt(IPPROTO_IP), CInt(IPPROTO_IPV6)].contains(message.level),

@@ -1,0 +1,140 @@
+import AsyncSocketsTesting
+import SocketBuffers
+
+@testable import SocketTLS
+
+extension FuzzTarget {
+    /// Whole TLS handshakes and data, with a peer whose bytes the input alters.
+    static let tlsHandshakes = FuzzTarget(name: "tls-handshakes", maximumLength: 4096) { input in
+        var input = input
+        let (flags, mode) = (input.byte(), input.byte())
+        let (client, server) = settings(flags)
+        var alterations: [[Tampering]] = [[], []]
+        if mode & 3 != 0 {
+            // A peer that sends the input instead of, or after, its own messages.
+            let place = mode & 4 == 0 ? 0 : input.number()
+            alterations[mode & 3 == 1 ? 0 : 1] = [.inject(input.all(), at: place)] + (mode & 8 == 0 ? [] : [.truncate(at: place)])
+        }
+        while !input.isEmpty { alterations[Int(input.byte() & 1)].append(alteration(&input)) }
+        let pair = try EnginePair(client, server, fromClient: alterations[0], fromServer: alterations[1])
+        pair.shakeHands()
+        try exchange(pair)
+    }
+
+    private static func settings(_ flags: UInt8) -> (TLSClientSettings, TLSServerSettings) {
+        var (client, server) = (FixedIdentity.client, FixedIdentity.server)
+        let version: TLSProtocolVersion = flags & 1 == 0 ? .tls13 : .tls12
+        (client.minimumVersion, client.maximumVersion) = (version, version)
+        (server.minimumVersion, server.maximumVersion) = (flags & 2 == 0 ? version : .tls12, version)
+        if flags & 4 != 0 {
+            server.clients = .certificates(.required)
+            server.trustRoots = .certificates([FixedIdentity.root])
+            client.identity = FixedIdentity.identity
+        }
+        if flags & 8 != 0 { server.sessionTickets = .issued(1) }
+        if flags & 16 != 0 { (client.applicationProtocols, server.applicationProtocols) = (["a", "b"], ["b"]) }
+        return (client, server)
+    }
+
+    private static func alteration(_ input: inout FuzzInput) -> Tampering {
+        let kind = input.byte() % 6
+        let place = input.number() % 4096
+        switch kind {
+        case 0, 1: return .alter(at: place, xor: max(1, input.byte()))
+        case 2: return .drop(place..<place + 1 + Int(input.byte()))
+        case 3: return .inject(input.take(Int(input.byte())), at: place)
+        case 4: return .newSegment(at: place)
+        default: return .truncate(at: place)
+        }
+    }
+
+    /// What one side reads is what the other has written, from the beginning and without changes.
+    private static func exchange(_ pair: EnginePair) throws {
+        guard pair.isComplete else { return }
+        let message = [UInt8]((0..<3000).map { UInt8($0 % 251) })
+        for (from, to) in [(pair.client, pair.server), (pair.server, pair.client)] {
+            let buffer = PreBuffer()
+            guard case .accepted = message.withUnsafeBytes({ from.write($0) }) else { continue }
+            for _ in 0..<100 where pair.carry() {}
+            reading: while true {
+                switch to.read(into: buffer, limit: 1 << 16) {
+                case .bytes: continue
+                case .incomplete, .closed, .truncated, .failed: break reading
+                }
+            }
+            try require(message.starts(with: buffer.readableBytes), "other bytes were read than were written")
+        }
+        pair.client.shutdown()
+        for _ in 0..<100 where pair.carry() {}
+        let buffer = PreBuffer()
+        _ = pair.server.read(into: buffer, limit: 1 << 16)
+        pair.server.shutdown()
+    }
+
+    /// Whole DTLS handshakes and data, with datagrams that are lost, repeated, altered or forged.
+    static let dtlsHandshakes = FuzzTarget(name: "dtls-handshakes", maximumLength: 4096) { input in
+        var input = input
+        var wire = DatagramWire(
+            client: try engine(FixedIdentity.datagramClient.values), server: try engine(FixedIdentity.datagramServer.values))
+        for _ in 0..<24 {
+            _ = (wire.client.handshake(), wire.server.handshake())
+            guard wire.carry(&input) else { break }
+        }
+        let messages = (1...4).map { [UInt8](repeating: UInt8($0), count: 10 * $0) }
+        for (from, to) in [(wire.client, wire.server), (wire.server, wire.client)] where from.isEstablished {
+            for message in messages { _ = message.withUnsafeBytes { from.write($0) } }
+            for _ in 0..<8 where wire.carry(&input) {}
+            let buffer = PreBuffer()
+            while case .bytes(let count) = to.read(into: buffer) {
+                try require(messages.contains(Array(buffer.readableBytes.prefix(count))), "a message was altered")
+                buffer.consume(count)
+            }
+        }
+    }
+
+    private static func engine(_ settings: TLSSettingValues) throws -> DTLSEngine {
+        try DTLSEngine(context: TLSContext.context(for: settings, over: .datagrams), settings: settings, size: 600)
+    }
+}
+
+/// Carries datagrams, and does to each of them what the input says.
+private struct DatagramWire {
+    let client: DTLSEngine
+    let server: DTLSEngine
+
+    /// Returns false if there was nothing to carry.
+    func carry(_ input: inout FuzzInput) -> Bool {
+        var hasMoved = false
+        for (from, to) in [(client, server), (server, client)] {
+            var datagrams: [[UInt8]] = []
+            from.sendOutput { output in
+                datagrams = output.map { Array($0) }
+                return output.count
+            }
+            for datagram in datagrams { for sent in altered(datagram, &input) { sent.withUnsafeBytes { to.receive($0) } } }
+            hasMoved = hasMoved || !datagrams.isEmpty
+        }
+        return hasMoved
+    }
+
+    private func altered(_ datagram: [UInt8], _ input: inout FuzzInput) -> [[UInt8]] {
+        var copy = datagram
+        switch input.byte() {
+        case 1: return []
+        case 2: return [datagram, datagram]
+        case 3, 4:
+            let place = input.number() % max(1, copy.count)
+            copy[place] ^= max(1, input.byte())
+            return [copy]
+        case 5: return [Array(datagram.prefix(input.number() % 600))]
+        case 6: return [input.part(), datagram]
+        case 7: return [datagram, input.part()]
+        case 8:
+            // The original also arrives, so that the handshake can go on.
+            let place = input.number() % max(1, copy.count)
+            copy.replaceSubrange(place..<min(copy.count, place + 4), with: input.take(4))
+            return [copy, datagram]
+        default: return [datagram]
+        }
+    }
+}
