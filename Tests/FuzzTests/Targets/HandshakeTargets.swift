@@ -8,7 +8,7 @@ extension FuzzTarget {
     static let tlsHandshakes = FuzzTarget(name: "tls-handshakes", maximumLength: 4096) { input in
         var input = input
         let (flags, mode) = (input.byte(), input.byte())
-        let (client, server) = settings(flags)
+        let (client, server) = flags & 64 == 0 ? try settings(flags) : try settingsWithKey()
         var alterations: [[Tampering]] = [[], []]
         if mode & 3 != 0 {
             // A peer that sends the input instead of, or after, its own messages.
@@ -18,10 +18,10 @@ extension FuzzTarget {
         while !input.isEmpty { alterations[Int(input.byte() & 1)].append(alteration(&input)) }
         let pair = try EnginePair(client, server, fromClient: alterations[0], fromServer: alterations[1])
         pair.shakeHands()
-        try exchange(pair)
+        try exchange(pair, earlyData: client.earlyData?.bytes ?? [])
     }
 
-    private static func settings(_ flags: UInt8) -> (TLSClientSettings, TLSServerSettings) {
+    private static func settings(_ flags: UInt8) throws -> (TLSClientSettings, TLSServerSettings) {
         var (client, server) = (FixedIdentity.client, FixedIdentity.server)
         let version: TLSProtocolVersion = flags & 1 == 0 ? .tls13 : .tls12
         (client.minimumVersion, client.maximumVersion) = (version, version)
@@ -33,7 +33,28 @@ extension FuzzTarget {
         }
         if flags & 8 != 0 { server.sessionTickets = .issued(1) }
         if flags & 16 != 0 { (client.applicationProtocols, server.applicationProtocols) = (["a", "b"], ["b"]) }
+        if flags & 32 != 0 {
+            server.sessionTickets = .issued(1)
+            client.resumption = .inMemory
+            if flags & 21 == 0 { server.acceptedEarlyData = TLSAcceptedEarlyData(upTo: 1000) }
+            if let session = try session(client, server) { client.resumption = .session(session) }
+            if flags & 21 == 0 { client.earlyData = TLSEarlyData([1, 2, 3]) }
+        }
         return (client, server)
+    }
+
+    /// A session of a connection that nobody has altered.
+    private static func session(_ client: TLSClientSettings, _ server: TLSServerSettings) throws -> TLSResumableSession? {
+        let pair = try EnginePair(client, server)
+        pair.shakeHands()
+        try require(pair.isComplete, "an ordinary handshake fails: \(String(describing: pair.clientError ?? pair.serverError))")
+        try require(try pair.exchange([1], from: .server) == [1], "an ordinary connection loses bytes")
+        return pair.client.session?.resumable
+    }
+
+    private static func settingsWithKey() throws -> (TLSClientSettings, TLSServerSettings) {
+        let key = try TLSPreSharedKey(identity: "device", key: [UInt8](repeating: 7, count: 32))
+        return (.client(serverName: FixedIdentity.name, preSharedKey: key), .server(preSharedKeys: TLSPreSharedKeys(key)))
     }
 
     private static func alteration(_ input: inout FuzzInput) -> Tampering {
@@ -49,7 +70,7 @@ extension FuzzTarget {
     }
 
     /// What one side reads is what the other has written, from the beginning and without changes.
-    private static func exchange(_ pair: EnginePair) throws {
+    private static func exchange(_ pair: EnginePair, earlyData: [UInt8]) throws {
         guard pair.isComplete else { return }
         let message = [UInt8]((0..<3000).map { UInt8($0 % 251) })
         for (from, to) in [(pair.client, pair.server), (pair.server, pair.client)] {
@@ -62,7 +83,9 @@ extension FuzzTarget {
                 case .incomplete, .closed, .truncated, .failed: break reading
                 }
             }
-            try require(message.starts(with: buffer.readableBytes), "other bytes were read than were written")
+            // Early data that the server has not accepted is lost.
+            let isExpected = [message, earlyData + message].contains { $0.starts(with: buffer.readableBytes) }
+            try require(isExpected, "other bytes were read than were written")
         }
         pair.client.shutdown()
         for _ in 0..<100 where pair.carry() {}
