@@ -1,12 +1,12 @@
 /// A part of the library that reads bytes from outside, with the promises that hold for all bytes.
 ///
-/// `Scripts/fuzz` runs the targets with libFuzzer. The tests run them with the inputs in `Corpora`, which cover
-/// everything that the fuzzer has reached so far.
+/// `Scripts/fuzz` runs the targets with libFuzzer. The tests run them with the inputs in `Corpora`, which
+/// cover what the fuzzer has reached so far.
 struct FuzzTarget: Sendable {
     let name: String
     /// The maximum length of an input in bytes.
     let maximumLength: Int
-    /// Throws `FuzzFailure` if a promise does not hold. Errors of the library are expected and are not thrown.
+    /// Throws `FuzzFailure` if a promise does not hold. Errors of the library are expected and not thrown.
     let run: @Sendable (FuzzInput) throws -> Void
 
     static let all: [FuzzTarget] = [

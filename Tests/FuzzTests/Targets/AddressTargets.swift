@@ -37,11 +37,11 @@ extension FuzzTarget {
             }
         case .name(let name):
             try require(literal == nil, "\"\(name)\" is a name and an address")
-            // What inet_aton(3) takes for an address must not be a name that a filter compares as text. It ignores
-            // everything after white space, but the resolver does not.
+            // A name must not be an address for inet_aton(3), because a filter would compare it as text. That
+            // function ignores everything after white space, but the resolver does not.
             var address = in_addr()
             let isPlain = !name.utf8.contains { $0 <= 0x20 }
-            try require(!isPlain || inet_aton(name, &address) == 0, "inet_aton(3) takes \"\(name)\" for an address")
+            try require(!isPlain || inet_aton(name, &address) == 0, "inet_aton(3) parses the name \"\(name)\" as an address")
         }
         if let target = try? ProxyTarget(host: text, port: 80), case .name(let name, _) = target {
             try require(name.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F }, "the name \"\(name)\" is sent to a proxy")

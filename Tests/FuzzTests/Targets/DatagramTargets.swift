@@ -36,7 +36,7 @@ extension FuzzTarget {
         try require(fragments.datagrams.reduce(0) { $0 + $1.count } <= 64 * 1024, "too many bytes are kept")
     }
 
-    /// The reply to a ClientHello is never longer than the ClientHello, and a cookie is valid only for its address.
+    /// The reply to a ClientHello is never longer than the ClientHello, and no cookie can be guessed.
     private static func check(_ cookies: DTLSCookies, _ datagram: UnsafeRawBufferPointer) throws {
         switch cookies.judge(datagram, from: [127, 0, 0, 1]) {
         case .none: break

@@ -120,7 +120,7 @@ extension FuzzTarget {
     }
 }
 
-/// Carries datagrams, and does to each of them what the input says.
+/// Carries datagrams. The input chooses what happens to each of them.
 private struct DatagramWire {
     let client: DTLSEngine
     let server: DTLSEngine

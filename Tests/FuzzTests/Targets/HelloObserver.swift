@@ -35,8 +35,8 @@ final class HelloObserver: @unchecked Sendable {
         return Array(UnsafeBufferPointer(start: start, count: count))
     }
 
-    /// Compares the library's reading with OpenSSL's. OpenSSL may reject a message that the library reads, but
-    /// if both read it, they read the same name and protocols.
+    /// Compares the library's reading with OpenSSL's. OpenSSL may reject a message that the library reads,
+    /// but if both read it, they read the same name and protocols.
     func check(_ hello: TLSClientHello, _ records: [UInt8]) throws {
         let view = View()
         SSL_CTX_set_client_hello_cb(context, HelloObserver.callback, Unmanaged.passUnretained(view).toOpaque())
