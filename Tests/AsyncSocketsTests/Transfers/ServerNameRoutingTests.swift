@@ -58,8 +58,7 @@ import Testing
 
     @Test func plaintextIsNotAHello() throws {
         for text in ["GET / HTTP/1.1\r\n", "\u{16}\u{4}\u{1}\u{0}\u{5}", "\u{15}\u{3}\u{1}"] {
-            let bytes = Data(text.utf8)
-            let error = #expect(throws: TLSError.self) { try TLSClientHello(records: bytes.bytes) }
+            let error = #expect(throws: TLSError.self) { try TLSClientHello(records: Data(text.utf8).bytes) }
             #expect(error?.code == .notTLS)
             #expect(error?.message == "the client did not start a TLS handshake")
         }
