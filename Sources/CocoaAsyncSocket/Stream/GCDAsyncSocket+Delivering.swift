@@ -114,13 +114,8 @@ extension GCDAsyncSocket {
     func ask(
         _ delegate: any GCDAsyncSocketDelegate, about trust: SecTrust, _ answer: @escaping @Sendable (Bool) -> Void
     ) {
-        let question = TrustQuestion(delegate: delegate, socket: self)
-        Task { answer(await question.delegate.socket(question.socket, didReceive: trust)) }
+        nonisolated(unsafe) let (judge, socket) = (delegate, self)
+        // Swift 6.2 accepts these captures if the closure is explicitly Sendable.
+        Task { @Sendable in answer(await judge.socket(socket, didReceive: trust)) }
     }
-}
-
-private struct TrustQuestion: @unchecked Sendable {
-    // Unchecked: the delegate's method may be called on any thread, and the socket protects its own state.
-    let delegate: any GCDAsyncSocketDelegate
-    let socket: GCDAsyncSocket
 }

@@ -44,9 +44,9 @@ final class StapledStatus {
         self.time = time
     }
 
-    /// Returns when the status of the certificate expires, in seconds since 1970, or when the certificate that
-    /// signed the response expires, if that is earlier. Returns the time of the check if the response contains
-    /// no expiry time for the certificate.
+    /// Returns when the status of the certificate expires, in seconds since 1970, or when the certificate
+    /// that signed the response expires, if that is earlier. Returns the time of the check if the response
+    /// contains no expiry time for the certificate.
     func end(of response: [UInt8]) -> Int {
         guard let issuer, let basic = response.withUnsafeBufferPointer({ Self.decode($0) }) else { return time }
         defer { OCSP_BASICRESP_free(basic) }
@@ -60,8 +60,8 @@ final class StapledStatus {
         return min(time + Int(days) * 86_400 + Int(seconds), Self.endOfSigner(in: basic, from: issuer) ?? .max)
     }
 
-    /// The issuer's own certificate takes precedence over a copy in the response, as in the check of the signature.
-    /// The signature does not cover such a copy, so its dates may be wrong.
+    /// The issuer's own certificate takes precedence over a copy in the response, as in the check of the
+    /// signature. The signature does not cover such a copy, so its dates may be wrong.
     private static func endOfSigner(in basic: OpaquePointer, from issuer: TLSCertificate) -> Int? {
         OpenSSLCall.attempt { () -> Int? in
             let certificates = OPENSSL_sk_new_null()
