@@ -163,8 +163,8 @@ let package = Package(
     ]
 )
 
-// libFuzzer calls the targets of FuzzTests in a program that contains its main function (Scripts/fuzz). Tests
-// run them with the recorded inputs.
+// Scripts/fuzz builds FuzzTests as a program with libFuzzer's main function. Otherwise, FuzzTests is a test
+// target that runs recorded inputs.
 let fuzzDependencies: [Target.Dependency] = [
     "AsyncSockets", "AsyncSocketsTesting", "COpenSSL", "SocketBuffers", "SocketCore", "SocketTLS", "StartTLSProtocols",
 ]

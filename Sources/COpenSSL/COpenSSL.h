@@ -217,8 +217,8 @@ static inline int COpenSSL_acceptHost(const char *name, size_t count) {
     return count > 0;
 }
 
-// Sets the host name that the peer's certificate must contain. The caller has validated the name. OpenSSL 4.0
-// would reject names of one character, and labels that start or end with a hyphen.
+// Sets the host name that the peer's certificate must contain, validated by the caller. Replaces 4.0's
+// validation, which rejects one-character names and labels that start or end with hyphens.
 static inline int COpenSSL_setHost(X509_VERIFY_PARAM *parameters, const char *name, size_t count) {
     void (*validate)(X509_VERIFY_PARAM *, int (*)(const char *, size_t)) =
         (void (*)(X509_VERIFY_PARAM *, int (*)(const char *, size_t)))COPENSSL_LOOKUP(X509_VERIFY_PARAM_set1_host_input_validation);

@@ -31,8 +31,10 @@ extension TLSCertificate {
     }
 
     /// The host names that the certificate is valid for (subjectAltName dNSName), with wildcards unexpanded.
+    /// Names that contain a NUL character are omitted: no host has such a name, and C code would compare only
+    /// the part before the NUL.
     public var dnsNames: [String] {
-        alternativeNames(ofType: GEN_DNS) { String(decoding: $0, as: UTF8.self) }
+        alternativeNames(ofType: GEN_DNS) { $0.contains(0) ? nil : String(decoding: $0, as: UTF8.self) }
     }
 
     /// The IP addresses that the certificate is valid for (subjectAltName iPAddress), in their usual

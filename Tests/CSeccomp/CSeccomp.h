@@ -22,7 +22,7 @@ static const long CSeccomp_socket = SYS_socket;
 static const long CSeccomp_getsockopt = SYS_getsockopt;
 static const long CSeccomp_setsockopt = SYS_setsockopt;
 static const unsigned int CSeccomp_udp_level = 17;
-// Calls added to Linux since 3.17, which an older kernel or an older system call filter does not know.
+// Calls added in Linux 3.17 or later, which older kernels and system call filters do not support.
 static const long CSeccomp_getrandom = SYS_getrandom;
 static const long CSeccomp_memfd_create = SYS_memfd_create;
 static const long CSeccomp_membarrier = SYS_membarrier;

@@ -1,4 +1,4 @@
-/// A part of the library that reads bytes from outside, with the promises that hold for all bytes.
+/// A part of the library that parses untrusted bytes, and the promises that hold for every input.
 ///
 /// `Scripts/fuzz` runs the targets with libFuzzer. The tests run them with the inputs in `Corpora`, which
 /// cover what the fuzzer has reached so far.

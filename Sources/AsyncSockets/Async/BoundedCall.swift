@@ -46,8 +46,7 @@ extension Result<Void, any Error> {
 extension Optional where Wrapped == any TaskExecutor {
     /// The executor preference of the current task. Child tasks inherit it, but unstructured tasks do not.
     ///
-    /// Swift 6.2 cannot turn the preference back into an executor, so there the body runs on the default
-    /// executor.
+    /// Always `nil` with Swift 6.2, which cannot convert the preference to an executor.
     static var preferredByCurrentTask: Self {
         #if compiler(>=6.3)
         withUnsafeCurrentTask { $0?.unownedTaskExecutor?.asTaskExecutor() }

@@ -49,7 +49,7 @@ package final class DatagramSender {
     private let buffer: PreBuffer
     /// The largest datagram size for which a run may share one send. 0 disables runs.
     @exclusivity(unchecked) package private(set) var largestSegment: Int
-    /// Whether the kernel has sendmmsg(2), as far as known.
+    /// Whether to try sendmmsg(2): `false` after ENOSYS.
     @exclusivity(unchecked) private var hasBatches = true
 
     /// The number of attempts to send a datagram: for ECONNREFUSED and for any other error, respectively.

@@ -13,7 +13,7 @@ import Testing
     private func lines(
         _ arguments: [String], after commands: String = "", isIsolated: Bool = false
     ) async throws -> [String] {
-        // A crash is reported by its status. The program that prints stack traces hangs under a filter.
+        // The exit status reveals a crash. Swift's backtrace program hangs under a filter.
         let script = "export SWIFT_BACKTRACE=enable=no\n\(commands)\nexec \"$0\" environment \"$@\""
         let (status, output) =
             isIsolated
@@ -23,7 +23,7 @@ import Testing
         return output.split(separator: "\n").map(String.init)
     }
 
-    /// Returns the result of a part, which may follow lines of the log.
+    /// Returns the result of a part. Log lines may precede it.
     private func result(_ part: String, _ lines: [String]) throws -> String {
         let line = try #require(lines.first { $0.hasPrefix("\(part): ") }, "\(lines)")
         return String(line.dropFirst(part.count + 2))

@@ -1,8 +1,8 @@
 internal import AsyncSockets
 internal import Foundation
 
-/// Sends datagrams in batches, because a socket queues all of them while the loop delivers a request. Half of
-/// them have the same size, so that the kernel can split a run.
+/// Sends datagrams from a delegate method, so that the socket queues them and sends them in batches. Half of
+/// them have the same size, so that they can be sent as runs.
 enum DatagramExchange {
     private static let payloads = (0..<80).map { Data(repeating: UInt8($0), count: $0 < 40 ? 200 : 100 + $0) }
 

@@ -30,7 +30,7 @@ extension FuzzTarget {
             var bytes = [UInt8](repeating: 0, count: 16)
             let plain = text.prefix { $0 != "%" }.filter { $0 != "[" && $0 != "]" }
             let isAddress = inet_pton(AF_INET, plain, &bytes) == 1 || inet_pton(AF_INET6, plain, &bytes) == 1
-            try require(isAddress, "\"\(text)\" is not an address for inet_pton(3), but \(address)")
+            try require(isAddress, "inet_pton(3) rejects \"\(text)\", parsed as \(address)")
             guard let written = address.host else { return }
             guard case .address(let again) = try? HostText(written, port: 80), again == address else {
                 throw FuzzFailure(description: "\"\(text)\" is \(address), which is another host as text")

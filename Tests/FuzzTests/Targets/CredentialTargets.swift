@@ -104,7 +104,7 @@ final class TemporaryInput: @unchecked Sendable {
         var name = Array("/tmp/input.XXXXXX".utf8CString)
         descriptor = mkstemp(&name)
         precondition(descriptor >= 0, "mkstemp failed")
-        // The file has no name from now on, so nothing is left of it.
+        // The kernel deletes the file when the process exits.
         unlink(name)
         path = "/proc/self/fd/\(descriptor)"
     }

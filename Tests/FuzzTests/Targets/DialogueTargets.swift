@@ -9,7 +9,7 @@ extension FuzzTarget {
         let bytes = input.all()
         let whole = try outcome(choice, [bytes])
         let split = try outcome(choice, cuts.pieces(of: bytes))
-        // The whole may contain an injection that is not noticed in pieces.
+        // Injected data may be detected only if it arrives in one piece.
         guard let first = whole.startsTLS else { return }
         try require(split.startsTLS == first, "the whole starts TLS, but the pieces end with \(split.error ?? "other bytes")")
         // Some messages have random parts of various lengths.

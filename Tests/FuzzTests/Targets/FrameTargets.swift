@@ -40,7 +40,7 @@ extension FuzzTarget {
     private static func check<Format: Framing>(_ format: Format, _ bytes: [UInt8]) throws where Format.Frame == Data {
         switch decode(format, bytes) {
         case .failed: return
-        case .incomplete(let minimum): try require(minimum > bytes.count, "\(minimum) bytes are needed of \(bytes.count)")
+        case .incomplete(let minimum): try require(minimum > bytes.count, "\(minimum) of \(bytes.count) bytes suffice")
         case .frame(let frame, let length):
             try require(length <= bytes.count && length <= format.maximumFrameLength, "a frame of \(length) bytes")
             guard case .incomplete(let minimum) = decode(format, Array(bytes.prefix(length - 1))) else {
@@ -62,13 +62,13 @@ extension FuzzTarget {
         for seen in 0..<length {
             let answer = try format.decode(bytes.span.bytes, seen: seen)
             guard case .frame(frame, length) = answer else {
-                throw FuzzFailure(description: "another frame after \(seen) bytes")
+                throw FuzzFailure(description: "the frame differs after \(seen) bytes")
             }
         }
     }
 
     private static func checkLines(_ bytes: [UInt8], _ pieces: [[UInt8]]) throws {
-        try require(lines([bytes]) == lines(pieces), "other lines in pieces")
+        try require(lines([bytes]) == lines(pieces), "the lines differ in pieces")
         let count = lines([bytes]).count
         try require(count == bytes.count { $0 == UInt8(ascii: "\n") }, "\(count) lines")
     }
@@ -88,7 +88,7 @@ extension FuzzTarget {
 
     private static func checkReceivedBody(_ bytes: [UInt8], _ pieces: [[UInt8]]) throws {
         let (whole, split) = (received([bytes]), received(pieces))
-        try require(whole.body == split.body && whole.rest == split.rest, "another body in pieces")
+        try require(whole.body == split.body && whole.rest == split.rest, "the body differs in pieces")
         guard whole.rest != nil, hasOnlyWholeLineBreaks(whole.body) else { return }
         try require(received([sent([whole.body])]).body == whole.body, "the body changes when it is sent again")
     }
@@ -106,7 +106,7 @@ extension FuzzTarget {
 
     private static func checkSentBody(_ bytes: [UInt8], _ pieces: [[UInt8]]) throws {
         let encoded = sent([bytes])
-        try require(encoded == sent(pieces), "other bytes in pieces")
+        try require(encoded == sent(pieces), "the bytes differ in pieces")
         let (body, rest) = received([encoded])
         try require(rest == [], "the encoded body ends early, with \(rest?.count ?? -1) bytes after it")
         try require(sent([body]) == encoded, "the body changes when it is sent again")

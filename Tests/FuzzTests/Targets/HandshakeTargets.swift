@@ -43,7 +43,7 @@ extension FuzzTarget {
         return (client, server)
     }
 
-    /// A session of a connection that nobody has altered.
+    /// A session from an unaltered connection.
     private static func session(_ client: TLSClientSettings, _ server: TLSServerSettings) throws -> TLSResumableSession? {
         let pair = try EnginePair(client, server)
         pair.shakeHands()
@@ -69,7 +69,7 @@ extension FuzzTarget {
         }
     }
 
-    /// What one side reads is what the other has written, from the beginning and without changes.
+    /// What one side reads is an unaltered prefix of what the other side has written.
     private static func exchange(_ pair: EnginePair, earlyData: [UInt8]) throws {
         guard pair.isComplete else { return }
         let message = [UInt8]((0..<3000).map { UInt8($0 % 251) })
@@ -153,7 +153,7 @@ private struct DatagramWire {
         case 6: return [input.part(), datagram]
         case 7: return [datagram, input.part()]
         case 8:
-            // The original also arrives, so that the handshake can go on.
+            // The original also arrives, so that the handshake can continue.
             let place = input.number() % max(1, copy.count)
             copy.replaceSubrange(place..<min(copy.count, place + 4), with: input.take(4))
             return [copy, datagram]

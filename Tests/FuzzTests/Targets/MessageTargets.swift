@@ -10,7 +10,7 @@ extension FuzzTarget {
             try require(length <= bytes.count, "more bytes are consumed than there are")
             for count in Set([0, 3, length / 2, length - 1]) where count < length {
                 guard case .incomplete(let minimum) = parse(Array(bytes.prefix(count))) else {
-                    throw FuzzFailure(description: "\(count) of \(length) bytes are not incomplete")
+                    throw FuzzFailure(description: "\(count) of \(length) bytes should be incomplete")
                 }
                 try require((count + 1...length).contains(minimum), "the minimum is \(minimum) after \(count) of \(length) bytes")
             }

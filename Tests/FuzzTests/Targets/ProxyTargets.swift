@@ -13,7 +13,7 @@ extension FuzzTarget {
             try check(header, bytes, count)
             for length in Set([0, 1, count / 2, count - 1]) where length < count {
                 guard case .incomplete(let minimum) = parse(Array(bytes.prefix(length))) else {
-                    throw FuzzFailure(description: "\(length) of \(count) bytes are not incomplete")
+                    throw FuzzFailure(description: "\(length) of \(count) bytes should be incomplete")
                 }
                 try require((length + 1...count).contains(minimum), "the minimum is \(minimum) after \(length) of \(count) bytes")
             }
@@ -38,10 +38,10 @@ extension FuzzTarget {
         }
         try require(other.count == count, "the other reader consumes \(other.count) bytes instead of \(count)")
         if let addresses = other.addresses {
-            try require(withoutZone(header.source) == addresses.source.host, "other source: \(addresses) \(header)")
-            try require(withoutZone(header.destination) == addresses.destination.host, "other destination: \(addresses)")
-            try require(header.source?.port == addresses.source.port, "another source port: \(addresses) \(header)")
-            try require(header.destination?.port == addresses.destination.port, "another port: \(addresses) \(header)")
+            try require(withoutZone(header.source) == addresses.source.host, "the source differs: \(addresses) \(header)")
+            try require(withoutZone(header.destination) == addresses.destination.host, "the destination differs: \(addresses)")
+            try require(header.source?.port == addresses.source.port, "the source port differs: \(addresses) \(header)")
+            try require(header.destination?.port == addresses.destination.port, "the port differs: \(addresses) \(header)")
         }
         for version in [ProxyHeader.Version.version1, .version2] {
             guard let encoded = try? header.encoded(as: version), encoded.count <= ProxyHeader.defaultMaximumCount
@@ -76,7 +76,7 @@ extension FuzzTarget {
         let bytes = input.all()
         let whole = try outcome(of: negotiation, [bytes])
         let split = try outcome(of: negotiation, cuts.pieces(of: bytes))
-        // The message quotes the bytes that have arrived.
+        // Error messages may differ: they quote the bytes received so far.
         if case .failed(let first) = whole.answer, case .failed(let second) = split.answer {
             return try require(first.kind == second.kind && whole.sent == split.sent, "\(first), in pieces: \(second)")
         }
@@ -95,7 +95,7 @@ extension FuzzTarget {
         var outcome = Outcome(answer: .incomplete, rest: [], sent: [])
         for piece in [[]] + pieces {
             piece.withUnsafeBytes { buffer.append($0) }
-            // Each call to `take` may make output, after which more of the input is read.
+            // Each call to `take` may produce output, after which more of the input is read.
             var before = (-1, -1)
             while outcome.answer == .incomplete, before != (buffer.count, outcome.sent.count) {
                 before = (buffer.count, outcome.sent.count)
@@ -120,7 +120,7 @@ private struct ReferenceProxyHeader {
     }
 
     let count: Int
-    /// `nil` if the addresses of the connection apply, or are of a Unix-domain socket.
+    /// `nil` if the header contains no addresses, or those of a Unix-domain socket.
     var addresses: (source: Address, destination: Address)?
 
     init?(_ bytes: [UInt8]) {

@@ -89,7 +89,7 @@ private final class IssuedByInput {
 
     deinit { X509_free(authority) }
 
-    /// Names as text are DNS names. As DER, the first part is the whole extension.
+    /// Text names are DNS names. In DER, the first name is the whole extension.
     func leaf(_ names: [[UInt8]], isDER: Bool) -> TLSCertificate? {
         var extensions: [(Int32, String)] = [
             (NID_basic_constraints, "critical,CA:FALSE"), (NID_key_usage, "critical,digitalSignature"),

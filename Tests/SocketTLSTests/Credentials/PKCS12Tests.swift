@@ -161,7 +161,7 @@ import Testing
         #expect(error?.message.contains("rounds of key derivation") == true, "\(error?.message ?? "")")
     }
 
-    /// Returns the same file with a MAC according to RFC 9879, which is wrong.
+    /// Returns the same file with an incorrect MAC in the format of RFC 9879.
     private static func withPBMAC1(_ count: Int32, _ bytes: [UInt8]) throws -> [UInt8] {
         let archive = bytes.withUnsafeBufferPointer { bytes in
             var cursor = bytes.baseAddress
