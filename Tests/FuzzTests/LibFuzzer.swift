@@ -4,15 +4,30 @@ import Glibc
 
 private nonisolated(unsafe) var target: FuzzTarget?
 
+private typealias Arguments = UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>
+
+/// Chooses the target by its name in the environment, and appends the maximum length of its inputs to the
+/// options of libFuzzer.
 @_cdecl("LLVMFuzzerInitialize")
-func initialize(_: UnsafeMutablePointer<CInt>, _: UnsafeMutableRawPointer) -> CInt {
+func initialize(_ count: UnsafeMutablePointer<CInt>, _ arguments: UnsafeMutableRawPointer) -> CInt {
     let name = getenv("FUZZ_TARGET").map { String(cString: $0) } ?? ""
     target = FuzzTarget.named(name)
-    if target == nil {
-        print("there is no target named \"\(name)\": \(FuzzTarget.all.map(\.name).joined(separator: " "))")
-        exit(2)
+    guard let target else {
+        fail("there is no target named \"\(name)\": \(FuzzTarget.all.map(\.name).joined(separator: " "))")
     }
+    let list = arguments.assumingMemoryBound(to: Arguments.self)
+    let extended = Arguments.allocate(capacity: Int(count.pointee) + 2)
+    extended.update(from: list.pointee, count: Int(count.pointee))
+    extended[Int(count.pointee)] = strdup("-max_len=\(target.maximumLength)")
+    extended[Int(count.pointee) + 1] = nil
+    list.pointee = extended
+    count.pointee += 1
     return 0
+}
+
+private func fail(_ message: String) -> Never {
+    write(STDERR_FILENO, message + "\n", message.utf8.count + 1)
+    abort()
 }
 
 @_cdecl("LLVMFuzzerTestOneInput")
@@ -21,9 +36,7 @@ func testOneInput(_ start: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
     do {
         try target.run(FuzzInput(Array(UnsafeBufferPointer(start: start, count: count))))
     } catch {
-        let message = "\(target.name): \(error)\n"
-        write(STDERR_FILENO, message, message.utf8.count)
-        abort()
+        fail("\(target.name): \(error)")
     }
     return 0
 }

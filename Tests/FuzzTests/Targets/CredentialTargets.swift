@@ -44,7 +44,7 @@ extension FuzzTarget {
         let again = try? TLSCertificate(pem: certificate.pem)
         try require(again == certificate, "the certificate changes as PEM")
         try require(certificate.sha256Fingerprint.count == 32, "the fingerprint is short")
-        // A NUL or a name that is not ASCII must not become a name that a server could have.
+        // C code would compare only the part before a NUL.
         for name in certificate.dnsNames { try require(!name.utf8.contains(0), "a name with NUL: \(name)") }
         let verdict = try ChainEvaluation(
             [certificate, FixedIdentity.root], of: .server, serverName: FixedIdentity.name, anchors: [FixedIdentity.root],

@@ -5,7 +5,7 @@ import SocketBuffers
 
 extension FuzzTarget {
     /// DTLS datagrams before OpenSSL: records, fragments, cookies and the selection of settings.
-    static let dtlsDatagrams = FuzzTarget(name: "dtls-datagrams", maximumLength: 8192) { input in
+    static let dtlsDatagrams = FuzzTarget(name: "dtls-datagrams", maximumLength: 80_000) { input in
         var input = input
         let flags = input.byte()
         let cookies = try DTLSCookies()

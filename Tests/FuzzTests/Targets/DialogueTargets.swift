@@ -2,7 +2,7 @@ import StartTLSProtocols
 
 extension FuzzTarget {
     /// The STARTTLS dialogues of all protocols, as client and as server.
-    static let dialogues = FuzzTarget(name: "dialogues", maximumLength: 8192) { input in
+    static let dialogues = FuzzTarget(name: "dialogues", maximumLength: 70_000) { input in
         var input = input
         let choice = Int(input.byte())
         var cuts = FuzzInput(input.take(16))
@@ -11,6 +11,7 @@ extension FuzzTarget {
         let split = try outcome(choice, cuts.pieces(of: bytes))
         // Injected data may be detected only if it arrives in one piece.
         guard let first = whole.startsTLS else { return }
+        try require(first.isEmpty || Self.startImmediately.contains(choice % Self.count), "bytes before TLS are not an injection")
         try require(split.startsTLS == first, "the whole starts TLS, but the pieces end with \(split.error ?? "other bytes")")
         // Some messages have random parts of various lengths.
         try require(abs(whole.sent.count - split.sent.count) < 32, "other bytes are sent if the input arrives in pieces")
@@ -74,8 +75,12 @@ extension FuzzTarget {
         .script([.skip(to: "STARTTLS"), .send("OK")]),
     ]
 
+    private static let count = clients.count + servers.count
+    /// The servers of MySQL and of PostgreSQL with direct TLS, whose clients start TLS without a reply.
+    private static let startImmediately = [11, 13].map { clients.count + $0 }
+
     private static func makeDialogue(_ choice: Int) throws -> StartTLSDialogue {
-        let index = choice % (clients.count + servers.count)
+        let index = choice % count
         return try index < clients.count
             ? StartTLSDialogue(client: clients[index]) : StartTLSDialogue(server: servers[index - clients.count])
     }

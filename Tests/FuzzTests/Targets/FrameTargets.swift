@@ -4,7 +4,7 @@ import SocketBuffers
 @testable import AsyncSockets
 
 extension FuzzTarget {
-    /// Frames, lines and dot-terminated bodies: pieces have the same result as the whole.
+    /// Frames, lines and dot-terminated bodies. Lines and bodies are the same if the input arrives in pieces.
     static let frames = FuzzTarget(name: "frames", maximumLength: 4096) { input in
         var input = input
         let kind = input.byte() % 8

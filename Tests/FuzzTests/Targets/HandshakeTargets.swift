@@ -1,4 +1,5 @@
 import AsyncSocketsTesting
+import Glibc
 import SocketBuffers
 
 @testable import SocketTLS
@@ -15,10 +16,13 @@ extension FuzzTarget {
             let place = mode & 4 == 0 ? 0 : input.number()
             alterations[mode & 3 == 1 ? 0 : 1] = [.inject(input.all(), at: place)] + (mode & 8 == 0 ? [] : [.truncate(at: place)])
         }
+        let isUnaltered = mode & 3 == 0 && input.isEmpty
         while !input.isEmpty { alterations[Int(input.byte() & 1)].append(alteration(&input)) }
         let pair = try EnginePair(client, server, fromClient: alterations[0], fromServer: alterations[1])
         pair.shakeHands()
-        try exchange(pair, earlyData: client.earlyData?.bytes ?? [])
+        let error = pair.clientError ?? pair.serverError
+        try require(pair.isComplete || !isUnaltered, "an ordinary handshake fails: \(String(describing: error))")
+        try exchange(pair, earlyData: client.earlyData?.bytes ?? [], isUnaltered: isUnaltered)
     }
 
     private static func settings(_ flags: UInt8) throws -> (TLSClientSettings, TLSServerSettings) {
@@ -70,7 +74,7 @@ extension FuzzTarget {
     }
 
     /// What one side reads is an unaltered prefix of what the other side has written.
-    private static func exchange(_ pair: EnginePair, earlyData: [UInt8]) throws {
+    private static func exchange(_ pair: EnginePair, earlyData: [UInt8], isUnaltered: Bool) throws {
         guard pair.isComplete else { return }
         let message = [UInt8]((0..<3000).map { UInt8($0 % 251) })
         for (from, to) in [(pair.client, pair.server), (pair.server, pair.client)] {
@@ -85,6 +89,7 @@ extension FuzzTarget {
             }
             // Early data that the server has not accepted is lost.
             let isExpected = [message, earlyData + message].contains { $0.starts(with: buffer.readableBytes) }
+            try require(buffer.count >= message.count || !isUnaltered, "an ordinary connection loses bytes")
             try require(isExpected, "other bytes were read than were written")
         }
         pair.client.shutdown()
@@ -97,26 +102,41 @@ extension FuzzTarget {
     /// Whole DTLS handshakes and data, with datagrams that are lost, repeated, altered or forged.
     static let dtlsHandshakes = FuzzTarget(name: "dtls-handshakes", maximumLength: 4096) { input in
         var input = input
-        var wire = DatagramWire(
+        let isUnaltered = input.rest.allSatisfy { $0 == 0 }
+        let wire = DatagramWire(
             client: try engine(FixedIdentity.datagramClient.values), server: try engine(FixedIdentity.datagramServer.values))
-        for _ in 0..<24 {
+        var timeouts = 0
+        for _ in 0..<32 {
             _ = (wire.client.handshake(), wire.server.handshake())
-            guard wire.carry(&input) else { break }
+            if wire.carry(&input) { continue }
+            guard timeouts < 3, wire.retransmit() else { break }
+            timeouts += 1
         }
+        let areEstablished = wire.client.isEstablished && wire.server.isEstablished
+        try require(areEstablished || !isUnaltered, "an ordinary handshake fails")
         let messages = (1...4).map { [UInt8](repeating: UInt8($0), count: 10 * $0) }
         for (from, to) in [(wire.client, wire.server), (wire.server, wire.client)] where from.isEstablished {
             for message in messages { _ = message.withUnsafeBytes { from.write($0) } }
             for _ in 0..<8 where wire.carry(&input) {}
+            var expected = messages
             let buffer = PreBuffer()
             while case .bytes(let count) = to.read(into: buffer) {
-                try require(messages.contains(Array(buffer.readableBytes.prefix(count))), "a message was altered")
+                let message = Array(buffer.readableBytes.prefix(count))
+                guard let place = expected.firstIndex(of: message) else {
+                    throw FuzzFailure(description: "a message is altered or read twice: \(message)")
+                }
+                expected.remove(at: place)
                 buffer.consume(count)
             }
+            try require(expected.isEmpty || !isUnaltered, "an ordinary connection loses messages")
         }
     }
 
     private static func engine(_ settings: TLSSettingValues) throws -> DTLSEngine {
-        try DTLSEngine(context: TLSContext.context(for: settings, over: .datagrams), settings: settings, size: 600)
+        let engine = try DTLSEngine(
+            context: TLSContext.context(for: settings, over: .datagrams), settings: settings, size: 600)
+        engine.setFirstTimeout(seconds: 0.001)
+        return engine
     }
 }
 
@@ -124,6 +144,15 @@ extension FuzzTarget {
 private struct DatagramWire {
     let client: DTLSEngine
     let server: DTLSEngine
+
+    /// Waits until a timer has expired, and lets its side retransmit. Returns false if no timer is running.
+    func retransmit() -> Bool {
+        let engines = [client, server]
+        guard let next = engines.compactMap(\.secondsToTimeout).min() else { return false }
+        poll(nil, 0, CInt(min(next, 0.1) * 1000) + 1)
+        for engine in engines { _ = engine.handleTimeout() }
+        return true
+    }
 
     /// Returns false if there was nothing to carry.
     func carry(_ input: inout FuzzInput) -> Bool {

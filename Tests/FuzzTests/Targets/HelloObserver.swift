@@ -48,20 +48,32 @@ final class HelloObserver: @unchecked Sendable {
         SSL_do_handshake(ssl)
         ERR_clear_error()
         guard view.isCalled else { return }
-        // RFC 6066, section 3: a list with the length, the type 0, and a name with its length.
-        if let name = hello.serverName {
-            let bytes = view.serverName ?? []
-            let isSame = bytes.count >= 5 && String(decoding: bytes.dropFirst(5), as: UTF8.self) == name
-            try require(isSame, "OpenSSL reads another server name: \(bytes) instead of \(name)")
+        if let contents = view.serverName, let name = Self.serverName(in: contents) {
+            let own = hello.serverName ?? "none"
+            try require(hello.serverName == name, "OpenSSL reads the server name \(name) instead of \(own)")
+        } else {
+            try require(hello.serverName == nil, "OpenSSL reads no server name, but \(hello.serverName ?? "")")
         }
-        // RFC 7301, section 3.1.
-        if !hello.applicationProtocols.isEmpty {
-            var (rest, names) = ((view.applicationProtocols ?? []).dropFirst(2), [String]())
-            while let count = rest.popFirst(), count > 0, rest.count >= Int(count) {
-                names.append(String(decoding: rest.prefix(Int(count)), as: UTF8.self))
-                rest = rest.dropFirst(Int(count))
-            }
-            try require(names == hello.applicationProtocols, "OpenSSL reads other protocols: \(names)")
+        let names = view.applicationProtocols.map(Self.names) ?? []
+        try require(names == hello.applicationProtocols, "OpenSSL reads other protocols: \(names)")
+    }
+
+    /// The name in the extension, if OpenSSL accepts it: a list with one entry of type 0 (RFC 6066, section 3).
+    private static func serverName(in contents: [UInt8]) -> String? {
+        guard contents.count >= 5, Int(contents[0]) << 8 + Int(contents[1]) == contents.count - 2, contents[2] == 0,
+            Int(contents[3]) << 8 + Int(contents[4]) == contents.count - 5, contents.count - 5 <= 255,
+            !contents[5...].contains(0)
+        else { return nil }
+        return String(decoding: contents[5...], as: UTF8.self)
+    }
+
+    /// RFC 7301, section 3.1.
+    private static func names(in contents: [UInt8]) -> [String] {
+        var (rest, names) = (contents.dropFirst(2), [String]())
+        while let count = rest.popFirst(), count > 0, rest.count >= Int(count) {
+            names.append(String(decoding: rest.prefix(Int(count)), as: UTF8.self))
+            rest = rest.dropFirst(Int(count))
         }
+        return names
     }
 }

@@ -15,9 +15,7 @@ extension FuzzTarget {
                 try require((count + 1...length).contains(minimum), "the minimum is \(minimum) after \(count) of \(length) bytes")
             }
             try require(hello.preSharedKeyIdentities.count <= 8, "too many identities")
-            if hello.serverName != nil || !hello.applicationProtocols.isEmpty {
-                try HelloObserver.shared.check(hello, bytes)
-            }
+            try HelloObserver.shared.check(hello, bytes)
         }
         if let message = bytes.dropFirst(5).first.map({ _ in Array(bytes.dropFirst(5)) }) {
             message.withUnsafeBytes { message in

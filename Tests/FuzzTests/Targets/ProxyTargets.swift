@@ -42,6 +42,8 @@ extension FuzzTarget {
             try require(withoutZone(header.destination) == addresses.destination.host, "the destination differs: \(addresses)")
             try require(header.source?.port == addresses.source.port, "the source port differs: \(addresses) \(header)")
             try require(header.destination?.port == addresses.destination.port, "the port differs: \(addresses) \(header)")
+        } else if !other.isUnix {
+            try require(header.source == nil && header.destination == nil, "HAProxy's rules ignore these addresses: \(header)")
         }
         for version in [ProxyHeader.Version.version1, .version2] {
             guard let encoded = try? header.encoded(as: version), encoded.count <= ProxyHeader.defaultMaximumCount
@@ -122,6 +124,7 @@ private struct ReferenceProxyHeader {
     let count: Int
     /// `nil` if the header contains no addresses, or those of a Unix-domain socket.
     var addresses: (source: Address, destination: Address)?
+    var isUnix = false
 
     init?(_ bytes: [UInt8]) {
         if bytes.starts(with: [0x0D, 0x0A, 0x0D, 0x0A, 0x00, 0x0D, 0x0A, 0x51, 0x55, 0x49, 0x54, 0x0A]) {
@@ -146,8 +149,14 @@ private struct ReferenceProxyHeader {
     }
 
     private static func ports(_ first: Substring, _ second: Substring) -> (UInt16, UInt16)? {
-        guard let first = UInt16(first), let second = UInt16(second) else { return nil }
+        guard let first = port(first), let second = port(second) else { return nil }
         return (first, second)
+    }
+
+    /// Decimal digits without leading zeros.
+    private static func port(_ text: Substring) -> UInt16? {
+        guard text.utf8.allSatisfy({ (0x30...0x39).contains($0) }), text == "0" || text.first != "0" else { return nil }
+        return UInt16(text)
     }
 
     private static func host(_ text: String, _ family: CInt) -> String? {
@@ -168,12 +177,17 @@ private struct ReferenceProxyHeader {
         if bytes[12] & 15 == 0 { return }
         guard bytes[12] & 15 == 1 else { return nil }
         let (family, size): (CInt, Int)
+        guard bytes[13] & 15 <= 2 else { return nil }
         switch bytes[13] >> 4 {
         case 1: (family, size) = (AF_INET, 4)
         case 2: (family, size) = (AF_INET6, 16)
-        default: return
+        case 0, 3:
+            isUnix = bytes[13] >> 4 == 3
+            return
+        default: return nil
         }
-        guard [1, 2].contains(bytes[13] & 15), count >= 16 + 2 * size + 4 else { return }
+        if bytes[13] & 15 == 0 { return }
+        guard count >= 16 + 2 * size + 4 else { return nil }
         let ports = 16 + 2 * size
         guard let source = Self.host(bytes[16..<16 + size], family),
             let destination = Self.host(bytes[16 + size..<ports], family)

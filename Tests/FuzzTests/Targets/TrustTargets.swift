@@ -11,7 +11,10 @@ extension FuzzTarget {
             of: FixedIdentity.certificate, issuer: FixedIdentity.root, isRequired: true, at: 1_800_000_000)
         let fault = bytes.withUnsafeBufferPointer { status.fault(in: $0) }
         let end = status.end(of: bytes)
-        if fault == nil { try require(end > 1_800_000_000 - 300, "an expired response is accepted") }
+        if fault == nil {
+            try require(end > 1_800_000_000 - 300, "an expired response is accepted")
+            try require(OpenSSLVerification.accepts(response: bytes), "OpenSSL does not accept the response")
+        }
         _ = try? FixedIdentity.identity.stapling(ocspResponse: bytes, issuer: FixedIdentity.root)
     }
 
@@ -55,8 +58,34 @@ private enum OpenSSLVerification {
         X509_STORE_CTX_init(context, store, leaf.handle.x509, nil)
         X509_STORE_CTX_set_flags(context, UInt(X509_V_FLAG_PARTIAL_CHAIN))
         guard X509_verify_cert(context) == 1 else { return false }
-        guard case .hostName(let host) = try? ServerName(name) else { return true }
-        return X509_check_host(leaf.handle.x509, host, host.utf8.count, UInt32(X509_CHECK_FLAG_NEVER_CHECK_SUBJECT), nil) == 1
+        switch try? ServerName(name) {
+        case .hostName(let host):
+            let flags = UInt32(X509_CHECK_FLAG_NEVER_CHECK_SUBJECT)
+            return X509_check_host(leaf.handle.x509, host, host.utf8.count, flags, nil) == 1
+        case .address(_, let bytes): return X509_check_ip(leaf.handle.x509, bytes, bytes.count, 0) == 1
+        case nil: return false
+        }
+    }
+
+    /// Whether the root of the fixed identity signed the response, and the response states that a certificate
+    /// is good. The certificates in the response are not used.
+    static func accepts(response bytes: [UInt8]) -> Bool {
+        defer { ERR_clear_error() }
+        return bytes.withUnsafeBufferPointer { buffer in
+            var cursor = buffer.baseAddress
+            guard let response = d2i_OCSP_RESPONSE(nil, &cursor, buffer.count) else { return false }
+            defer { OCSP_RESPONSE_free(response) }
+            guard let basic = OCSP_response_get1_basic(response) else { return false }
+            defer { OCSP_BASICRESP_free(basic) }
+            let certificates = OPENSSL_sk_new_null()
+            defer { OPENSSL_sk_free(certificates) }
+            OPENSSL_sk_push(certificates, UnsafeRawPointer(FixedIdentity.root.handle.x509))
+            let flags = UInt(OCSP_NOINTERN | OCSP_NOVERIFY)
+            guard OCSP_basic_verify(basic, certificates, nil, flags) == 1 else { return false }
+            return (0..<max(0, OCSP_resp_count(basic))).contains { index in
+                OCSP_single_get0_status(OCSP_resp_get0(basic, index), nil, nil, nil, nil) == V_OCSP_CERTSTATUS_GOOD
+            }
+        }
     }
 
     /// RFC 6125, section 6.4.3, with a wildcard as the whole first label.
