@@ -1,7 +1,7 @@
 import SocketTLS
 
-/// A root, a certificate and its key that never change, so that recorded inputs contain the same names in every run.
-/// The certificate is valid until 2126.
+/// A root, a certificate and its key that never change, so that recorded inputs contain the same names in
+/// every run. The certificate is valid until 2126.
 enum FixedIdentity {
     static let rootPEM = """
         -----BEGIN CERTIFICATE-----

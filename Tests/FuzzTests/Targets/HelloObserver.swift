@@ -58,7 +58,7 @@ final class HelloObserver: @unchecked Sendable {
         try require(names == hello.applicationProtocols, "OpenSSL reads other protocols: \(names)")
     }
 
-    /// The name in the extension, if OpenSSL accepts it: a list with one entry of type 0 (RFC 6066, section 3).
+    /// The name in the extension, if OpenSSL accepts it: a list with one entry of type 0 (RFC 6066, 3).
     private static func serverName(in contents: [UInt8]) -> String? {
         guard contents.count >= 5, Int(contents[0]) << 8 + Int(contents[1]) == contents.count - 2, contents[2] == 0,
             Int(contents[3]) << 8 + Int(contents[4]) == contents.count - 5, contents.count - 5 <= 255,
