@@ -32,8 +32,8 @@ enum SystemTrustStore {
         }
     }
 
-    /// If `store` is empty because an environment variable names an unreadable file of roots, or because the
-    /// system has no roots, returns an explanation for the error message.
+    /// If `store` is empty because an environment variable names a file or folders without readable roots, or
+    /// because the system has no roots, returns an explanation for the error message.
     static func reasonForNoRoots(in store: OpaquePointer) -> String? {
         let roots = X509_STORE_get1_all_certs(store)
         defer { COpenSSL_sk_X509_free(roots) }
@@ -44,8 +44,11 @@ enum SystemTrustStore {
             return ": \(String(cString: variable)) names \"\(file.printable)\" (\(reason))"
         }
         // OpenSSL searches the folders for each issuer, so the store does not contain their roots.
-        let folders = path(X509_get_default_cert_dir_env(), or: X509_get_default_cert_dir()).split(separator: ":")
-        guard folders.allSatisfy({ CertificateFolder(path: String($0)).isEmpty }) else { return nil }
+        let folders = path(X509_get_default_cert_dir_env(), or: X509_get_default_cert_dir())
+        guard folders.split(separator: ":").allSatisfy({ CertificateFolder(path: String($0)).isEmpty }) else { return nil }
+        if let variable = X509_get_default_cert_dir_env(), getenv(variable) != nil {
+            return ": \(String(cString: variable)) names \"\(folders.printable)\", where no certificates can be read"
+        }
         return ": this system has no trusted authorities (\"\(file.printable)\": \(reason)), "
             + "so install ca-certificates or set trustRoots"
     }

@@ -89,6 +89,14 @@ import Testing
         #expect(try !result("system-roots", others).contains("no trusted authorities"))
     }
 
+    /// The system has no file of authorities, so that the message depends on the folder.
+    @Test(.ownNamespaces) func anErrorNamesTheFolderThatTheEnvironmentNamesInVain() async throws {
+        let commands = "mount -t tmpfs none /etc/ssl/certs; unset SSL_CERT_FILE; export SSL_CERT_DIR=/nowhere:/mnt/none"
+        let lines = try await lines(["system-roots"], after: commands, isIsolated: true)
+        let message = ": SSL_CERT_DIR names \"/nowhere:/mnt/none\", where no certificates can be read ["
+        #expect(try result("system-roots", lines).contains(message))
+    }
+
     @Test(.ownNamespaces) func aReadOnlyFileSystemIsEnough() async throws {
         let commands = "mount -t tmpfs none /mnt; mount -o remount,bind,ro /"
         let usual = try await lines(Self.parts, after: commands + "; export TMPDIR=/mnt", isIsolated: true)
