@@ -12,9 +12,9 @@ extension AsyncSocket {
     /// - Parameters:
     ///   - settings: The settings for the client or server role.
     ///   - trust: Decides whether to trust the peer's certificate, in a separate task with the executor
-    ///     preference of the current task. If `TLSSettings.trustTimeout` or a deadline expires, that task is
-    ///     cancelled and this call throws. The closure can reject a certificate that OpenSSL accepts. It can
-    ///     accept a certificate that OpenSSL rejects only with `TLSTrustEvaluation.manual`. If `nil`, the
+    ///     preference of the current task (no preference in Swift 6.2). If `TLSSettings.trustTimeout` or a
+    ///     deadline expires, that task is cancelled and this call throws. The closure can reject what OpenSSL
+    ///     accepts. It can accept what OpenSSL rejects only with `TLSTrustEvaluation.manual`. If `nil`, the
     ///     decision is made by OpenSSL or, if the settings require it, by the delegate.
     /// - Returns: The negotiated session.
     /// - Throws: `CancellationError` if the task is cancelled, an error thrown by `trust`, the reason the

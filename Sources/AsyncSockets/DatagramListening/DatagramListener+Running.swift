@@ -18,8 +18,8 @@ extension DatagramListener {
     ///
     /// - Parameters:
     ///   - executor: Where `body` runs. Defaults to the listener's event loop, which must not be blocked. If
-    ///     `nil`, `body` runs where the caller runs. For long computations or blocking work, use
-    ///     `.custom(globalConcurrentExecutor)`.
+    ///     `nil`, `body` runs where the caller runs or, if built with Swift 6.2, on the default executor. For
+    ///     long computations or blocking work, use `.custom(globalConcurrentExecutor)`.
     ///   - onError: Receives the error and the socket of each peer that fails. It is called in the peer's
     ///     task. By default, errors are logged in the same way as by `SocketListener.run`.
     ///   - body: Serves a peer.

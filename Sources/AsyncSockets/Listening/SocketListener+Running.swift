@@ -23,8 +23,9 @@ extension SocketListener {
     ///
     /// - Parameters:
     ///   - executor: Where `body` runs. By default it runs on the connection's event loop, which is fastest,
-    ///     but code there must not block. If `nil`, it runs where the caller runs. For blocking or
-    ///     long-running work, use `.custom(globalConcurrentExecutor)`.
+    ///     but code there must not block. If `nil`, it runs where the caller runs or, if built with Swift
+    ///     6.2, on the default executor. For blocking or long-running work, use
+    ///     `.custom(globalConcurrentExecutor)`.
     ///   - idleTimeout: Closes a connection if no bytes are sent or received for this long; `body` then
     ///     receives `.idleTimeout`. `nil` sets no limit.
     ///   - onError: Called in the connection's task for each connection that fails, with the error and the

@@ -102,7 +102,12 @@ import Testing
     @Test func tasksOnAnExecutorOfTheirOwnStayThere() async throws {
         let executor = QueueExecutor()
         try await Task(executorPreference: executor) {
-            try await useEverything(deciding: { #expect(executor.isCurrent) }) { _ in #expect(executor.isCurrent) }
+            try await useEverything(deciding: {
+                // With Swift 6.2, the task of a trust closure cannot inherit the preference.
+                #if compiler(>=6.3)
+                #expect(executor.isCurrent)
+                #endif
+            }) { _ in #expect(executor.isCurrent) }
         }.value
     }
 
