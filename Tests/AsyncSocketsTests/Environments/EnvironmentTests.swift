@@ -29,13 +29,15 @@ import Testing
         return String(line.dropFirst(part.count + 2))
     }
 
+    /// Shell commands that pin the shell and its children to its first processor.
+    private static let onOneProcessor = """
+        first=$(taskset -pc $$ | sed 's/.*: //; s/[^0-9].*//')
+        taskset -pc $first $$ >/dev/null
+        "$0" processors
+        """
+
     @Test func everythingWorksOnOneProcessor() async throws {
-        let commands = """
-            first=$(taskset -pc $$ | sed 's/.*: //; s/[^0-9].*//')
-            taskset -pc $first $$ >/dev/null
-            "$0" processors
-            """
-        #expect(try await lines(Self.parts, after: commands) == ["1"] + Self.works)
+        #expect(try await lines(Self.parts, after: Self.onOneProcessor) == ["1"] + Self.works)
     }
 
     /// If this process cannot create control groups, the test only covers the ordinary environment.
@@ -109,9 +111,10 @@ import Testing
 
     // MARK: - Limits and filters
 
-    /// See `ProbeTests` for listeners and loops that have no free descriptor.
+    /// On one processor, 28 must be enough: with two processors, the second event loop needs 4 more. See
+    /// `ProbeTests` for listeners and loops that have no free descriptor.
     @Test func thirtyTwoDescriptorsAreEnoughForAFewConnections() async throws {
-        #expect(try await lines(Self.parts, after: "ulimit -n 32") == Self.works)
+        #expect(try await lines(Self.parts, after: Self.onOneProcessor + "\nulimit -n 28") == ["1"] + Self.works)
     }
 
     /// Filters return one of these errors for calls that they do not permit.
