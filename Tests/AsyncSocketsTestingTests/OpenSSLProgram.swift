@@ -14,7 +14,8 @@ enum OpenSSLProgram {
         let process = Process()
         let pipe = Pipe()
         process.executableURL = URL(filePath: "/usr/bin/env")
-        process.arguments = ["openssl"] + arguments
+        // With the libraries that belong to it: Debian 12's openssl crashes with those of OpenSSL 3.5.
+        process.arguments = ["--unset=LD_LIBRARY_PATH", "openssl"] + arguments
         process.standardInput = FileHandle.nullDevice
         process.standardOutput = pipe
         process.standardError = pipe
