@@ -45,11 +45,14 @@ package enum OpenSSLCall {
         _ = try require(operation, or: code, message()) { body() > 0 ? true : nil }
     }
 
-    static func perform(on ssl: OpaquePointer, _ body: () -> Int32) -> Outcome {
+    /// - Parameter mayLeaveErrors: Whether the call may succeed and leave errors, which the caller examines.
+    static func perform(on ssl: OpaquePointer, mayLeaveErrors: Bool = false, _ body: () -> Int32) -> Outcome {
         OpenSSLError.clearQueue()
         let result = body()
         if result > 0 {
-            assert(ERR_peek_error() == 0, "a successful call left an error: \(OpenSSLError.drainQueue().map(\.text))")
+            assert(
+                mayLeaveErrors || ERR_peek_error() == 0,
+                "a successful call left an error: \(OpenSSLError.drainQueue().map(\.text))")
             return .success
         }
         let reason = SSL_get_error(ssl, result)

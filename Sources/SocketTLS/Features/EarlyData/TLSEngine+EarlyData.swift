@@ -53,7 +53,7 @@ extension TLSEngine {
         while true {
             let room = data.bytes.writableBytes(minimum: 4096)
             var (count, answer) = (0, SSL_READ_EARLY_DATA_ERROR)
-            let outcome = OpenSSLCall.perform(on: ssl) {
+            let outcome = OpenSSLCall.perform(on: ssl, mayLeaveErrors: true) {
                 answer = SSL_read_early_data(ssl, room.baseAddress, room.count, &count)
                 return answer
             }
