@@ -12,7 +12,7 @@
 
 // Returns the private key that an engine finds under `name`, or null if the engine or the key does not exist.
 static inline EVP_PKEY *COpenSSL_keyOfEngine(const char *identifier, const char *name, UI_METHOD *method, void *data) {
-    // The process may also contain OpenSSL 3, whose engines return keys that OpenSSL 4 cannot use.
+    // The process may also contain OpenSSL 3. Its engines return keys that OpenSSL 4 cannot use.
     if (OpenSSL_version_num() >= 0x40000000L) return NULL;
     void *(*find)(const char *) = (void *(*)(const char *))COPENSSL_LOOKUP(ENGINE_by_id);
     int (*start)(void *) = (int (*)(void *))COPENSSL_LOOKUP(ENGINE_init);

@@ -26,6 +26,19 @@ func require(_ condition: Bool, _ promise: @autoclosure () -> String) throws(Fuz
     guard condition else { throw FuzzFailure(description: promise()) }
 }
 
+/// Requires that the beginning of a message is incomplete, and that the message has the minimum length that
+/// the parser states.
+///
+/// - Parameter minimum: Parses `count` bytes. Returns the stated minimum, or `nil` if the bytes are complete.
+func requireIncompletePrefixes(of length: Int, _ minimum: (_ count: Int) -> Int?) throws(FuzzFailure) {
+    for count in Set([0, 1, 3, length / 2, length - 1]) where count < length {
+        guard let minimum = minimum(count) else {
+            throw FuzzFailure(description: "\(count) of \(length) bytes should be incomplete")
+        }
+        try require((count + 1...length).contains(minimum), "the minimum is \(minimum) after \(count) of \(length) bytes")
+    }
+}
+
 /// An input, read from the front. Reading past its end yields zeros and empty parts, so that every input is
 /// valid.
 struct FuzzInput {

@@ -104,7 +104,7 @@ import Testing
         }
     }
 
-    /// Combining marks, whose comparison takes time that grows with the square of their number.
+    /// Comparing combining marks takes time that grows with the square of their number.
     @Test(.timeLimit(.minutes(1)), arguments: Transcript.all) func combiningMarksTakeNoTime(_ transcript: Transcript) throws {
         let marks = String(repeating: "\u{345}\u{315}\u{301}\u{323}\u{327}", count: 6_000)
         for start in ["", "a", "<a b", "220", "* ", "a {", "<a>"] {

@@ -98,7 +98,7 @@ enum EnvironmentProbe {
         }
     }
 
-    /// A client that trusts the system's authorities, and a server whose authority is not one of them.
+    /// The client trusts the system's authorities. The server's authority is not one of them.
     private static func systemRoots() async throws {
         let server = try certificates().server
         let listener = try SocketListener(port: 0, interface: "127.0.0.1", tls: server)

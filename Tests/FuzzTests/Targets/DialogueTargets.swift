@@ -76,7 +76,7 @@ extension FuzzTarget {
     ]
 
     private static let count = clients.count + servers.count
-    /// The servers of MySQL and of PostgreSQL with direct TLS, whose clients start TLS without a reply.
+    /// The servers of MySQL, and of PostgreSQL with direct TLS. Their clients start TLS without a reply.
     private static let startImmediately = [11, 13].map { clients.count + $0 }
 
     private static func makeDialogue(_ choice: Int) throws -> StartTLSDialogue {

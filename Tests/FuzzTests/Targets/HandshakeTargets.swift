@@ -5,7 +5,7 @@ import SocketBuffers
 @testable import SocketTLS
 
 extension FuzzTarget {
-    /// Whole TLS handshakes and data, with a peer whose bytes the input alters.
+    /// Whole TLS handshakes and data. The input alters the bytes on the way.
     static let tlsHandshakes = FuzzTarget(name: "tls-handshakes", maximumLength: 4096) { input in
         var input = input
         let (flags, mode) = (input.byte(), input.byte())

@@ -8,11 +8,8 @@ extension FuzzTarget {
         let whole = parse(bytes)
         if case .complete(let hello, let length) = whole {
             try require(length <= bytes.count, "more bytes are consumed than there are")
-            for count in Set([0, 3, length / 2, length - 1]) where count < length {
-                guard case .incomplete(let minimum) = parse(Array(bytes.prefix(count))) else {
-                    throw FuzzFailure(description: "\(count) of \(length) bytes should be incomplete")
-                }
-                try require((count + 1...length).contains(minimum), "the minimum is \(minimum) after \(count) of \(length) bytes")
+            try requireIncompletePrefixes(of: length) { count in
+                if case .incomplete(let minimum) = parse(Array(bytes.prefix(count))) { minimum } else { nil }
             }
             try require(hello.preSharedKeyIdentities.count <= 8, "too many identities")
             try HelloObserver.shared.check(hello, bytes)

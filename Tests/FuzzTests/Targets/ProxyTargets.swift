@@ -11,11 +11,8 @@ extension FuzzTarget {
         if case .complete(let header, let count) = whole {
             try require(count <= bytes.count, "more bytes are consumed than there are")
             try check(header, bytes, count)
-            for length in Set([0, 1, count / 2, count - 1]) where length < count {
-                guard case .incomplete(let minimum) = parse(Array(bytes.prefix(length))) else {
-                    throw FuzzFailure(description: "\(length) of \(count) bytes should be incomplete")
-                }
-                try require((length + 1...count).contains(minimum), "the minimum is \(minimum) after \(length) of \(count) bytes")
+            try requireIncompletePrefixes(of: count) { count in
+                if case .incomplete(let minimum) = parse(Array(bytes.prefix(count))) { minimum } else { nil }
             }
         } else if case .incomplete(let minimum) = whole {
             try require(minimum > bytes.count, "\(minimum) bytes are needed, but there are \(bytes.count)")

@@ -27,7 +27,7 @@ extension FuzzTarget {
         let issuer = try IssuedByInput(constraints: flags & 1 == 0 ? nil : input.part(), isDER: flags & 2 != 0)
         var names: [[UInt8]] = []
         while !input.isEmpty, names.count < 8 { names.append(input.part()) }
-        guard let leaf = issuer.leaf(names, isDER: flags & 4 != 0), let authority = issuer.certificate else { return }
+        guard let leaf = try issuer.leaf(names, isDER: flags & 4 != 0), let authority = issuer.certificate else { return }
         let evaluation = ChainEvaluation(
             [leaf, authority], of: .server, serverName: serverName, anchors: [authority], trustsSystemRoots: false)
         guard let verdict = try? evaluation.verdict(), case .trusted = verdict else { return }
@@ -112,14 +112,14 @@ private final class IssuedByInput {
             (NID_basic_constraints, "critical,CA:TRUE"), (NID_key_usage, "critical,keyCertSign"),
         ]
         if let constraints, !isDER { extensions.append((NID_name_constraints, Self.printable(constraints))) }
-        authority = Self.make("authority", extensions, raw: isDER ? constraints.map { (NID_name_constraints, $0) } : nil, nil)
+        authority = try Self.make("authority", extensions, raw: isDER ? constraints.map { (NID_name_constraints, $0) } : nil, nil)
         certificate = try? TLSCertificate(der: Self.der(authority))
     }
 
     deinit { X509_free(authority) }
 
     /// Text names are DNS names. In DER, the first name is the whole extension.
-    func leaf(_ names: [[UInt8]], isDER: Bool) -> TLSCertificate? {
+    func leaf(_ names: [[UInt8]], isDER: Bool) throws(FuzzFailure) -> TLSCertificate? {
         var extensions: [(Int32, String)] = [
             (NID_basic_constraints, "critical,CA:FALSE"), (NID_key_usage, "critical,digitalSignature"),
             (NID_ext_key_usage, "serverAuth"),
@@ -127,7 +127,7 @@ private final class IssuedByInput {
         let list = names.map { "DNS:" + Self.printable($0).filter { $0 != "," } }.joined(separator: ",")
         if !isDER, !list.isEmpty { extensions.append((NID_subject_alt_name, list)) }
         let raw = isDER ? names.first.map { (NID_subject_alt_name, $0) } : nil
-        let leaf = Self.make("leaf", extensions, raw: raw, authority)
+        let leaf = try Self.make("leaf", extensions, raw: raw, authority)
         defer { X509_free(leaf) }
         return try? TLSCertificate(der: Self.der(leaf))
     }
@@ -145,8 +145,8 @@ private final class IssuedByInput {
 
     private static func make(
         _ name: String, _ extensions: [(Int32, String)], raw: (Int32, [UInt8])?, _ issuer: OpaquePointer?
-    ) -> OpaquePointer {
-        guard let certificate = X509_new() else { fatalError("X509_new") }
+    ) throws(FuzzFailure) -> OpaquePointer {
+        guard let certificate = X509_new() else { throw FuzzFailure(description: "OpenSSL is out of memory") }
         X509_set_version(certificate, Int(X509_VERSION_3))
         ASN1_INTEGER_set(X509_get_serialNumber(certificate), 1)
         X509_gmtime_adj(X509_getm_notBefore(certificate), -86_400)
