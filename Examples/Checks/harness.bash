@@ -1,5 +1,5 @@
 # Functions shared by the checks, which start programs, send them lines and compare their output. Sourced by
-# Scripts/check-examples.
+# Scripts/checks/examples.
 #
 # A check is a function named check_… in a file in this folder. It stops the programs that it starts, and
 # calls `fail` to stop the script.

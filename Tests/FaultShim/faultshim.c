@@ -1,4 +1,4 @@
-// System calls that misbehave as Linux allows. Preloaded into a test run by Scripts/test-faults:
+// System calls that misbehave as Linux allows. Preloaded into a test run by Scripts/checks/faults:
 //
 //     FAULTS=short FAULT_SEED=1 FAULT_REPORT=file LD_PRELOAD=faultshim.so <tests>
 //

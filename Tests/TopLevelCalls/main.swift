@@ -1,6 +1,6 @@
 // Calls each asynchronous method of the library at the top level of a program. If Swift prefers a synchronous
 // method of the same name here, it warns about the unnecessary `await`, and warnings are errors. The program
-// is compiled but never run. `Scripts/check-style` checks that no call is missing.
+// is compiled but never run. `Scripts/checks/style` checks that no call is missing.
 
 import AsyncSockets
 import Foundation

@@ -5,7 +5,7 @@ import SocketTestTraits
 import Testing
 
 /// Transfers several MiB in both directions at the same time with every kind of read, and compares the
-/// received data with the written data. No byte may be lost, duplicated or misplaced. `Scripts/test-faults`
+/// received data with the written data. No byte may be lost, duplicated or misplaced. `Scripts/checks/faults`
 /// runs this with system calls that misbehave.
 @Suite(.timeLimit(.patient)) struct EveryByteTests {
     private enum Channel: CaseIterable, Sendable {

@@ -5,7 +5,7 @@ import SocketTestSupport
 import SocketTestTraits
 import Testing
 
-/// Attacks on the promises in SECURITY.md, in both styles. Scripts/promises.list lists all such tests.
+/// Attacks on the promises in SECURITY.md, in both styles. Tests/promises.list lists all such tests.
 @Suite(.timeLimit(.patient), .ownThreads) struct PromiseTests {
     private let listener: RawSocket
 

@@ -27,7 +27,7 @@ enum Observed: Sendable {
 }
 
 /// An observer that records its calls, so that a test can wait for them. Shortages are not recorded, because
-/// `Scripts/test-faults` causes them at any time.
+/// `Scripts/checks/faults` causes them at any time.
 final class ObservationRecorder: SocketObserver {
     private let incoming: AsyncStream<Observed>
     private let continuation: AsyncStream<Observed>.Continuation

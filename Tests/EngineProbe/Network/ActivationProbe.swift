@@ -62,7 +62,7 @@ enum ActivationProbe {
         connection.close()
     }
 
-    /// Transfers one byte with a blocking call. `Scripts/test-faults` makes it fail at first.
+    /// Transfers one byte with a blocking call. `Scripts/checks/faults` makes it fail at first.
     private static func transfer(_ call: () -> Int) throws {
         while true {
             let count = call()

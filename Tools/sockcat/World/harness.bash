@@ -1,4 +1,4 @@
-# Functions shared by the checks in this folder. Sourced by Scripts/test-world.
+# Functions shared by the checks in this folder. Sourced by Scripts/checks/world.
 #
 # A check is a function named check_… that starts a program, connects sockcat to it, and stops it. The functions
 # `begin`, `say`, `expect`, `stop` and `printed` are shared with the checks of the examples.
