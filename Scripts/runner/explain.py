@@ -1,0 +1,94 @@
+"""Finds the lines of a build or a test run that explain its failure."""
+import collections
+import re
+
+LAST = 40
+ERROR = re.compile(r"(^|[\s:])(fatal )?error: ")
+SNIPPET = re.compile(r"^\s|^\d+ \||^\||: note: ")
+SANITIZER = re.compile(r"(WARNING|ERROR): \w+Sanitizer\b|Sanitizer:DEADLYSIGNAL")
+# What Swift's runtime, the C library and sanitizers print before a process is aborted.
+ABORT = re.compile(r"Fatal error\b|: runtime error: |: Assertion .* failed|^\*\*\* stack smashing|^(malloc|free|corrupted)\b.*: ")
+CRASH = re.compile(r"^(\*\*\*|💣) (Signal \d+|Program crashed)")
+CLOSING = re.compile(r"^[✔✘] Test run with \d+ tests? .*(passed|failed) after ")
+RUNNER = ("✘", "↳", "━")  # the beginnings of lines that the test runner prints about issues
+LIBRARY = re.compile(r"^\S+ (warning|error|critical) AsyncSockets\b")
+EXPLAINS = re.compile(r"error:|\bfailed\b|✘|↳|Fatal error|Sanitizer:")
+
+
+class Output:
+    """Reads the output of a run line by line, and keeps what explains a failure."""
+
+    def __init__(self):
+        self.last = collections.deque(maxlen=LAST)
+        self.closing = None  # the closing line of the test runner
+        self.warnings = 0  # log lines of the library that no test captured
+        self.reports = []  # errors of the build, sanitizer reports and backtraces, each a list of lines
+        self.end = None  # decides whether the current report ends with a line
+
+    def read(self, line, has_begun):
+        self.last.append(line)
+        if CLOSING.match(line):
+            self.closing = line
+        self.warnings += bool(LIBRARY.match(line))
+        if self.end is not None and self.extend(line):
+            return
+        if SANITIZER.search(line):
+            self.begin(line, lambda line: "SUMMARY: " in line)
+        elif CRASH.match(line):
+            self.begin(line, lambda line: line.startswith("Backtrace took"))
+        elif ABORT.search(line):
+            self.begin(line, None)
+        elif line.startswith("error: ") or not has_begun and ERROR.search(line) and not line.startswith(RUNNER):
+            if not any(report[0] == line for report in self.reports):  # The compiler repeats errors.
+                self.begin(line, lambda line: not SNIPPET.search(line))
+
+    def begin(self, line, end):
+        self.reports.append([line])
+        self.end = end
+
+    def extend(self, line):
+        """Adds a line to the current report. Returns False if the line is not part of the report."""
+        report, is_end = self.reports[-1], self.end(line)
+        if is_end or len(report) > 1000:
+            self.end = None
+        if is_end and ERROR.search(report[0]) and not SANITIZER.search(report[0]):
+            return False
+        report.append(line)
+        return True
+
+    def explanations(self):
+        """Returns the reports as lines. A backtrace is reduced to the threads that crashed."""
+        for report in self.reports[:10]:
+            yield from crashed(report) if CRASH.match(report[0]) else shortened(report)
+            yield ""
+        if len(self.reports) > 10:
+            yield f"… and {len(self.reports) - 10} more reports in the log"
+
+
+def shortened(lines, limit=150):
+    return lines if len(lines) <= limit else lines[:limit] + [f"… {len(lines) - limit} more lines in the log"]
+
+
+def crashed(report):
+    """Returns the heading of a backtrace and the frames of the threads that crashed, without those of the test runner."""
+    kept, result = True, []
+    for line in report:
+        if re.match(r"Thread \d+\b", line):
+            kept = "crashed" in line
+        elif line.startswith(("Registers:", "Images ", "Backtrace took")):
+            kept = False
+        if line.endswith(" in libTesting.so"):
+            continue
+        if kept and (line or result and result[-1]):
+            result.append(line)
+    return shortened(result)
+
+
+def of_log(path):
+    """Returns the lines of a log that explain a failure, followed by the last lines."""
+    with open(path, encoding="utf-8", errors="replace") as file:
+        lines = file.read().splitlines()
+    reasons = list(dict.fromkeys(line for line in lines[:-LAST] if EXPLAINS.search(line)))
+    if len(reasons) > 60:
+        reasons = reasons[:60] + [f"… {len(reasons) - 60} more such lines in the log"]
+    return reasons + (["…"] if reasons else []) + lines[-LAST:]
