@@ -1,0 +1,173 @@
+"""Tracks a run of tests through the event stream of Swift Testing."""
+import collections
+import json
+import re
+import sys
+import time
+
+from progress import relative
+
+
+class Failure:
+    """The issues of a test, in the order in which they were recorded."""
+
+    def __init__(self, test):
+        self.test, self.issues = test, []
+
+    def lines(self, limit=10):
+        yield f"✘ {name(self.test) if self.test else 'an issue that belongs to no test, for example of a detached task'}"
+        for issue in self.issues[:limit]:
+            yield from issue
+        if len(self.issues) > limit:
+            yield f"    … and {len(self.issues) - limit} more issues in the log"
+
+
+class Events:
+    """Tracks which tests run, have ended and have failed.
+
+    The console output cannot be used for this: it reports a test as started while the test is still waiting for one of
+    the parallel slots. The stream does the same, but also has an event for each case of a test with arguments. A test
+    without arguments that hangs is detected when everything else has ended and no more events arrive.
+
+    Slots are granted in the order in which tests request them. So a test without arguments has begun when a test that
+    started after it makes progress, or when there are not more tests than slots.
+    """
+
+    def __init__(self, path, width):
+        self.path, self.width, self.offset, self.rest = path, width, 0, b""
+        self.functions, self.parameterized = set(), set()
+        self.cases = collections.defaultdict(dict)  # the start times of the running cases of each test
+        self.open = {}  # the tests that have started but not ended, each with its position
+        self.waiting = {}  # those without arguments that may be waiting for a slot
+        self.begun = {}  # the start times of the others without arguments
+        self.finished = set()
+        self.failures = {}
+        self.skipped = collections.Counter()  # the reasons
+        self.ended = self.started = 0
+        self.has_begun = self.is_over = False
+        self.latest = None
+
+    def read(self):
+        with open(self.path, "rb") as file:
+            file.seek(self.offset)
+            data = file.read()
+        self.offset += len(data)
+        *lines, self.rest = (self.rest + data).split(b"\n")
+        for line in lines:
+            try:
+                record = json.loads(line)
+                if record["kind"] == "event":
+                    self.note(record["payload"])
+                elif record["kind"] == "test":
+                    self.declare(record["payload"])
+            except (ValueError, KeyError, TypeError):
+                print(f"watch-tests: cannot read the event {line[:200]!r}", file=sys.stderr)
+
+    def declare(self, test):
+        if test["kind"] == "function":
+            self.functions.add(test["id"])
+        if test.get("isParameterized"):
+            self.parameterized.add(test["id"])
+
+    def note(self, event):
+        self.latest = time.monotonic()
+        kind, test = event["kind"], event.get("testID")
+        case = event.get("_testCase", {}).get("id")
+        if kind == "runStarted":
+            self.has_begun = True
+        elif kind == "testStarted":
+            self.started += 1
+            self.open[test] = self.started
+            if "/" in test and test not in self.parameterized:
+                self.waiting[test] = self.started
+            self.advance(0)
+        elif kind == "testEnded":
+            self.advance(self.open.pop(test, 0))
+            self.begun.pop(test, None)
+            self.waiting.pop(test, None)
+            self.cases.pop(test, None)
+            self.finished.add(test)
+            self.ended += "/" in test
+        elif kind == "testCaseStarted":
+            self.cases[test][case] = self.latest
+            self.advance(self.open.get(test, 0))
+        elif kind == "testCaseEnded":
+            self.cases[test].pop(case, None)
+        elif kind == "testSkipped":
+            self.finished.add(test)
+            reason = re.search(r'skipped: "(.*)"$', event["messages"][0]["text"], re.DOTALL)
+            self.skipped[reason.group(1) if reason else "no reason"] += 1
+        elif kind == "issueRecorded":
+            self.record(test, event)
+        elif kind == "runEnded":
+            self.is_over, self.latest = True, None
+
+    def advance(self, position):
+        """Notes that the tests before this position have a slot."""
+        has_free_slots = sum(test in self.functions for test in self.open) <= self.width if self.waiting else False
+        while self.waiting:
+            test, own = next(iter(self.waiting.items()))
+            if own >= position and not has_free_slots:
+                break
+            del self.waiting[test]
+            self.begun[test] = self.latest
+
+    def record(self, test, event):
+        """Remembers an issue that makes its test fail."""
+        first, *details = event["messages"]
+        if event["issue"].get("isKnown") or first["symbol"] != "fail":
+            return
+        location = event["issue"].get("sourceLocation") or {}
+        path = location.get("_filePath") or location.get("fileID")
+        place = f"{relative(path)}:{location['line']}: " if path else ""
+        arguments = event.get("_testCase", {}).get("displayName")
+        text = f"{place}{first['text']}" + (f"  (with {arguments})" if arguments else "")
+        issue = ["    " + text.replace("\n", "\n    ")]
+        issue += ["      ↳ " + detail["text"].replace("\n", "\n        ") for detail in details]
+        self.failures.setdefault(test, Failure(test)).issues.append(issue)
+
+    def hanging(self, seconds):
+        """Returns tests with a case that runs for longer, or all remaining tests if no events arrive for as long."""
+        limit = time.monotonic() - seconds
+        if self.latest is not None and self.latest < limit:
+            return self.names()
+        return [name(test) for test, cases in self.cases.items() if any(begun < limit for begun in cases.values())]
+
+    def names(self):
+        """Returns the tests that have not ended, without their suites."""
+        if not self.has_begun:
+            return ["none, because the tests have not begun"]
+        return [name(test) for test in self.remaining()] or ["none"]
+
+    def remaining(self):
+        return [test for test in self.open if "/" in test]
+
+    def running(self):
+        """Returns the running tests with the times at which they began, those that run longest first."""
+        running = self.begun | {test: min(cases.values()) for test, cases in self.cases.items() if cases}
+        return dict(sorted(running.items(), key=lambda item: item[1]))
+
+    def interrupted(self):
+        """Returns the tests that were running when the run ended early. If in doubt, these are too many."""
+        running = list(self.running())
+        return running + list(self.waiting)[:max(0, self.width - len(running))]
+
+    def state(self):
+        """Returns how many tests have finished, and the test that has been running longest."""
+        text = f"{len(self.finished & self.functions)} of {len(self.functions)} tests"
+        if self.failures:
+            text += f", {len(self.failures)} failed"
+        for test, begun in self.running().items():
+            return text, f"{name(test)} {int(time.monotonic() - begun)} s"
+        return text, ""
+
+    def skips(self):
+        """Returns a line about skipped tests, or None."""
+        if not self.skipped:
+            return None
+        return "skipped: " + ", ".join(f"{count} × {reason}" for reason, count in self.skipped.most_common(8))
+
+
+def name(test):
+    """Returns Suite/function(labels:) from Suite/function(labels:)/file:line:column."""
+    return test.rpartition("/")[0]
