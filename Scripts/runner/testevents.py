@@ -153,13 +153,13 @@ class Events:
         return running + list(self.waiting)[:max(0, self.width - len(running))]
 
     def state(self):
-        """Returns how many tests have finished, and the test that has been running longest."""
+        """Returns how many tests have finished, and which has been running longest."""
         text = f"{len(self.finished & self.functions)} of {len(self.functions)} tests"
         if self.failures:
             text += f", {len(self.failures)} failed"
         for test, begun in self.running().items():
-            return text, f"{name(test)} {int(time.monotonic() - begun)} s"
-        return text, ""
+            return f"{text}, longest: {int(time.monotonic() - begun)} s {name(test).partition('.')[2]}"
+        return text
 
     def skips(self):
         """Returns a line about skipped tests, or None."""
