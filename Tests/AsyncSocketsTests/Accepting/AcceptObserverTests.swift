@@ -17,6 +17,7 @@ import Testing
         let recorder = Recorder()
         let listener = AsyncSocket(inlineDelegate: recorder)
         listener.observer = observer
+        listener.logger = LogRecorder.logger(of: "pauses")
         listener.maximumConnections = 1
         try listener.accept(onInterface: "127.0.0.1", port: 0)
         let address = try #require(listener.localAddress)
@@ -77,6 +78,7 @@ import Testing
         let delegate = Forgetful()
         let listener = AsyncSocket(inlineDelegate: delegate)
         listener.observer = observer
+        listener.logger = LogRecorder.logger(of: "not kept")
         try listener.accept(onInterface: "127.0.0.1", port: 0)
         let client = try RawSocket.connected(to: try #require(listener.localAddress))
         let told = await observer.untilEnds(1)
@@ -84,6 +86,7 @@ import Testing
             Issue.record("\(told)")
             return
         }
+        #expect(LogRecorder.warnings(of: "not kept").count == 1)
         withExtendedLifetime(delegate) {}
     }
 
@@ -123,6 +126,7 @@ import Testing
         let recorder = Recorder()
         let listener = AsyncSocket(recorder, calledOn: DispatchQueue(label: "delegate"))
         listener.observer = observer
+        listener.logger = LogRecorder.logger(of: "without a delegate")
         try listener.accept(onInterface: "127.0.0.1", port: 0)
         listener.removeDelegate()
         let client = try RawSocket.connected(to: try #require(listener.localAddress))
@@ -130,6 +134,7 @@ import Testing
             Issue.record("not lost")
             return
         }
+        #expect(LogRecorder.warnings(of: "without a delegate").count == 1)
     }
 
     @Test func anAcceptedSocketMayGetAnObserverOfItsOwn() async throws {

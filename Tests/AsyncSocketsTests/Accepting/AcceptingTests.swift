@@ -179,9 +179,9 @@ import Testing
                 newSocket.readData(withTimeout: .patient, tag: 0)
             }
         }
-        LogRecorder.install()
         let careless = Careless()
         let listener = AsyncSocket(careless, calledOn: delivery.delegateQueue)
+        listener.logger = LogRecorder.logger(of: "accepting")
         try listener.accept(onInterface: "127.0.0.1", port: 0)
         let address = try #require(listener.localAddress)
         for _ in 0..<3 {
@@ -196,7 +196,6 @@ import Testing
     }
 
     @Test func whatIsKeptOrEndedOnPurposeIsNotLogged() async throws {
-        LogRecorder.install()
         final class Choosy: AsyncSocketDelegate, Sendable {
             let kept = Locked<[AsyncSocket]>([])
 
@@ -210,6 +209,7 @@ import Testing
         }
         let choosy = Choosy()
         let listener = AsyncSocket(inlineDelegate: choosy)
+        listener.logger = LogRecorder.logger(of: "accepting")
         try listener.accept(onInterface: "127.0.0.1", port: 0)
         let address = try #require(listener.localAddress)
         let first = try RawSocket.connected(to: address)
@@ -225,9 +225,9 @@ import Testing
     /// The original leaked the descriptor, so the peer waited forever.
     @Test(.unmodifiedKernel, arguments: [Link.Delivery.inline, .delegateQueue, .socketQueue])
     func d16WithoutADelegateAnAcceptedConnectionIsClosed(_ delivery: Link.Delivery) async throws {
-        LogRecorder.install()
         var recorder = Recorder()
         let listener = AsyncSocket(recorder, calledOn: delivery.delegateQueue, socketQueue: delivery.socketQueue)
+        listener.logger = LogRecorder.logger(of: "accepting")
         try listener.accept(onInterface: "127.0.0.1", port: 0)
         let address = try #require(listener.localAddress)
         recorder = Recorder()
@@ -261,6 +261,8 @@ import Testing
     func atTheLimitConnectionsWaitUntilOneIsClosed(_ delivery: Link.Delivery) async throws {
         let recorder = Recorder()
         let listener = AsyncSocket(recorder, calledOn: delivery.delegateQueue)
+        let log = "a limit of 2, \(delivery)"
+        listener.logger = LogRecorder.logger(of: log)
         listener.maximumConnections = 2
         try listener.accept(onInterface: "localhost", port: 0)
         let address = try #require(listener.localAddress)
@@ -278,12 +280,14 @@ import Testing
             open.append(next)
         }
         #expect(recorder.unread.isEmpty)
+        #expect(LogRecorder.warnings(of: log).map { $0.metadata["limit"] } == ["2"])
         withExtendedLifetime((clients, listener)) {}
     }
 
     @Test func theLimitMayChangeWhileConnectionsWait() async throws {
         let recorder = Recorder()
         let listener = AsyncSocket(inlineDelegate: recorder)
+        listener.logger = LogRecorder.logger(of: "a limit that changes")
         listener.maximumConnections = 1
         try listener.accept(onInterface: "127.0.0.1", port: 0)
         let address = try #require(listener.localAddress)

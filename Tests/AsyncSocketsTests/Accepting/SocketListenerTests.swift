@@ -1,6 +1,7 @@
 import AsyncSocketsTesting
 import FoundationEssentials
 import Glibc
+import Logging
 import SocketBuffers
 import SocketCore
 import SocketTestSupport
@@ -178,7 +179,9 @@ import Testing
     }
 
     @Test func atTheLimitConnectionsWaitInTheKernel() async throws {
-        let listener = try SocketListener(port: 0, interface: "127.0.0.1", maximumConnections: 2)
+        let listener = try SocketListener(
+            port: 0, interface: "127.0.0.1", maximumConnections: 2,
+            configure: { $0.logger = LogRecorder.logger(of: "a limit of 2") })
         let open = Findings<Int>()
         let count = Atomic(0)
         try await serving(
@@ -204,6 +207,7 @@ import Testing
         #expect(open.all.count == 20)
         #expect(open.all.max() ?? 3 <= 2)
         #expect(listener.maximumConnections == 2)
+        #expect(LogRecorder.warnings(of: "a limit of 2").map { $0.metadata["limit"] } == ["2"])
     }
 
     @Test func aUnixSocketIsServedAndItsFileRemoved() async throws {

@@ -2,6 +2,7 @@ import AsyncSocketsTesting
 import Dispatch
 import Foundation
 import Glibc
+import Logging
 import SocketBuffers
 import SocketCore
 import SocketTLS
@@ -130,6 +131,7 @@ import Testing
     private static func listener(isSecure: Bool) throws -> DatagramListener {
         try DatagramListener(address: .loopback(), dtls: isSecure ? TestCertificates.server() : nil) {
             $0.firstRetransmission = .seconds(60)
+            $0.logger = LogRecorder.logger(of: "peers, \(isSecure)")
         }
     }
 
@@ -168,6 +170,8 @@ import Testing
         #expect(try await clients[1].receive().data == Data("still".utf8))
         await listener.close(timeout: .zero)
         try await serving.value
+        let errors = LogRecorder.warnings(of: "peers, \(isSecure)").map { "\($0.metadata["error"] ?? "")" }
+        #expect(errors.count { $0.contains("this side closed the connection") } == 1)
     }
 
     /// A client restarts in the middle of a handshake.

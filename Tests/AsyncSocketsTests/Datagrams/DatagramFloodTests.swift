@@ -85,6 +85,7 @@ import Testing
         let socket = AsyncUDPSocket()
         // Disables UDP GRO, which would coalesce many datagrams.
         socket.maximumReceiveSize = 2_048
+        socket.logger = LogRecorder.logger(of: "without a reader")
         try socket.bind(toAddress: .loopback())
         _ = try flood(socket.address)
         var count = 0
@@ -106,6 +107,7 @@ import Testing
             if case .received = told { received.withLock { $0 += 1 } }
         }
         let (flooded, other) = (AsyncUDPSocket(inlineDelegate: recorder), AsyncUDPSocket())
+        flooded.logger = LogRecorder.logger(of: "flooded")
         for socket in [flooded, other] {
             socket.stay(on: loop)
             try socket.bind(toAddress: .loopback())

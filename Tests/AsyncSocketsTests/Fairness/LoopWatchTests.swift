@@ -15,7 +15,10 @@ import Testing
         let release = DispatchSemaphore(value: 0)
         let name: String
 
-        init(_ name: String) { self.name = name }
+        init(_ name: String) {
+            self.name = name
+            LogRecorder.expect("test", name)
+        }
 
         var logMetadata: Logger.Metadata { ["test": "\(name)"] }
 
@@ -32,7 +35,6 @@ import Testing
     }
 
     @Test func aCallbackThatHoldsItsLoopIsNamed() async throws {
-        LogRecorder.install()
         let loop = try SocketEventLoop(label: "held")
         let handler = Handler("a callback")
         let registration = loop.register(handler)
@@ -46,9 +48,9 @@ import Testing
 
     /// Even if the connection belongs to a different loop than its task.
     @Test func aTaskThatHoldsItsLoopIsNamedByItsConnection() async throws {
-        LogRecorder.install()
         let pair = try await SocketPair()
         let peer = try #require(pair.client.connectedAddress)
+        LogRecorder.expect("peer", "\(peer)")
         let release = DispatchSemaphore(value: 0)
         let loop = try SocketEventLoop(label: "held")
         try await pair.server.write("x")
@@ -63,7 +65,6 @@ import Testing
     }
 
     @Test func aLoopThatIsHeldIsReportedOnceForEachTime() async throws {
-        LogRecorder.install()
         let loop = try SocketEventLoop(label: "held")
         let (first, second) = (Handler("once"), Handler("afterwards"))
         let registrations = (loop.register(first), loop.register(second))
@@ -80,7 +81,6 @@ import Testing
 
     /// While it is still blocked, another loop is blocked for long enough to be reported.
     @Test func aLoopThatIsHeldOnIsReportedOnce() async throws {
-        LogRecorder.install()
         let handlers = ["held on", "held later", "held last"].map { Handler($0) }
         var loops: [(SocketEventLoop, LoopRegistration)] = []
         for handler in handlers {
@@ -99,7 +99,6 @@ import Testing
 
     /// Until it is running again. If all loops are blocked, they are used in turn.
     @Test func aLoopThatIsHeldUpGetsNoNewConnection() async throws {
-        LogRecorder.install()
         let handlers = ["passed over", "passed over later"].map { Handler($0) }
         let loops = try handlers.map { _ in try SocketEventLoop(label: "held") }
         let registrations = zip(loops, handlers).map { $0.register($1) }

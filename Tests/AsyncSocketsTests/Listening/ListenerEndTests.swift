@@ -1,6 +1,7 @@
 import AsyncSocketsTesting
 import Foundation
 import Glibc
+import Logging
 import SocketBuffers
 import SocketCore
 import SocketTestSupport
@@ -58,7 +59,7 @@ import Testing
     /// If another holder of a listening socket shuts it down, accept4(2) fails from then on. The listener
     /// does not continue with its other address.
     @Test func aListenerThatCanNoLongerAcceptThrowsTheError() async throws {
-        let listener = try SocketListener(port: 0)
+        let listener = try SocketListener(port: 0, configure: { $0.logger = LogRecorder.logger(of: "shut down") })
         #expect(listener.listener.localAddresses.count == 2)
         let copy = try #require(listener.listener.duplicateDescriptor())
         defer { close(copy) }
@@ -68,6 +69,7 @@ import Testing
         let error = await #expect(throws: AsyncSocketError.self) { try await running.value }
         #expect(error?.code == .system && error?.errno == EINVAL && error?.message == "accept4: invalid argument")
         #expect(!listener.isListening && !listener.listener.isOpen)
+        #expect(LogRecorder.warnings(of: "shut down").map(\.level) == [.error])
     }
 
     /// If the descriptor of a datagram listener cannot be watched, here because it has become /dev/null, the
@@ -113,6 +115,8 @@ import Testing
     @Test(arguments: Link.Delivery.allCases) func theDelegateGetsTheErrorOfAccepting(_ delivery: Link.Delivery) async throws {
         let recorder = Recorder()
         let listener = AsyncSocket(recorder, calledOn: delivery.delegateQueue, socketQueue: delivery.socketQueue)
+        let log = "shut down, \(delivery)"
+        listener.logger = LogRecorder.logger(of: log)
         try listener.accept(onInterface: "127.0.0.1", port: 0)
         listener.perform { descriptor in
             if let descriptor { _ = shutdown(descriptor, Int32(SHUT_RDWR)) }
@@ -120,6 +124,7 @@ import Testing
         let error = try await recorder.disconnected()
         #expect(error?.code == .system && error?.errno == EINVAL)
         #expect(listener.isDisconnected)
+        #expect(LogRecorder.warnings(of: log).map(\.message) == ["a listener failed"])
         // The socket can be reused.
         try listener.accept(onInterface: "127.0.0.1", port: 0)
         listener.disconnect()

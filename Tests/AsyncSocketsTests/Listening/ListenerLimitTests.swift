@@ -1,5 +1,6 @@
 import AsyncSocketsTesting
 import FoundationEssentials
+import Logging
 import SocketTestSupport
 import SocketTestTraits
 import Testing
@@ -11,7 +12,7 @@ import Testing
     private func listener(isSecure: Bool, maximumConnections: Int = .max) throws -> SocketListener {
         try SocketListener(
             port: 0, interface: "127.0.0.1", tls: isSecure ? TestCertificates.server() : nil,
-            maximumConnections: maximumConnections)
+            maximumConnections: maximumConnections, configure: { $0.logger = LogRecorder.logger(of: "listener limits") })
     }
 
     private func client(of listener: SocketListener) async throws -> AsyncSocket {
@@ -28,6 +29,7 @@ import Testing
     /// A higher limit admits the next connection, and a lower one does not close any.
     @Test func aLimitOfConnectionsMayChange() async throws {
         let listener = try listener(isSecure: false, maximumConnections: 1)
+        let address = try #require(listener.localAddress)
         try await serving(listener, { try await $0.echo() }) { _ in
             var clients = [try await client(of: listener)]
             try await expectEcho(clients[0])
@@ -42,6 +44,9 @@ import Testing
             listener.maximumConnections = 1
             for client in clients { try await expectEcho(client) }
         }
+        // The later pauses are within the same minute.
+        let warnings = LogRecorder.warnings(of: "listener limits").filter { $0.metadata["listener"] == "\(address)" }
+        #expect(warnings.map { $0.metadata["limit"] } == ["1"])
     }
 
     /// No connection is accepted while there is no free handshake permit.

@@ -1,5 +1,6 @@
 import AsyncSocketsTesting
 import Foundation
+import Logging
 import SocketBuffers
 import SocketTestSupport
 import SocketTestTraits
@@ -41,7 +42,9 @@ import Testing
         try Data("1".utf8).write(to: folder.url("file"), options: .atomic)
         let source = Source(isUsable: false)
         let errors = Findings<String>()
-        let listener = try SocketListener(port: 0, interface: "127.0.0.1", tls: TestCertificates.server())
+        let listener = try SocketListener(
+            port: 0, interface: "127.0.0.1", tls: TestCertificates.server(),
+            configure: { $0.logger = LogRecorder.logger(of: "reloading") })
         let path = folder.path("file")
         let watching = Task {
             try await listener.reloadTLS(
@@ -63,6 +66,7 @@ import Testing
         }
         try await eventually("it is tried again") { source.count >= count + 5 }
         #expect(errors.all == ["Unusable", "Unusable"])
+        #expect(LogRecorder.warnings(of: "reloading").map { $0.metadata["error"] } == ["Unusable()", "Unusable()"])
         watching.cancel()
         #expect(await watching.outcome == .cancelled)
         listener.stopAccepting()

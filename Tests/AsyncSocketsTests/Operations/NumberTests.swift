@@ -198,6 +198,7 @@ import Testing
     func aLimitOfConnectionsBelowOneIsAnError(limit: Int) async throws {
         let recorder = Recorder()
         let listener = AsyncSocket(inlineDelegate: recorder)
+        listener.logger = LogRecorder.logger(of: "a limit of \(limit)")
         listener.maximumConnections = limit
         let error = #expect(throws: AsyncSocketError.self) { try listener.accept(onInterface: "127.0.0.1", port: 0) }
         #expect(error?.code == .badParameter && error?.message == "maximumConnections must be at least 1, but is \(limit)")

@@ -3,8 +3,7 @@ import Logging
 import SocketBuffers
 import SocketCore
 
-/// Records the sockets' log output. It replaces their logger for the whole process, so the metadata
-/// identifies the test that a line belongs to.
+/// Records the log output of the tests that expect it.
 enum LogRecorder {
     struct Line: Sendable {
         let level: Logger.Level
@@ -13,12 +12,17 @@ enum LogRecorder {
     }
 
     private static let lines = Locked<[Line]>([])
+    /// The metadata of expected lines in the library's own log.
+    private static let expected = Locked<Set<[String]>>([])
     private static let isInstalled: Bool = {
-        socketLog.withLock { $0 = Logger(label: "test") { _ in Handler() } }
+        socketLog.withLock { $0 = Logger(label: "test") { _ in Handler(isOfTheLibrary: true) } }
         return true
     }()
 
-    static func install() {
+    /// Records the lines of the library's own log that have this metadata value. All tests share that log.
+    /// Other lines are printed as without this recorder, so that an unexpected warning is noticed.
+    static func expect(_ key: String, _ value: String) {
+        expected.withLock { _ = $0.insert([key, value]) }
         _ = isInstalled
     }
 
@@ -27,6 +31,11 @@ enum LogRecorder {
         var logger = Logger(label: "test") { _ in Handler() }
         logger[metadataKey: "test"] = "\(test)"
         return logger
+    }
+
+    /// Returns the warnings and errors of a logger.
+    static func warnings(of test: String) -> [Line] {
+        lines("test", test).filter { $0.level >= .warning }
     }
 
     /// Returns the lines about one listener.
@@ -40,6 +49,7 @@ enum LogRecorder {
     }
 
     private struct Handler: LogHandler {
+        var isOfTheLibrary = false
         var metadata: Logger.Metadata = [:]
         var logLevel = Logger.Level.trace
 
@@ -51,6 +61,9 @@ enum LogRecorder {
         func log(event: LogEvent) {
             let metadata = metadata.merging(event.metadata ?? [:]) { $1 }
             lines.withLock { $0.append(Line(level: event.level, message: "\(event.message)", metadata: metadata)) }
+            guard isOfTheLibrary, event.level >= .info else { return }
+            let isExpected = expected.withLock { expected in metadata.contains { expected.contains([$0.key, "\($0.value)"]) } }
+            if !isExpected { StreamLogHandler.standardError(label: "AsyncSockets").log(event: event) }
         }
     }
 }

@@ -318,7 +318,8 @@ import Testing
             .server(identity: try TLSIdentity(certificateFile: certificate, privateKeyFile: key))
         }
         try write("first.test")
-        let listener = try SocketListener(port: 0, interface: "127.0.0.1", tls: read())
+        let listener = try SocketListener(
+            port: 0, interface: "127.0.0.1", tls: read(), configure: { $0.logger = LogRecorder.logger(of: "files") })
         var client = try TestCertificates.client()
         client.resumption = .none
         let tls = client
@@ -340,6 +341,7 @@ import Testing
             watching.cancel()
             _ = await watching.result
         }
+        #expect(LogRecorder.warnings(of: "files").count == errors.all.count)
     }
 
     /// Changes since the listener was created are detected.
