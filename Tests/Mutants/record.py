@@ -1,0 +1,104 @@
+"""Keeps the result of each mistake, decides which mistakes are due, and prints the score of each area."""
+import collections
+import math
+import os
+import subprocess
+
+RECORD = "Scripts/records/mutants"
+HEAD = "# Written by Scripts/mutants: library and mistake, the test that notices it, last commit of Sources, checksum.\n"
+MISSED = "(missed)"
+GOAL = 0.90
+# A folder with fewer entries belongs to the area of its parent folder.
+SMALLEST_AREA = 10
+
+Result = collections.namedtuple("Result", "test commit digest")
+
+
+def git(*arguments):
+    return subprocess.run(["git", *arguments], capture_output=True, text=True, check=False)
+
+
+def key_of(entry):
+    return f"{entry.library}: {entry.name}"
+
+
+class Record:
+    def __init__(self, entries):
+        self.entries, self.results = entries, {}
+        self.commit = git("log", "-1", "--format=%h", "--abbrev=10", "--", "Sources").stdout.strip()
+        if os.path.exists(RECORD):
+            with open(RECORD, encoding="utf-8") as file:
+                lines = [line.rstrip("\n").split("\t") for line in file if not line.startswith("#")]
+            self.results = {key: Result(*rest) for key, *rest in lines}
+
+    def result(self, entry):
+        return self.results.get(key_of(entry))
+
+    def noticing_test(self, entry):
+        """Returns the test that noticed the mistake last time, or None."""
+        result = self.result(entry)
+        return None if result is None or result.test in (MISSED, "crash", "hang") else result.test
+
+    def due(self, entries, share):
+        """Returns entries that changed, or whose file changed, since their last run, and a share of the others."""
+        changes = {}
+        for commit in {result.commit for result in self.results.values()}:
+            difference = git("diff", "--name-only", commit, "--", "Sources")
+            changes[commit] = set(difference.stdout.split("\n")) if difference.returncode == 0 else None
+        due, rest = [], []
+        for entry in entries:
+            result = self.result(entry)
+            paths = result and changes[result.commit]
+            is_due = paths is None or entry.file in paths or entry.digest != result.digest
+            (due if is_due else rest).append(entry)
+        times = {commit: int(git("show", "-s", "--format=%ct", commit).stdout or 0) for commit in changes}
+        rest.sort(key=lambda entry: (times[self.result(entry).commit], entry.number))
+        return due + rest[:math.ceil(len(rest) * share / 100)]
+
+    def update(self, verdicts):
+        """Takes over new verdicts. Returns the mistakes that were noticed and no longer are; they are not recorded.
+
+        An entry whose own text has changed is new.
+        """
+        lost = []
+        for entry, test in verdicts.items():
+            old = self.result(entry)
+            if test is None and old and old.test != MISSED and old.digest == entry.digest:
+                lost.append(entry)
+            else:
+                self.results[key_of(entry)] = Result(test or MISSED, self.commit, entry.digest)
+        return lost
+
+    def save(self):
+        known = {key_of(entry) for entry in self.entries}
+        lines = ["\t".join([key, *result]) + "\n" for key, result in sorted(self.results.items()) if key in known]
+        with open(RECORD, "w", encoding="utf-8") as file:
+            file.writelines([HEAD, *lines])
+
+    def areas(self):
+        """Returns the entries of each area. An area is a folder in Sources."""
+        areas = collections.defaultdict(list)
+        for entry in self.entries:
+            areas[os.path.dirname(entry.file).removeprefix("Sources/")].append(entry)
+        for depth in (3, 2, 1):
+            for folder in [folder for folder in areas if folder.count("/") == depth]:
+                if len(areas[folder]) < SMALLEST_AREA:
+                    areas[os.path.dirname(folder)] += areas.pop(folder)
+        return areas
+
+    def table(self):
+        """Yields the lines of the table by area."""
+        yield f"{'area':42} entries  run noticed missed  share"
+        totals = [0, 0, 0]
+        for area, entries in sorted(self.areas().items()):
+            tests = [result.test for result in map(self.result, entries) if result]
+            missed = tests.count(MISSED)
+            yield row(area, len(entries), len(tests), missed)
+            totals = [total + number for total, number in zip(totals, (len(entries), len(tests), missed))]
+        yield row("all", *totals)
+
+
+def row(area, entries, run, missed):
+    share = (run - missed) / run if run else 0
+    low = f"  below {GOAL:.0%}" if run and share < GOAL else ""
+    return f"{area:42} {entries:7} {run:4} {run - missed:7} {missed:6} {share:6.0%}{low}"

@@ -1,0 +1,216 @@
+"""Runs tests with mistakes, and decides which mistakes the tests notice.
+
+The nearest suites run first, for several mistakes at a time, each in its own process. Then the mistakes that the
+nearest suites did not notice run in groups, in one process, with all tests of their library.
+
+A test that fails because an event did not arrive in time may only be slow on a busy machine, so it is run again
+alone. Any other failure counts only if the same test passes without a mistake.
+"""
+import collections
+import concurrent.futures
+import os
+import re
+import resource
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+from program import LOG, PROGRAM
+
+AT_A_TIME = 3
+# The seconds that a test waits for an event, and the limits for the nearest suites and for all tests of a library.
+PATIENCE = 15
+NEAREST_LIMIT = 90
+WHOLE_LIMIT = 900
+# Mistakes in one process, and tests of one process that are tried with each of these mistakes.
+GROUP = 12
+CULPRITS = 20
+TIMED_OUT = re.compile(r"in vain|timed out|time limit|timeout|no event occurred", re.I)
+
+# `failed` has the names of the failed tests. `detail` explains a failure that is no failed test.
+Outcome = collections.namedtuple("Outcome", "failed detail is_late ran")
+running, log_lock = set(), threading.Lock()
+
+
+def stop_all(*_):
+    for process in list(running):
+        stop(process)
+    os._exit(1)
+
+
+def prepare():
+    """Raises the limit of open files, and stops the tests if this script is stopped."""
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, stop_all)
+
+
+def stop(process):
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+
+
+def start(entries, pattern):
+    environment = dict(
+        os.environ, MUTANT=",".join(str(entry.number) for entry in entries), TEST_PATIENCE=str(PATIENCE), NO_COLOR="1")
+    return subprocess.Popen(
+        [os.path.abspath(PROGRAM), "--testing-library", "swift-testing", "--filter", pattern,
+         "--experimental-maximum-parallelization-width", "8"],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", env=environment,
+        start_new_session=True)
+
+
+def run_tests(entries, pattern, limit=NEAREST_LIMIT, to_end=False):
+    """Runs the tests that match the pattern with these mistakes. Stops at the first failure unless `to_end`."""
+    process, begun = start(entries, pattern), time.monotonic()
+    running.add(process)
+    timer = threading.Timer(limit, stop, [process])
+    timer.start()
+    failed, detail, is_late, ran, lines = {}, "", False, 0, []
+    for line in process.stdout:
+        lines.append(line)
+        ran += bool(re.match(r"\W+ Test (?!run|case)\w+\(.*\) started", line))
+        found = re.search(r"✘ Test (\w+)\(", line)
+        if found and found[1] not in failed:
+            failed[found[1]] = True
+            is_late = is_late or bool(TIMED_OUT.search(line))
+            if not to_end:
+                break
+        if "Fatal error" in line or "Program crashed" in line:
+            detail = detail or f"crash: {line.strip()[:90]}"
+    timer.cancel()
+    stop(process)
+    status = process.wait()
+    running.discard(process)
+    if time.monotonic() - begun >= limit:
+        detail, is_late = f"hang: over {limit} s", True
+    elif not failed and status != 0:
+        detail = detail or f"crash: status {status}"
+    outcome = Outcome(list(failed), detail, is_late, ran)
+    with log_lock, open(LOG, "a", encoding="utf-8") as log:
+        names = "; ".join(entry.name for entry in entries) or "no mistake"
+        log.write(f"\n[{time.monotonic() - begun:.1f} s] {names} | {pattern} | {outcome}\n")
+        log.writelines(lines[-12:] if failed or detail else [])
+    return outcome
+
+
+def alone(names):
+    """Returns a pattern for tests with these names."""
+    return "/(" + "|".join(sorted(set(names))) + r")\("
+
+
+class Trials:
+    """The verdicts on mistakes: the name of the test that notices a mistake, or `crash` or `hang`, or None."""
+
+    def __init__(self, progress):
+        self.progress = progress
+        self.verdicts, self.faults = {}, []
+
+    def run_nearest(self, entries, patterns, before, total):
+        """Runs each mistake with the tests that match its pattern. Returns the mistakes that no test noticed."""
+        with concurrent.futures.ThreadPoolExecutor(AT_A_TIME) as pool:
+            waiting = {pool.submit(self.judge, entry, patterns[entry]): entry for entry in entries}
+            for done, future in enumerate(concurrent.futures.as_completed(waiting), 1):
+                entry, verdict = waiting[future], future.result()
+                if verdict != "":
+                    self.verdicts[entry] = verdict
+                self.progress("nearest suites", before + done, total)
+        return [entry for entry in entries if entry in self.verdicts and self.verdicts[entry] is None]
+
+    def judge(self, entry, pattern):
+        """Returns which test notices the mistake, None if no test does, or an empty string if no test ran."""
+        outcome = run_tests([entry], pattern)
+        if outcome.is_late:
+            again = alone(outcome.failed) if outcome.failed else pattern
+            outcome = run_tests([entry], again)
+            if not outcome.failed and not outcome.detail and again != pattern:
+                outcome = run_tests([entry], pattern)
+        if not outcome.ran:
+            self.faults.append(f"{entry.name}: no test ran for {pattern}")
+            return ""
+        return verdict_of(outcome)
+
+    def run_groups(self, survivors):
+        """Runs mistakes together with all tests of their library, and adds verdicts on those that are noticed."""
+        groups = []
+        for library in sorted({entry.library for entry in survivors}):
+            members = [entry for entry in survivors if entry.library == library]
+            groups += [members[begin:begin + GROUP] for begin in range(0, len(members), GROUP)]
+        for done, group in enumerate(groups, 1):
+            self.split(group)
+            self.progress("groups of survivors", done, len(groups))
+
+    def split(self, group):
+        """Removes noticed mistakes from the group until all tests pass with the rest.
+
+        A failed test does not count if it passes when it is alone, because it was only late. If a failure needs
+        several mistakes or has no test, as in a crash, each half of the group runs separately.
+        """
+        pattern = rf"^{group[0].library}Tests\."
+        while group:
+            outcome = run_tests(group, pattern, WHOLE_LIMIT, to_end=True)
+            if not outcome.failed and not outcome.detail:
+                return
+            noticed = self.find_noticed(group, outcome.failed[:CULPRITS])
+            if noticed:
+                group = [entry for entry in group if entry not in noticed]
+            elif outcome.failed and not run_tests(group, alone(outcome.failed)).failed:
+                return
+            elif len(group) > 1:
+                self.split(group[:len(group) // 2])
+                group = group[len(group) // 2:]
+            else:
+                if outcome.detail and not outcome.is_late:
+                    self.verdicts[group[0]] = verdict_of(outcome)
+                return
+
+    def find_noticed(self, group, tests):
+        """Returns the members of the group that make one of the tests fail when they are the only mistake."""
+        if not tests:
+            return []
+        with concurrent.futures.ThreadPoolExecutor(AT_A_TIME) as pool:
+            outcomes = list(pool.map(lambda entry: run_tests([entry], alone(tests)), group))
+        noticed = [entry for entry, outcome in zip(group, outcomes) if outcome.failed or outcome.detail]
+        for entry, outcome in zip(group, outcomes):
+            if entry in noticed:
+                self.verdicts[entry] = verdict_of(outcome)
+        return noticed
+
+    def confirm(self, entries):
+        """Withdraws the verdicts of tests that also fail without a mistake, and reports these tests."""
+        tests = {self.verdicts.get(entry) for entry in entries} - {None, "crash", "hang"}
+        if not tests:
+            return
+        self.progress("the same tests without a mistake", 0, 1)
+        failed = run_tests([], alone(tests), WHOLE_LIMIT, to_end=True).failed
+        if failed:
+            failed = run_tests([], alone(failed), WHOLE_LIMIT, to_end=True).failed
+        for test in failed:
+            self.faults.append(f"{test} fails without a mistake")
+        self.verdicts = {entry: verdict for entry, verdict in self.verdicts.items() if verdict not in failed}
+
+
+def verdict_of(outcome):
+    if outcome.failed:
+        return outcome.failed[0]
+    return outcome.detail.split(":")[0] or None
+
+
+class Progress:
+    """Rewrites one line on a terminal. Elsewhere, prints a line a minute."""
+
+    def __init__(self):
+        self.printed = time.monotonic()
+
+    def __call__(self, what, done, total):
+        text = f"mutants: {what}: {done} of {total}"
+        if sys.stdout.isatty():
+            print(f"\r\033[K{text}" + ("\r\033[K" if done == total else ""), end="", flush=True)
+        elif time.monotonic() - self.printed >= 60:
+            self.printed = time.monotonic()
+            print(text, flush=True)
