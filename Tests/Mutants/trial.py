@@ -159,7 +159,7 @@ class Trials:
             noticed = self.find_noticed(group, outcome.failed[:CULPRITS])
             if noticed:
                 group = [entry for entry in group if entry not in noticed]
-            elif outcome.failed and not run_tests(group, alone(outcome.failed)).failed:
+            elif not outcome.detail and not run_tests(group, alone(outcome.failed)).failed:
                 return
             elif len(group) > 1:
                 self.split(group[:len(group) // 2])
@@ -174,11 +174,9 @@ class Trials:
         if not tests:
             return []
         with concurrent.futures.ThreadPoolExecutor(AT_A_TIME) as pool:
-            outcomes = list(pool.map(lambda entry: run_tests([entry], alone(tests)), group))
-        noticed = [entry for entry, outcome in zip(group, outcomes) if outcome.failed or outcome.detail]
-        for entry, outcome in zip(group, outcomes):
-            if entry in noticed:
-                self.verdicts[entry] = verdict_of(outcome)
+            verdicts = dict(zip(group, pool.map(lambda entry: self.judge(entry, alone(tests)), group)))
+        noticed = [entry for entry in group if verdicts[entry]]
+        self.verdicts.update({entry: verdicts[entry] for entry in noticed})
         return noticed
 
     def confirm(self, entries):
