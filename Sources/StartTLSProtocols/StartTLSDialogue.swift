@@ -1,8 +1,9 @@
 // Rules of a dialogue:
 //  1. A dialogue does no I/O. It takes the received bytes and returns the bytes to send.
 //  2. Each side of a protocol removes whole messages from the input. A partial message stays at its end.
-//  3. The number of received bytes is limited, so that a peer cannot make the dialogue grow or continue
-//     forever. The number of bytes to send after one call is limited too.
+//  3. The number of received bytes is limited, and so is the number of bytes in replies to them. A peer
+//     cannot make the dialogue grow or continue forever. Both limits apply to the whole dialogue, so the
+//     result does not depend on how the received bytes are cut.
 //  4. When TLS starts, every received byte has been consumed. Bytes after the last message are an injection
 //     and fail the dialogue, except in the protocols whose clients start TLS without waiting for a reply.
 //  5. Anything unexpected fails the dialogue. No message allows the connection to continue in plaintext.
@@ -30,16 +31,17 @@
 /// try await transport.startTLS(firstReceivedBytes: firstTLSBytes)
 /// ```
 public struct StartTLSDialogue: Sendable {
-    /// The maximum number of bytes that a dialogue receives: 64 KiB. A peer that sends more fails the
-    /// dialogue with `StartTLSError.Code.tooLong`.
+    /// The maximum number of bytes that a dialogue receives, and of bytes that it sends in response: 64 KiB
+    /// each. A peer that sends or requests more fails the dialogue with `StartTLSError.Code.tooLong`.
     public static let maximumLength = MessageInput.limit
 
     /// The name of the protocol, for messages.
     public var protocolName: String { side.name }
+    package var isClient: Bool { side.isClient }
 
     private var side: any ProtocolSide
     private var input = MessageInput()
-    private var receivedCount = 0
+    private var replyCount = 0
     private var phase = Phase.new
 
     private enum Phase {
@@ -121,8 +123,6 @@ public struct StartTLSDialogue: Sendable {
     private mutating func process(
         _ bytes: some Collection<UInt8>, _ output: inout [UInt8]
     ) throws(StartTLSError) -> StartTLSStep {
-        receivedCount += bytes.count
-        guard receivedCount <= Self.maximumLength else { throw side.tooLong() }
         input.append(bytes)
         while !input.isEmpty {
             try checkForTLS()
@@ -130,17 +130,20 @@ public struct StartTLSDialogue: Sendable {
             if let receivedTLSBytes = try perform(action, &output) {
                 return .startTLS(sending: output, receivedTLSBytes: receivedTLSBytes)
             }
-            guard output.count <= Self.maximumLength else { throw side.tooLong() }
+            guard replyCount + output.count <= Self.maximumLength else { throw side.tooLong() }
         }
+        guard !input.exceedsLimit else { throw side.tooLong() }
+        replyCount += output.count
         return .send(output)
     }
 
     /// Returns the received bytes that belong to TLS, or `nil` if the dialogue continues.
     private mutating func perform(_ action: DialogueAction, _ output: inout [UInt8]) throws(StartTLSError) -> [UInt8]? {
-        var isExpected = input.isEmpty
+        let rest = input.everything
+        var isExpected = rest.isEmpty
         switch action {
         case .send(let bytes):
-            guard bytes.isEmpty || isExpected || side.allows(following: input.rest) else { throw side.injected(input.count) }
+            guard bytes.isEmpty || isExpected || side.allows(following: rest) else { throw side.injected(rest.count) }
             output += bytes
             return nil
         case .startTLS(let bytes):
@@ -149,10 +152,10 @@ public struct StartTLSDialogue: Sendable {
         case .startTLSImmediately(let bytes):
             output += bytes
             phase = .complete(clientStartsImmediately: true)
-            isExpected = isExpected || input.rest.first == MessageInput.handshakeRecord
+            isExpected = isExpected || rest.first == MessageInput.handshakeRecord
         }
-        guard isExpected else { throw side.injected(input.count) }
-        return Array(input.rest)
+        guard isExpected else { throw side.injected(rest.count) }
+        return Array(rest)
     }
 
     /// Rejects a TLS record between two messages: an early ClientHello, or the alert of a server that expects

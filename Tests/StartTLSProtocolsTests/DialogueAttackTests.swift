@@ -104,6 +104,61 @@ import Testing
         }
     }
 
+    /// The limits count the whole dialogue, so a client gains nothing by waiting for each reply, and loses
+    /// nothing by sending its commands together.
+    @Test func aFloodIsRefusedAtTheSameByteHoweverItIsCut() throws {
+        let capabilities = (0..<10).map { "CAPABILITY-\($0) " + String(repeating: "x", count: 50) }
+        let floods: [(StartTLSServer, String)] = [
+            (.pop3(greeting: "m", capabilities: capabilities), "CAPA\r\n"), (.smtp(greeting: "m"), "NOOP\r\n"),
+            (.smtp(greeting: "m"), "MAIL FROM:<a@example.org> BODY=8BITMIME SIZE=1000000\r\n"), (.imap(greeting: "m"), "\n"),
+            (.imap(greeting: "m"), String(repeating: "x", count: 100)), (.xmpp(domain: "m"), " "),
+        ]
+        for (server, command) in floods {
+            let flood = Array(String(repeating: command, count: 100_000 / command.utf8.count).utf8)
+            let whole = try refusal(of: server, [flood])
+            #expect(whole.code == .tooLong)
+            // One reply, and the greeting and the farewell, may exceed the limit.
+            #expect(whole.sent.count <= StartTLSDialogue.maximumLength + 2_000)
+            for size in [1, 7, 1_000, 65_536, 65_537] {
+                let pieces = stride(from: 0, to: flood.count, by: size).map { Array(flood.dropFirst($0).prefix(size)) }
+                let cut = try refusal(of: server, pieces)
+                // The description of a difference between long arrays would take minutes.
+                let isEqual = cut == whole
+                #expect(isEqual, "\(command) in pieces of \(size)")
+            }
+        }
+    }
+
+    private struct Refusal: Equatable {
+        var sent: [UInt8] = []
+        var code: StartTLSError.Code?
+        var message: String?
+    }
+
+    /// Returns everything that a server sends until its dialogue fails, and the error.
+    private func refusal(of server: StartTLSServer, _ pieces: [[UInt8]]) throws -> Refusal {
+        var dialogue = try StartTLSDialogue(server: server)
+        guard case .send(let greeting) = dialogue.start() else { return Refusal() }
+        var refusal = Refusal(sent: greeting)
+        do throws(StartTLSError) {
+            for piece in pieces {
+                if case .send(let replies) = try dialogue.receive(piece) { refusal.sent += replies }
+            }
+        } catch {
+            refusal.sent += error.reply
+            (refusal.code, refusal.message) = (error.code, "\(error)")
+        }
+        return refusal
+    }
+
+    /// Bytes after the command that starts TLS are an injection, whatever their number.
+    @Test func aLongInjectionIsCountedWhole() throws {
+        var dialogue = try StartTLSDialogue(server: .smtp(greeting: "m"))
+        let error = dialogue.failure(after: [Array("STARTTLS\r\n".utf8) + [UInt8](repeating: 32, count: 100_000)])
+        #expect(error?.code == .injected)
+        #expect(error?.injectedByteCount == 100_000)
+    }
+
     /// Comparing combining marks takes time that grows with the square of their number.
     @Test(.timeLimit(.minutes(1)), arguments: Transcript.all) func combiningMarksTakeNoTime(_ transcript: Transcript) throws {
         let marks = String(repeating: "\u{345}\u{315}\u{301}\u{323}\u{327}", count: 6_000)

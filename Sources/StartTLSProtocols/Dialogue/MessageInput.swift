@@ -1,23 +1,28 @@
 /// The received bytes that are not yet consumed. No byte is searched twice for the end of a line.
 struct MessageInput: Sendable {
-    /// The maximum number of bytes of a dialogue.
+    /// The maximum number of bytes of a dialogue, consumed bytes included.
     static let limit = 64 * 1024
     /// The first byte of TLS records with handshake messages, such as a ClientHello.
     static let handshakeRecord: UInt8 = 22
     /// The first byte of TLS records with alerts.
     static let alertRecord: UInt8 = 21
 
-    // Consumed bytes are not removed: a dialogue receives at most `limit` bytes.
+    // Consumed bytes are not removed: a dialogue consumes at most `limit` bytes.
     private var bytes: [UInt8] = []
     private var head = 0
     private var searched = 0
     /// The quote of the attribute value that is open at `searched`, if any.
     private var openQuote: UInt8?
 
-    var count: Int { bytes.count - head }
-    var isEmpty: Bool { head == bytes.count }
-    var rest: ArraySlice<UInt8> { bytes[head...] }
+    var count: Int { end - head }
+    var isEmpty: Bool { head == end }
+    var rest: ArraySlice<UInt8> { bytes[head..<end] }
     var text: String { String(decoding: rest, as: UTF8.self) }
+    /// The rest, and the bytes after the limit. Messages cannot contain the latter.
+    var everything: ArraySlice<UInt8> { bytes[head...] }
+    var exceedsLimit: Bool { bytes.count > Self.limit }
+
+    private var end: Int { min(bytes.count, Self.limit) }
 
     mutating func append(_ more: some Collection<UInt8>) {
         bytes.append(contentsOf: more)
@@ -39,9 +44,9 @@ struct MessageInput: Sendable {
 
     /// Removes and returns the bytes of a line. See `line()`.
     mutating func lineBytes() -> ArraySlice<UInt8>? {
-        guard let end = endOfLine() else { return nil }
-        let line = bytes[head..<end]
-        head = end + 1
+        guard let lineFeed = endOfLine() else { return nil }
+        let line = bytes[head..<lineFeed]
+        head = lineFeed + 1
         return line.last == 13 ? line.dropLast() : line
     }
 
@@ -49,7 +54,7 @@ struct MessageInput: Sendable {
     /// incomplete.
     mutating func tag() -> ArraySlice<UInt8>? {
         searched = max(searched, head)
-        for index in searched..<bytes.count {
+        for index in searched..<end {
             let byte = bytes[index]
             searched = index + 1
             if openQuote != nil {
@@ -66,8 +71,8 @@ struct MessageInput: Sendable {
 
     private mutating func endOfLine() -> Int? {
         searched = max(searched, head)
-        let end = bytes[searched...].firstIndex(of: 10)
-        searched = end ?? bytes.count
-        return end
+        let lineFeed = bytes[searched..<end].firstIndex(of: 10)
+        searched = lineFeed ?? end
+        return lineFeed
     }
 }
