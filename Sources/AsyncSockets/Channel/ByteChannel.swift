@@ -359,9 +359,13 @@ final class ByteChannel {
 
     /// Closes the descriptor, immediately or with a lingering close.
     ///
-    /// - Parameter cutsWrites: Whether queued bytes are dropped. A close_notify would then falsely signal
-    ///   that the data is complete (RFC 8446, 6.1).
-    func close(_ parting: StreamEnding.Parting, cutsWrites: Bool = false, on loop: SocketEventLoop) {
+    /// - Parameters:
+    ///   - cutsWrites: Whether queued bytes are dropped. A close_notify would then falsely signal that the
+    ///     data is complete (RFC 8446, 6.1).
+    ///   - rest: Plaintext that a lingering close sends.
+    func close(
+        _ parting: StreamEnding.Parting, cutsWrites: Bool = false, _ rest: ArraySlice<UInt8> = [], on loop: SocketEventLoop
+    ) {
         let engine: TLSEngine? = if case .tls(let engine) = layer { engine } else { nil }
         if case .lent(let work) = layer { work.cancel() }
         if parting != .reset, let engine, !cutsWrites || engine.owesCloseNotify {
@@ -378,7 +382,7 @@ final class ByteChannel {
             descriptor.close()
         case .atOnce where engine?.hasOutput != true: descriptor.close()
         case .lingering, .atOnce:
-            LingeringClose.begin(with: descriptor, sending: engine?.output.readableBytes, on: loop)
+            rest.withUnsafeBytes { LingeringClose.begin(with: descriptor, sending: engine?.output.readableBytes ?? $0, on: loop) }
         }
         input = .closed
         output = .full

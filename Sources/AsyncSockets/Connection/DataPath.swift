@@ -372,12 +372,12 @@ final class DataPath {
 
     // MARK: - Closing
 
-    func closeChannel(_ error: AsyncSocketError?, isEstablished: Bool, _ intent: CloseIntent, on loop: SocketEventLoop) {
+    func closeChannel(_ error: AsyncSocketError?, _ intent: CloseIntent?, _ rest: ArraySlice<UInt8>?, on loop: SocketEventLoop) {
         guard let channel = channel.take() else { return }
-        guard isEstablished else { return channel.close(.atOnce, on: loop) }
+        guard let intent else { return channel.close(.atOnce, on: loop) }
         if channel.hasNews { channel.report(to: &ending) }
         let parting = intent.contains(.reset) ? .reset : ending.parting(with: error)
-        channel.close(parting, cutsWrites: intent.contains(.abandoned) && writes.waitingByteCount > 0, on: loop)
+        channel.close(parting, cutsWrites: intent.contains(.abandoned) && writes.waitingByteCount > 0, rest ?? [], on: loop)
     }
 
     /// Drops all queued operations and refuses their waiters.

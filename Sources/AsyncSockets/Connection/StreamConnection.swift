@@ -375,7 +375,7 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
             ConnectionObservation.deliverFailure(error, to: configuration.value.observer)
         }
         ended.establishing?.cancel()
-        data.closeChannel(error, isEstablished: ended.isEstablished, waiters.adjust(intent, error), on: loop)
+        data.closeChannel(error, ended.isEstablished ? waiters.adjust(intent, error) : nil, upgrade?.lastReplies, on: loop)
         withExtendedLifetime(withdrawn) {}
         if let loss = data.drop(error) { record.withLock { $0.snapshot.loss = CopyOnWrite(loss) } }
         waiters.answerEnd(phase.endError)

@@ -93,6 +93,9 @@ extension Upgrade {
         return .moved
     }
 
+    /// The replies of a failed dialogue that must be sent before the connection closes.
+    var lastReplies: ArraySlice<UInt8>? { state.dialogue?.lastReplies }
+
     func receive(_ news: UpgradeNews, _ data: DataPath, _ owner: some PartOwner) {
         receive(news, over: data, owner)
         switch news {

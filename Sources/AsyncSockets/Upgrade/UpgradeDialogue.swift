@@ -1,10 +1,15 @@
 // Rules of a dialogue on a connection:
 //  1. It starts when both markers of the upgrade have reached the front of their queues. No read or write is
 //     served until the handshake is complete, so no data can be mixed with the dialogue.
-//  2. Before the last message is sent, the kernel's receive buffer must be empty. Bytes that a server
-//  receives after that belong to TLS. 3. TLS bytes that arrived with the last message are returned to
-//  `preBuffer` and become the start of the handshake. 4. If the dialogue fails, the protocol's error message
-//  is sent if possible, and the connection closes.
+//  2. A server receives while its replies wait for the kernel. The dialogue limits both, so a client that
+//     does not read its replies is refused for the same bytes as any other client. A client receives nothing
+//     until its message has been sent.
+//  3. While the last message is unsent, the kernel's receive buffer must be empty. Bytes that a server
+//     receives after that belong to TLS.
+//  4. TLS bytes that arrived with the last message are returned to `preBuffer` and become the start of the
+//     handshake.
+//  5. If the dialogue fails, the connection closes. A lingering close sends the rest of a server's replies.
+//     After an injection nothing more is sent.
 
 internal import SocketBuffers
 internal import SocketCore
@@ -75,6 +80,7 @@ final class UpgradeDialogue {
         case new
         case exchanging
         case sendingLastMessage(receivedTLSBytes: [UInt8])
+        case failed
     }
 
     init(_ request: DialogueRequest) {
@@ -85,26 +91,34 @@ final class UpgradeDialogue {
     var name: String { dialogue.protocolName }
     var clock: PhaseClock { PhaseClock(.dialogue(name), seconds: seconds) }
 
+    /// The replies that remain to be sent after the dialogue has failed.
+    var lastReplies: ArraySlice<UInt8> {
+        if case .failed = state { output } else { [] }
+    }
+
     /// Exchanges messages as far as possible.
     func advance(over channel: ByteChannel, _ preBuffer: PreBuffer) -> StepResult {
         do throws(StartTLSError) {
             if case .new = state {
                 state = .exchanging
-                try follow(dialogue.start(), channel, preBuffer)
+                follow(dialogue.start())
             }
             for _ in 0..<ByteChannel.roundsPerTurn {
-                sendOutput(over: channel)
-                guard output.isEmpty else { return wait(for: channel) }
                 if case .sendingLastMessage(let receivedTLSBytes) = state {
+                    try checkForInjection(channel, preBuffer)
+                    sendOutput(over: channel)
+                    guard output.isEmpty else { return try wait(for: channel) }
                     receivedTLSBytes.withUnsafeBytes { preBuffer.prepend($0) }
                     return .complete
                 }
-                guard try exchangeMessage(channel, preBuffer) else { return wait(for: channel) }
+                sendOutput(over: channel)
+                guard output.isEmpty || !dialogue.isClient, try exchangeMessage(channel, preBuffer) else {
+                    return try wait(for: channel)
+                }
             }
             return .more
         } catch {
-            output += error.reply
-            sendOutput(over: channel)
+            fail(error, channel)
             return .failed(AsyncSocketError(error))
         }
     }
@@ -115,20 +129,28 @@ final class UpgradeDialogue {
         guard !preBuffer.isEmpty else { return false }
         let received = Array(preBuffer.readableBytes)
         preBuffer.consume(received.count)
-        try follow(dialogue.receive(received), channel, preBuffer)
+        try follow(dialogue.receive(received))
         return true
     }
 
-    private func follow(_ step: StartTLSStep, _ channel: ByteChannel, _ preBuffer: PreBuffer) throws(StartTLSError) {
+    private func follow(_ step: StartTLSStep) {
         switch step {
         case .send(let bytes): output += bytes
         case .startTLS(let bytes, let receivedTLSBytes):
-            channel.expectBytes()
-            fill(preBuffer, from: channel)
-            try dialogue.checkForInjection(receivedByteCount: preBuffer.count)
             output += bytes
             state = .sendingLastMessage(receivedTLSBytes: receivedTLSBytes)
         }
+    }
+
+    private func checkForInjection(_ channel: ByteChannel, _ preBuffer: PreBuffer) throws(StartTLSError) {
+        // A short read is not the end of the injected bytes, and the error counts all of them.
+        while preBuffer.count < StartTLSDialogue.maximumLength {
+            let count = preBuffer.count
+            channel.expectBytes()
+            fill(preBuffer, from: channel)
+            guard preBuffer.count > count else { break }
+        }
+        try dialogue.checkForInjection(receivedByteCount: preBuffer.count)
     }
 
     private func fill(_ preBuffer: PreBuffer, from channel: ByteChannel) {
@@ -146,10 +168,19 @@ final class UpgradeDialogue {
         }
     }
 
-    private func wait(for channel: ByteChannel) -> StepResult {
+    private func fail(_ error: StartTLSError, _ channel: ByteChannel) {
+        let isStartingTLS = if case .sendingLastMessage = state { true } else { false }
+        // A client's command, and the reply that starts TLS, must not follow a failure.
+        if dialogue.isClient || isStartingTLS || error.code == .injected { output = [] }
+        output += error.reply
+        state = .failed
+        sendOutput(over: channel)
+    }
+
+    private func wait(for channel: ByteChannel) throws(StartTLSError) -> StepResult {
         guard let failure = channel.failure else { return .incomplete }
         guard failure.isOrderlyEnd else { return .failed(failure.during(.startTLS)) }
-        return .failed(AsyncSocketError(dialogue.endOfInputError))
+        throw dialogue.endOfInputError
     }
 }
 

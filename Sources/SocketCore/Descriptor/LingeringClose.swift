@@ -1,6 +1,6 @@
 // Rules of a lingering close:
-//  1. It sends our remaining bytes (`output`: the rest of a record, an alert, a close_notify) and then the
-//     FIN.
+//  1. It sends our remaining bytes (`output`: the rest of a record, an alert, a close_notify, the replies of
+//     a failed dialogue) and then the FIN.
 //  2. It discards data that the peer still sends. An immediate close would cause a reset, and a reset makes
 //     the peer drop data that it has not read yet.
 //  3. It finishes when both sides are done, when the connection breaks, after the grace period (one second,

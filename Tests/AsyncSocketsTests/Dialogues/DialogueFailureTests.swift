@@ -1,8 +1,10 @@
-import AsyncSockets
 import AsyncSocketsTesting
+import SocketBuffers
 import SocketTestSupport
 import SocketTestTraits
 import Testing
+
+@testable import AsyncSockets
 
 /// Dialogues that fail. The connection closes and never continues in plaintext.
 @Suite(.timeLimit(.patient)) struct DialogueFailureTests {
@@ -92,6 +94,56 @@ import Testing
         #expect(try await failing?.startTLS?.code == .tooLong)
         let received = try await Task.detached { try attacker.receive(through: "STARTTLS\r\n") }.value
         #expect(received.hasSuffix("* BYE Too much data before STARTTLS\r\n"))
+    }
+
+    /// The limit and the replies do not depend on how much the kernel accepts: the client receives exactly
+    /// what it would receive if all its commands arrived in one piece. The short commands have longer replies
+    /// and exceed the limit of replies, the long commands exceed the limit of commands. A round that takes as
+    /// long as the grace period is inconclusive.
+    @Test(arguments: Style.allCases, ["<a@example.org>", "<a@example.org> BODY=8BITMIME SIZE=1000000"])
+    func aClientThatDoesNotReadReceivesEveryReply(_ style: Style, _ parameters: String) async throws {
+        let flood = String(repeating: "MAIL FROM:\(parameters)\r\n", count: 4_000)
+        var dialogue = try StartTLSDialogue(server: .smtp(greeting: "m"))
+        let expected = dialogue.everythingSent(after: Array(flood.utf8))
+        try await eventually("a round is quick enough") {
+            let (attacker, victim) = try StyledSocket.attacked(style)
+            try victim.socket.setOption(.sendBufferSize, to: 1)
+            async let failing = StyledSocket.refusal {
+                try await victim.acceptStartTLS(as: .smtp(greeting: "m"), TestCertificates.server())
+            }
+            let flooding = Task.detached { try attacker.send(flood) }
+            #expect(try await failing?.startTLS?.code == .tooLong)
+            let start = ContinuousClock.now
+            let received = try await Task.detached { try attacker.receiveAll() }.value
+            _ = await flooding.result
+            let isQuick = start.duration(to: .now) < .seconds(4)
+            // The description of a difference between long texts would take minutes.
+            let isWhole = received == expected
+            #expect(isWhole || !isQuick)
+            return isQuick
+        }
+    }
+
+    /// The kernel does not accept the reply that starts TLS. Until the client has received it, its bytes are
+    /// an injection.
+    @Test(arguments: Style.allCases) func bytesInjectedBeforeTheReplyIsSentAreCounted(_ style: Style) async throws {
+        let (attacker, victim) = try StyledSocket.attacked(style)
+        try victim.socket.setOption(.sendBufferSize, to: 1)
+        async let failing = StyledSocket.refusal {
+            try await victim.acceptStartTLS(as: .smtp(greeting: "m"), TestCertificates.server())
+        }
+        try attacker.send(String(repeating: "NOOP\r\n", count: 2_000) + "STARTTLS\r\n")
+        try await victim.socket.turn("every command has been received") { connection in
+            guard let dialogue = connection.upgrade?.state.dialogue, connection.data.reads.preBuffer.isEmpty else { return false }
+            // Some commands may have been received before the dialogue.
+            return connection.data.carried.received + dialogue.transferred.received == 12_010
+        }
+        try attacker.send("MAIL FROM:<a@example.org>\r\n")
+        let error = try #require(try await failing)
+        #expect(error.code == .earlyPlaintext)
+        #expect(error.startTLS?.injectedByteCount == 27)
+        #expect(await victim.isOver)
+        #expect(try await !Task.detached { try attacker.receiveAll() }.value.contains("220 2.0.0"))
     }
 
     /// Refusals after which a client sends nothing more.
@@ -222,5 +274,18 @@ import Testing
         #expect(error?.code == .tls)
         #expect(try await accepting?.code == .tls)
         #expect(await client.isOver)
+    }
+}
+
+extension StartTLSDialogue {
+    /// Returns all the text that a dialogue sends until it fails.
+    fileprivate mutating func everythingSent(after bytes: [UInt8]) -> String {
+        guard case .send(var sent) = start() else { return "" }
+        do throws(StartTLSError) {
+            if case .send(let replies) = try receive(bytes) { sent += replies }
+        } catch {
+            sent += error.reply
+        }
+        return String(decoding: sent, as: UTF8.self)
     }
 }
