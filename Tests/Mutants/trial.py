@@ -17,6 +17,7 @@ import sys
 import threading
 import time
 
+from processes import adopt_orphans, kill_descendants
 from program import LOG, PROGRAM
 
 AT_A_TIME = 3
@@ -31,17 +32,17 @@ TIMED_OUT = re.compile(r"in vain|timed out|time limit|timeout|no event occurred"
 
 # `failed` has the names of the failed tests. `detail` explains a failure that is no failed test.
 Outcome = collections.namedtuple("Outcome", "failed detail is_late ran")
-running, log_lock = set(), threading.Lock()
+log_lock = threading.Lock()
 
 
 def stop_all(*_):
-    for process in list(running):
-        stop(process)
+    kill_descendants()
     os._exit(1)
 
 
 def prepare():
     """Raises the limit of open files, and stops the tests if this script is stopped."""
+    adopt_orphans()
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -68,7 +69,6 @@ def start(entries, pattern):
 def run_tests(entries, pattern, limit=NEAREST_LIMIT, to_end=False):
     """Runs the tests that match the pattern with these mistakes. Stops at the first failure unless `to_end`."""
     process, begun = start(entries, pattern), time.monotonic()
-    running.add(process)
     timer = threading.Timer(limit, stop, [process])
     timer.start()
     failed, detail, is_late, ran, lines = {}, "", False, 0, []
@@ -86,7 +86,6 @@ def run_tests(entries, pattern, limit=NEAREST_LIMIT, to_end=False):
     timer.cancel()
     stop(process)
     status = process.wait()
-    running.discard(process)
     if time.monotonic() - begun >= limit:
         detail, is_late = f"hang: over {limit} s", True
     elif not failed and status != 0:
