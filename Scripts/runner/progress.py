@@ -10,6 +10,9 @@ KEPT = 3
 # Seconds between two lines where the output is not a terminal, and between two updates where it is.
 INTERVAL = float(os.environ.get("PROGRESS_INTERVAL") or 60)
 UPDATE = 0.1
+# Prints UTF-8 in every locale.
+for stream in filter(None, (sys.stdout, sys.stderr)):
+    stream.reconfigure(encoding="utf-8", errors="replace")
 
 
 def is_verbose():
@@ -43,7 +46,7 @@ class Display:
     """Shows the current state: on a terminal by rewriting one line, elsewhere with a line a minute."""
 
     def __init__(self):
-        self.is_terminal = sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+        self.is_terminal = sys.stdout is not None and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
         self.is_drawn = False
         self.shown = 0 if self.is_terminal else time.monotonic()
 
@@ -70,8 +73,12 @@ class Display:
 
 
 def write(text):
-    sys.stdout.write(text)
-    sys.stdout.flush()
+    """Prints text. The program that reads it may have exited."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except (BrokenPipeError, AttributeError):
+        pass
 
 
 def columns():

@@ -169,5 +169,5 @@ class Events:
 
 
 def name(test):
-    """Returns Suite/function(labels:) from Suite/function(labels:)/file:line:column."""
-    return test.rpartition("/")[0]
+    """Returns Suite/function(labels:) from Suite/function(labels:)/file:line:column. A suite has no location."""
+    return re.sub(r"/[^/]*:\d+:\d+$", "", test)
