@@ -6,6 +6,10 @@ import subprocess
 
 RECORD = "Scripts/records/mutants"
 HEAD = "# Written by Scripts/mutants: library and mistake, the test that notices it, last commit of Sources, checksum.\n"
+SCORES = "Scripts/records/mutant-scores"
+SCORES_HEAD = """# Written by Scripts/mutants: how many of the mutants of each area the tests catch. Mutants that have not run count as
+# missed. A lower share fails. To allow it, change the line by hand and explain why in the commit.
+"""
 MISSED = "(missed)"
 GOAL = 0.90
 # A folder with fewer entries belongs to the area of its parent folder.
@@ -86,16 +90,42 @@ class Record:
                     areas[os.path.dirname(folder)] += areas.pop(folder)
         return areas
 
-    def table(self):
-        """Yields the lines of the table by area."""
-        yield f"{'area':42} entries  run noticed missed  share"
-        totals = [0, 0, 0]
+    def counts(self):
+        """Returns how many entries each area has, how many have run, and how many the tests missed."""
+        counts = {}
         for area, entries in sorted(self.areas().items()):
             tests = [result.test for result in map(self.result, entries) if result]
-            missed = tests.count(MISSED)
-            yield row(area, len(entries), len(tests), missed)
-            totals = [total + number for total, number in zip(totals, (len(entries), len(tests), missed))]
-        yield row("all", *totals)
+            counts[area] = len(entries), len(tests), tests.count(MISSED)
+        return counts
+
+    def table(self):
+        """Yields the lines of the table by area."""
+        yield f"{'area':42} entries  run  caught missed  share"
+        counts = self.counts()
+        for area, numbers in counts.items():
+            yield row(area, *numbers)
+        yield row("all", *map(sum, zip(*counts.values())))
+
+    def update_scores(self):
+        """Compares the shares of the areas with the recorded ones. Returns the areas that became worse."""
+        before, worse = read_scores(), []
+        with open(SCORES, "w", encoding="utf-8") as file:
+            file.write(SCORES_HEAD)
+            for area, (entries, run, missed) in self.counts().items():
+                score, earlier = (run - missed, entries), before.get(area)
+                if earlier and score[0] * earlier[1] < earlier[0] * score[1]:
+                    worse.append(f"{area}: {score[0]} of {score[1]} instead of {earlier[0]} of {earlier[1]}")
+                    score = earlier
+                file.write(f"{area} = {score[0]}/{score[1]}\n")
+        return worse
+
+
+def read_scores():
+    if not os.path.exists(SCORES):
+        return {}
+    with open(SCORES, encoding="utf-8") as file:
+        lines = [line.split(" = ") for line in file if not line.startswith("#")]
+    return {area: tuple(map(int, score.split("/"))) for area, score in lines}
 
 
 def row(area, entries, run, missed):

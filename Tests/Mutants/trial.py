@@ -90,6 +90,7 @@ def run_tests(entries, pattern, limit=NEAREST_LIMIT, to_end=False):
         detail, is_late = f"hang: over {limit} s", True
     elif not failed and status != 0:
         detail = detail or f"crash: status {status}"
+        is_late = is_late or status == -signal.SIGKILL  # not enough memory, perhaps
     outcome = Outcome(list(failed), detail, is_late, ran)
     with log_lock, open(LOG, "a", encoding="utf-8") as log:
         names = "; ".join(entry.name for entry in entries) or "no mistake"
@@ -178,8 +179,15 @@ class Trials:
         self.verdicts.update({entry: verdicts[entry] for entry in noticed})
         return noticed
 
-    def confirm(self, entries):
+    def confirm(self, entries, patterns):
         """Withdraws the verdicts of tests that also fail without a mistake, and reports these tests."""
+        for entry in entries:
+            # A crash or a hang names no test, so everything that ran with the mutant runs without it.
+            if self.verdicts.get(entry) in ("crash", "hang"):
+                outcome = run_tests([], patterns[entry])
+                if outcome.failed or outcome.detail:
+                    self.faults.append(f"{entry.name}: its nearest suites fail without a mutant: {outcome.detail or outcome.failed[0]}")
+                    del self.verdicts[entry]
         tests = {self.verdicts.get(entry) for entry in entries} - {None, "crash", "hang"}
         if not tests:
             return
