@@ -207,7 +207,8 @@ import Testing
         #expect(open.all.count == 20)
         #expect(open.all.max() ?? 3 <= 2)
         #expect(listener.maximumConnections == 2)
-        #expect(LogRecorder.warnings(of: "a limit of 2").map { $0.metadata["limit"] } == ["2"])
+        // A listener without free descriptors also warns.
+        #expect(LogRecorder.warnings(of: "a limit of 2").compactMap { $0.metadata["limit"] } == ["2"])
     }
 
     @Test func aUnixSocketIsServedAndItsFileRemoved() async throws {

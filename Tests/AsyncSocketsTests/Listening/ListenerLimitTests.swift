@@ -46,7 +46,8 @@ import Testing
         }
         // The later pauses are within the same minute.
         let warnings = LogRecorder.warnings(of: "listener limits").filter { $0.metadata["listener"] == "\(address)" }
-        #expect(warnings.map { $0.metadata["limit"] } == ["1"])
+        // A listener without free descriptors also warns.
+        #expect(warnings.compactMap { $0.metadata["limit"] } == ["1"])
     }
 
     /// No connection is accepted while there is no free handshake permit.
