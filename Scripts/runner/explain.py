@@ -1,4 +1,4 @@
-"""Finds the lines of a build or a test run that explain its failure."""
+"""Finds the lines in the output of a build or test run that explain why it failed."""
 import collections
 import re
 
@@ -6,24 +6,24 @@ LAST = 40
 ERROR = re.compile(r"(^|[\s:])(fatal )?error: ")
 SNIPPET = re.compile(r"^\s|^\d+ \||^\||: note: ")
 SANITIZER = re.compile(r"(WARNING|ERROR): \w+Sanitizer\b|Sanitizer:DEADLYSIGNAL")
-# What Swift's runtime, the C library and sanitizers print before a process is aborted.
+# Messages of Swift's runtime, the C library and sanitizers before a process aborts.
 ABORT = re.compile(r"Fatal error\b|: runtime error: |: Assertion .* failed|^\*\*\* stack smashing|^(malloc|free|corrupted)\b.*: ")
 CRASH = re.compile(r"^(\*\*\*|💣) (Signal \d+|Program crashed)")
 CLOSING = re.compile(r"^[✔✘] Test run with \d+ tests? .*(passed|failed) after ")
-RUNNER = ("✘", "↳", "━")  # the beginnings of lines that the test runner prints about issues
+RUNNER = ("✘", "↳", "━")  # prefixes of the lines that the test runner prints about issues
 LIBRARY = re.compile(r"^\S+ (warning|error|critical) AsyncSockets\b")
 EXPLAINS = re.compile(r"error:|\bfailed\b|✘|↳|Fatal error|Sanitizer:")
 
 
 class Output:
-    """Reads the output of a run line by line, and keeps what explains a failure."""
+    """Reads the output of a run line by line, and stores the lines that explain a failure."""
 
     def __init__(self):
         self.last = collections.deque(maxlen=LAST)
         self.closing = None  # the closing line of the test runner
-        self.warnings = 0  # log lines of the library that no test captured
-        self.reports = []  # errors of the build, sanitizer reports and backtraces, each a list of lines
-        self.end = None  # decides whether the current report ends with a line
+        self.warnings = 0  # the number of log lines of the library that were not captured
+        self.reports = []  # build errors, sanitizer reports and backtraces, each a list of lines
+        self.end = None  # a function that returns whether a line ends the current report
 
     def read(self, line, has_begun):
         self.last.append(line)
@@ -47,7 +47,7 @@ class Output:
         self.end = end
 
     def extend(self, line):
-        """Adds a line to the current report. Returns False if the line is not part of the report."""
+        """Adds a line to the current report. Returns False if the line does not belong to the report."""
         report, is_end = self.reports[-1], self.end(line)
         if is_end or len(report) > 1000:
             self.end = None
@@ -57,7 +57,7 @@ class Output:
         return True
 
     def explanations(self):
-        """Returns the reports as lines. A backtrace is reduced to the threads that crashed."""
+        """Yields the lines of the reports. Backtraces are reduced to the threads that crashed."""
         for report in self.reports[:10]:
             yield from crashed(report) if CRASH.match(report[0]) else shortened(report)
             yield ""
@@ -70,7 +70,7 @@ def shortened(lines, limit=150):
 
 
 def crashed(report):
-    """Returns the heading of a backtrace and the frames of the threads that crashed, without those of the test runner."""
+    """Returns the first lines of a backtrace and the frames of crashed threads, except frames of the test runner."""
     kept, result = True, []
     for line in report:
         if re.match(r"Thread \d+\b", line):

@@ -1,4 +1,4 @@
-"""Reads and writes Scripts/records/passes, the last pass of each step of Scripts/check."""
+"""Reads and writes Scripts/records/passes, which contains the last pass of each step of Scripts/check."""
 import dataclasses
 import datetime
 import fcntl
@@ -15,7 +15,7 @@ LINE = re.compile(r"([\w-]+) (\d+|-) ([0-9a-f]{12}) (\d{4}-\d\d-\d\d)")
 
 
 def git(*arguments):
-    """Returns the output of git, and exits if git fails."""
+    """Returns the output of git. Exits if git fails."""
     run = subprocess.run(["git", *arguments], capture_output=True, text=True, check=False)
     if run.returncode != 0:
         sys.exit(f"git {' '.join(arguments)}: {run.stderr.strip()}")
@@ -37,7 +37,10 @@ def is_clean(written):
 
 @dataclasses.dataclass
 class Pass:
-    """The last pass of a step. If the step has never passed, `seconds` is None and `commit` is the commit that added it."""
+    """The last pass of a step.
+
+    If the step has never passed, `seconds` is None and `commit` is the commit that added it.
+    """
     step: str
     seconds: int | None
     commit: str
@@ -49,7 +52,7 @@ class Pass:
     def commits_since(self):
         """Returns the number of commits since the pass.
 
-        A commit that was rebased or squashed is not in the history. Then the commit that added the line counts.
+        If the commit was rebased or squashed, it is not in the history. Then the commit that added the line is used.
         """
         commit = self.commit
         if subprocess.run(["git", "merge-base", "--is-ancestor", commit, "HEAD"], capture_output=True, check=False).returncode:
@@ -72,7 +75,7 @@ def read():
 
 
 def add(step, seconds):
-    """Records that the step has passed at the current commit. Other runs may record passes at the same time."""
+    """Records that the step has passed at the current commit. Several runs may record passes at the same time."""
     with open(f"{PATH}.lock", "w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         heading, passes = read()

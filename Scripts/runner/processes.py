@@ -1,4 +1,4 @@
-"""Ends the processes that a run leaves behind."""
+"""Finds and kills the processes that a run leaves behind."""
 import collections
 import ctypes
 import os
@@ -9,7 +9,7 @@ PR_SET_CHILD_SUBREAPER = 36
 
 
 def adopt_orphans():
-    """Makes processes whose parents have exited children of this script."""
+    """Makes this script the parent of descendants whose parents have exited."""
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
@@ -40,7 +40,7 @@ def kill(processes):
 
 
 def kill_descendants():
-    """Kills all descendants of this script, including those started in the meantime."""
+    """Kills all descendants of this script, including processes that start in the meantime."""
     for _ in range(100):
         processes = descendants(os.getpid())
         if not processes:

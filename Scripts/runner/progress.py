@@ -1,4 +1,4 @@
-"""The progress line and the log that the scripts in this folder share."""
+"""Shows the progress of a script in this folder, and creates its log."""
 import os
 import re
 import sys
@@ -6,8 +6,9 @@ import time
 import unicodedata
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+# The number of earlier logs that are kept.
 KEPT = 3
-# Seconds between two lines where the output is not a terminal, and between two updates where it is.
+# Seconds between two progress lines if the output is not a terminal, and between two updates on a terminal.
 INTERVAL = float(os.environ.get("PROGRESS_INTERVAL") or 60)
 UPDATE = 0.1
 # Prints UTF-8 in every locale.
@@ -24,13 +25,13 @@ def elapsed(seconds):
 
 
 def relative(path):
-    """Returns the path as people would write it in this folder."""
+    """Returns the path relative to the current folder, or unchanged if it is outside that folder."""
     shorter = os.path.relpath(path)
     return path if shorter.startswith("..") else shorter
 
 
 def open_log(name):
-    """Creates .build/logs/NAME.log and keeps the logs of the last runs as NAME.1.log and so on."""
+    """Creates .build/logs/NAME.log. The logs of the last runs are kept as NAME.1.log, NAME.2.log, etc."""
     folder = os.path.join(ROOT, ".build", "logs")
     os.makedirs(folder, exist_ok=True)
     paths = [os.path.join(folder, f"{name}{'.' + str(age) if age else ''}.log") for age in range(KEPT + 1)]
@@ -43,7 +44,7 @@ def open_log(name):
 
 
 class Display:
-    """Shows the current state: on a terminal by rewriting one line, elsewhere with a line a minute."""
+    """Shows the progress: on a terminal, in a line that is rewritten; otherwise, in a new line every minute."""
 
     def __init__(self):
         self.is_terminal = sys.stdout is not None and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
@@ -62,7 +63,7 @@ class Display:
             write(cut(text, 160) + "\n")
 
     def print(self, text):
-        """Prints lines that stay."""
+        """Prints lines that are not rewritten."""
         self.clear()
         write(text + "\n")
 
@@ -73,7 +74,7 @@ class Display:
 
 
 def write(text):
-    """Prints text. The program that reads it may have exited."""
+    """Prints text. Ignores an error if the program that reads the output has exited."""
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
@@ -89,7 +90,7 @@ def columns():
 
 
 def cut(text, width):
-    """Returns the beginning of the text that fits into the width, without colours and control characters."""
+    """Shortens the text to the width. Removes colours and control characters."""
     result, used = [], 0
     for character in " ".join(re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", text).split()):
         if unicodedata.category(character) in ("Cc", "Mn"):

@@ -1,4 +1,4 @@
-"""Tracks a run of tests through the event stream of Swift Testing."""
+"""Tracks a test run through the event stream of Swift Testing."""
 import collections
 import json
 import re
@@ -15,7 +15,7 @@ class Failure:
         self.test, self.issues = test, []
 
     def lines(self, limit=10):
-        yield f"✘ {name(self.test) if self.test else 'an issue that belongs to no test, for example of a detached task'}"
+        yield f"✘ {name(self.test) if self.test else 'an issue outside of tests, for example in a detached task'}"
         for issue in self.issues[:limit]:
             yield from issue
         if len(self.issues) > limit:
@@ -23,26 +23,27 @@ class Failure:
 
 
 class Events:
-    """Tracks which tests run, have ended and have failed.
+    """Tracks which tests are running, have ended and have failed.
 
-    The console output cannot be used for this: it reports a test as started while the test is still waiting for one of
-    the parallel slots. The stream does the same, but also has an event for each case of a test with arguments. A test
-    without arguments that hangs is detected when everything else has ended and no more events arrive.
+    The console output does not show which tests are running: it reports a test as started while the test is still
+    waiting for a parallel slot. So does the event stream, but it also has an event for each case of a test with
+    arguments. A hanging test without arguments is detected when all other tests have ended and no more events arrive.
 
-    Slots are granted in the order in which tests request them. So a test without arguments has begun when a test that
-    started after it makes progress, or when there are not more tests than slots.
+    Slots are granted in the order in which tests request them. Therefore, a test without arguments is running as soon
+    as a test that was reported as started later makes progress, or if the number of tests does not exceed the number
+    of slots.
     """
 
     def __init__(self, path, width):
         self.path, self.width, self.offset, self.rest = path, width, 0, b""
         self.functions, self.parameterized = set(), set()
         self.cases = collections.defaultdict(dict)  # the start times of the running cases of each test
-        self.open = {}  # the tests that have started but not ended, each with its position
-        self.waiting = {}  # those without arguments that may be waiting for a slot
-        self.begun = {}  # the start times of the others without arguments
+        self.open = {}  # the unfinished tests, each with its position in the order of starts
+        self.waiting = {}  # unfinished tests without arguments that may be waiting for a slot
+        self.begun = {}  # the start times of the other unfinished tests without arguments
         self.finished = set()
         self.failures = {}
-        self.skipped = collections.Counter()  # the reasons
+        self.skipped = collections.Counter()  # the number of skipped tests for each reason
         self.ended = self.started = 0
         self.has_begun = self.is_over = False
         self.latest = None
@@ -103,7 +104,7 @@ class Events:
             self.is_over, self.latest = True, None
 
     def advance(self, position):
-        """Notes that the tests before this position have a slot."""
+        """Marks the tests before this position as running."""
         has_free_slots = sum(test in self.functions for test in self.open) <= self.width if self.waiting else False
         while self.waiting:
             test, own = next(iter(self.waiting.items()))
@@ -113,7 +114,7 @@ class Events:
             self.begun[test] = self.latest
 
     def record(self, test, event):
-        """Remembers an issue that makes its test fail."""
+        """Stores an issue that makes its test fail."""
         first, *details = event["messages"]
         if event["issue"].get("isKnown") or first["symbol"] != "fail":
             return
@@ -127,14 +128,14 @@ class Events:
         self.failures.setdefault(test, Failure(test)).issues.append(issue)
 
     def hanging(self, seconds):
-        """Returns tests with a case that runs for longer, or all remaining tests if no events arrive for as long."""
+        """Returns tests with a case that has run for longer, or all unfinished tests if no event arrived."""
         limit = time.monotonic() - seconds
         if self.latest is not None and self.latest < limit:
             return self.names()
         return [name(test) for test, cases in self.cases.items() if any(begun < limit for begun in cases.values())]
 
     def names(self):
-        """Returns the tests that have not ended, without their suites."""
+        """Returns the names of the unfinished tests. Suites are left out."""
         if not self.has_begun:
             return ["none, because the tests have not begun"]
         return [name(test) for test in self.remaining()] or ["none"]
@@ -143,17 +144,17 @@ class Events:
         return [test for test in self.open if "/" in test]
 
     def running(self):
-        """Returns the running tests with the times at which they began, those that run longest first."""
+        """Returns the running tests with their start times, starting with the test that has been running longest."""
         running = self.begun | {test: min(cases.values()) for test, cases in self.cases.items() if cases}
         return dict(sorted(running.items(), key=lambda item: item[1]))
 
     def interrupted(self):
-        """Returns the tests that were running when the run ended early. If in doubt, these are too many."""
+        """Returns the tests that were running when the run ended early, and tests that may have been running."""
         running = list(self.running())
         return running + list(self.waiting)[:max(0, self.width - len(running))]
 
     def state(self):
-        """Returns how many tests have finished, and which has been running longest."""
+        """Returns the number of finished tests, and the test that has been running longest."""
         text = f"{len(self.finished & self.functions)} of {len(self.functions)} tests"
         if self.failures:
             text += f", {len(self.failures)} failed"

@@ -1,10 +1,10 @@
-"""Reads and checks the lists of mistakes in this folder.
+"""Reads and checks the lists of mutants in this folder.
 
-Each library in Sources has one list, LIBRARY.list, of blocks that are separated by an empty line:
+Each library in Sources has one list, LIBRARY.list. Blocks are separated by an empty line:
 
-    == a short description of the mistake, which is its name and is unique across all lists
+    == a short description of the mutant, which is its name and is unique across all lists
     file Sources/LIBRARY/…
-    tests a regular expression for the test suites that should notice the mistake
+    tests a regular expression for the test suites that should catch the mutant
     kind statement
     openssl 3.2
     - the text to replace, which occurs exactly once in the file
@@ -12,7 +12,8 @@ Each library in Sources has one list, LIBRARY.list, of blocks that are separated
 
 The text is an expression or, with the line `kind statement`, one or more statements. It can have several lines, each
 with its own `-` or `+`; indentation is ignored. If OpenSSL is older than the version in the line `openssl`, the
-mistake has no effect and is not run. `check` rejects texts that do not compile once they are wrapped:
+mutant has no effect and is not run. The build wraps the text as follows, and `check` rejects texts that would then not
+compile:
 
     expression    (isMutant(number) ? (replacement) : (text))
     statement     if isMutant(number) { replacement } else { text }
@@ -30,7 +31,7 @@ NOT_AN_EXPRESSION = re.compile(
     r"|&&|\|\||\?\?|[?:=]")
 NOT_A_STATEMENT = re.compile(r"(case|default|else|catch|where)\b|&&|\|\||\?\?|[?:.=]")
 OPEN_END = re.compile(r"(&&|\|\||\?\?|[:={+*/-])$")
-# A type that is not inside another one, or a function.
+# A top-level type, or a function.
 DECLARATION = re.compile(
     r"(?m)^(?:[\w@][\w@(). ,:]* )?(?:struct|class|actor|enum|extension) (\w+)|\bfunc (\w+)")
 STRINGS_AND_COMMENTS = re.compile(r'"(?:\\.|[^"\\\n])*"|//.*')
@@ -39,7 +40,7 @@ STRINGS_AND_COMMENTS = re.compile(r'"(?:\\.|[^"\\\n])*"|//.*')
 class Entry(collections.namedtuple("Entry", "name file tests is_statement openssl old new")):
     @property
     def number(self):
-        """Identifies the mistake in the program. It does not depend on other entries, so files stay compiled."""
+        """Identifies the mutant in the program. Adding other entries does not change it, so files stay compiled."""
         return zlib.crc32(self.name.encode())
 
     @property
@@ -48,7 +49,7 @@ class Entry(collections.namedtuple("Entry", "name file tests is_statement openss
 
     @property
     def digest(self):
-        """Changes if the mistake itself changes."""
+        """A checksum that changes if the mutant itself changes."""
         return hashlib.sha256(repr((self.file, self.is_statement, self.old, self.new)).encode()).hexdigest()[:6]
 
 
@@ -93,7 +94,7 @@ def read_lists():
                 faults.append(f"{path}: {error}")
                 continue
             if entry.name in names or entry.number in numbers:
-                faults.append(f"{entry.name}: another entry has this name or its checksum")
+                faults.append(f"{entry.name}: another entry has the same name or checksum")
             if entry.library != library:
                 faults.append(f"{entry.name}: {entry.file} is not in Sources/{library}")
             names.add(entry.name)
@@ -107,7 +108,7 @@ def without_strings(text):
 
 
 def depths(code):
-    """Yields each character with the number of brackets around it."""
+    """Yields each character with the number of brackets that enclose it."""
     depth = 0
     for character in code:
         depth -= character in ")]}"
@@ -131,12 +132,12 @@ def form_fault(entry, text):
     if not code:
         return "an expression cannot be empty: use `kind statement`"
     if (",", 0) in levels:
-        return "an expression cannot have a comma outside of brackets"
+        return "an expression cannot contain a comma outside of brackets"
     return None
 
 
 def bound_names(text):
-    """Returns the names that the statements introduce for the code after them."""
+    """Returns the names that the statements declare for the code after them."""
     top = "".join(character if depth == 0 else " " for character, depth in depths(without_strings(text)))
     names = set()
     for line in top.split("\n"):
@@ -146,7 +147,7 @@ def bound_names(text):
 
 
 def place_fault(entry, text, begin, end):
-    """Returns why the text cannot be wrapped where it is in the file, or None."""
+    """Returns why the text cannot be wrapped at its position in the file, or None."""
     before, after = text[:begin].rstrip(" "), text[end:]
     if entry.is_statement:
         rest = "".join(rest_of_block(after))
@@ -199,7 +200,7 @@ def find_places(entries):
 
 
 def test_names():
-    """Returns all tests as Target.Suite/function, as far as a text search finds them."""
+    """Returns all tests that a text search finds, as Target.Suite/function."""
     names = []
     for path in glob.glob("Tests/*Tests/**/*.swift", recursive=True):
         suite = ""
@@ -211,7 +212,7 @@ def test_names():
 
 
 def test_faults(entries):
-    """Returns an error for each entry whose `tests` match no test."""
+    """Returns an error for each entry whose pattern in `tests` matches no test."""
     names, faults = test_names(), []
     for tests in sorted({entry.tests for entry in entries}):
         # Swift Testing searches for the pattern anywhere in a name.

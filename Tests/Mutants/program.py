@@ -1,7 +1,7 @@
-"""Builds the tests with every mistake in the libraries, each behind a switch that the environment sets.
+"""Builds the tests with all mutants in the libraries. An environment variable activates mutants.
 
-A mistake only changes the bodies of functions, so the interface of its library stays the same. Therefore only the
-libraries are compiled again, with the commands of the ordinary build, and then linked with that build's test objects.
+Mutants change only the bodies of functions, so the interfaces of the libraries stay the same. Therefore, only the
+libraries are recompiled, with the commands of the ordinary build, and then linked with the test objects of that build.
 """
 import json
 import os
@@ -13,13 +13,13 @@ import sys
 FOLDER = ".build/mutants"
 PROGRAM = f"{FOLDER}/AsyncSocketsPackageTests.xctest"
 LOG = f"{FOLDER}/log"
-# Options of the ordinary build that are followed by a path, and those without one. Test programs need neither.
+# Options of the ordinary build that test programs do not need: options followed by a path, and options without a value.
 DROPPED_PAIRS = {"-emit-module-path", "-output-file-map", "-index-store-path", "-emit-objc-header-path"}
 DROPPED = {
     "-emit-module", "-emit-objc-header", "-warnings-as-errors", "-parseable-output", "-g", "-serialize-diagnostics"}
 SWITCH = """import Glibc
 
-/// The mistakes that this process has; see Scripts/mutants.
+/// The numbers of the active mutants, separated by commas; see Scripts/mutants.
 private let setting = getenv("MUTANT").map { String(cString: $0) } ?? ""
 private let activeMutants = setting.split(separator: ",").compactMap { Int($0) }
 private let firstMutant = activeMutants.first ?? 0
@@ -48,7 +48,7 @@ def run(command, what):
 
 
 def write_if_changed(path, text):
-    """Keeps the modification time of an unchanged file, so that it is not compiled again."""
+    """Leaves an unchanged file alone, so that its modification time does not cause recompilation."""
     os.makedirs(os.path.dirname(path), exist_ok=True)
     if not os.path.exists(path) or open(path, encoding="utf-8").read() != text:
         with open(path, "w", encoding="utf-8") as file:
@@ -71,7 +71,7 @@ def mutated(text, spans):
 
 
 def command_of(name, kind):
-    """Returns the command by which the ordinary build makes a module (`module`) or a program (`test`, `exe`)."""
+    """Returns the command with which the ordinary build creates a module (`module`) or a program (`test`, `exe`)."""
     with open(".build/debug.yaml", encoding="utf-8") as file:
         found = re.search(rf'  "C\.{name}-[\w-]+-debug\.{kind}":\n(?:    .*\n)*?    args: (\[.*\])\n', file.read())
     if not found:
@@ -80,7 +80,7 @@ def command_of(name, kind):
 
 
 def paths_in(command):
-    """Returns the paths in the list of files that the command has as an argument."""
+    """Returns the paths in the file list that is an argument of the command."""
     path = next(argument for argument in command if argument.startswith("@"))[1:]
     with open(path, encoding="utf-8") as file:
         return shlex.split(file.read())
@@ -98,7 +98,7 @@ def without_outputs(arguments):
 
 
 def compile_library(library, places):
-    """Compiles a library with its mistakes. Returns its object files by the name that the ordinary build gives them."""
+    """Compiles a library with its mutants. Returns its object files, keyed by their names in the ordinary build."""
     folder = os.path.abspath(f"{FOLDER}/{library}")
     sources, files = [], {}
     command = command_of(library, "module")
@@ -121,7 +121,7 @@ def compile_library(library, places):
 
 
 def link(name, kind, objects):
-    """Links a program of the ordinary build with the object files of the libraries with mistakes."""
+    """Links a program of the ordinary build with the object files that contain the mutants."""
     command = command_of(name, kind)
     paths = paths_in(command)
     linked = {"/".join(path.split("/")[-2:]) for path in paths}
@@ -135,7 +135,7 @@ def link(name, kind, objects):
 
 
 def build(places):
-    """Builds the ordinary tests, then the libraries with all mistakes, then the programs that contain them."""
+    """Builds the ordinary tests, then the libraries with all mutants, then the programs with these libraries."""
     os.makedirs(FOLDER, exist_ok=True)
     open(LOG, "w", encoding="utf-8").close()
     run(["swift", "build", "--build-tests"], "the ordinary build")

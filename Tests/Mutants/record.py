@@ -1,14 +1,15 @@
-"""Keeps the result of each mistake, decides which mistakes are due, and prints the score of each area."""
+"""Stores the result of each mutant, selects the mutants that are due, and computes the score of each area."""
 import collections
 import math
 import os
 import subprocess
 
 RECORD = "Scripts/records/mutants"
-HEAD = "# Written by Scripts/mutants: library and mistake, the test that notices it, last commit of Sources, checksum.\n"
+HEAD = "# Written by Scripts/mutants: library and mutant, test that caught it, last commit of Sources, checksum.\n"
 SCORES = "Scripts/records/mutant-scores"
-SCORES_HEAD = """# Written by Scripts/mutants: how many of the mutants of each area the tests catch. Mutants that have not run count as
-# missed. A lower share fails. To allow it, change the line by hand and explain why in the commit.
+SCORES_HEAD = """# Written by Scripts/mutants: how many of the mutants in each area the tests catch. A mutant that has not run is counted
+# as missed. If the share of an area falls, the run fails. If that is intended, change the line and explain why in the
+# commit message.
 """
 MISSED = "(missed)"
 GOAL = 0.90
@@ -39,12 +40,12 @@ class Record:
         return self.results.get(key_of(entry))
 
     def noticing_test(self, entry):
-        """Returns the test that noticed the mistake last time, or None."""
+        """Returns the test that caught the mutant in its last run, or None."""
         result = self.result(entry)
         return None if result is None or result.test in (MISSED, "crash", "hang") else result.test
 
     def due(self, entries, share):
-        """Returns entries that changed, or whose file changed, since their last run, and a share of the others."""
+        """Returns the entries that changed, or whose file changed, since their last run, and a share of the others."""
         changes = {}
         for commit in {result.commit for result in self.results.values()}:
             difference = git("diff", "--name-only", commit, "--", "Sources")
@@ -60,9 +61,9 @@ class Record:
         return due + rest[:math.ceil(len(rest) * share / 100)]
 
     def update(self, verdicts):
-        """Takes over new verdicts. Returns the mistakes that were noticed and no longer are; they are not recorded.
+        """Stores new verdicts. Returns the mutants that are no longer caught, whose verdicts are not stored.
 
-        An entry whose own text has changed is new.
+        An entry whose text has changed is treated as a new entry.
         """
         lost = []
         for entry, test in verdicts.items():
@@ -91,7 +92,7 @@ class Record:
         return areas
 
     def counts(self):
-        """Returns how many entries each area has, how many have run, and how many the tests missed."""
+        """Returns the numbers of entries, of mutants that have run, and of missed mutants for each area."""
         counts = {}
         for area, entries in sorted(self.areas().items()):
             tests = [result.test for result in map(self.result, entries) if result]
@@ -99,7 +100,7 @@ class Record:
         return counts
 
     def table(self):
-        """Yields the lines of the table by area."""
+        """Yields the lines of a table with one row for each area."""
         yield f"{'area':42} entries  run  caught missed  share"
         counts = self.counts()
         for area, numbers in counts.items():
@@ -107,7 +108,7 @@ class Record:
         yield row("all", *map(sum, zip(*counts.values())))
 
     def update_scores(self):
-        """Compares the shares of the areas with the recorded ones. Returns the areas that became worse."""
+        """Compares the share of each area with the recorded share. Returns the areas whose share has fallen."""
         before, worse = read_scores(), []
         with open(SCORES, "w", encoding="utf-8") as file:
             file.write(SCORES_HEAD)

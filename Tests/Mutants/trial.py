@@ -1,10 +1,10 @@
-"""Runs tests with mistakes, and decides which mistakes the tests notice.
+"""Runs tests with mutants, and determines which mutants the tests catch.
 
-The nearest suites run first, for several mistakes at a time, each in its own process. Then the mistakes that the
-nearest suites did not notice run in groups, in one process, with all tests of their library.
+First runs each mutant with the nearest suites, several mutants at a time, each in its own process. Then runs the
+mutants that the nearest suites missed in groups, each group in one process, with all tests of their library.
 
-A test that fails because an event did not arrive in time may only be slow on a busy machine, so it is run again
-alone. Any other failure counts only if the same test passes without a mistake.
+If a test fails because an event did not arrive in time, the cause may be a busy machine, so the test is repeated
+alone. Any other failure counts only if the same test passes without a mutant.
 """
 import collections
 import concurrent.futures
@@ -21,16 +21,16 @@ from processes import adopt_orphans, kill_descendants
 from program import LOG, PROGRAM
 
 AT_A_TIME = 3
-# The seconds that a test waits for an event, and the limits for the nearest suites and for all tests of a library.
+# The timeout for each event in a test, and the time limits for the nearest suites and for all tests of a library.
 PATIENCE = 15
 NEAREST_LIMIT = 90
 WHOLE_LIMIT = 900
-# Mistakes in one process, and tests of one process that are tried with each of these mistakes.
+# The number of mutants in one process, and how many of the failed tests are repeated with each of these mutants.
 GROUP = 12
 CULPRITS = 20
 TIMED_OUT = re.compile(r"in vain|timed out|time limit|timeout|no event occurred", re.I)
 
-# `failed` has the names of the failed tests. `detail` explains a failure that is no failed test.
+# `failed` contains the names of the failed tests. `detail` describes other failures, such as a crash.
 Outcome = collections.namedtuple("Outcome", "failed detail is_late ran")
 log_lock = threading.Lock()
 
@@ -41,7 +41,7 @@ def stop_all(*_):
 
 
 def prepare():
-    """Raises the limit of open files, and stops the tests if this script is stopped."""
+    """Raises the limit on open files. Installs signal handlers that kill the tests when this script is interrupted."""
     adopt_orphans()
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
@@ -67,7 +67,7 @@ def start(entries, pattern):
 
 
 def run_tests(entries, pattern, limit=NEAREST_LIMIT, to_end=False):
-    """Runs the tests that match the pattern with these mistakes. Stops at the first failure unless `to_end`."""
+    """Runs the tests that match the pattern with these mutants. Stops at the first failure unless `to_end` is set."""
     process, begun = start(entries, pattern), time.monotonic()
     timer = threading.Timer(limit, stop, [process])
     timer.start()
@@ -90,10 +90,10 @@ def run_tests(entries, pattern, limit=NEAREST_LIMIT, to_end=False):
         detail, is_late = f"hang: over {limit} s", True
     elif not failed and status != 0:
         detail = detail or f"crash: status {status}"
-        is_late = is_late or status == -signal.SIGKILL  # not enough memory, perhaps
+        is_late = is_late or status == -signal.SIGKILL  # possibly out of memory
     outcome = Outcome(list(failed), detail, is_late, ran)
     with log_lock, open(LOG, "a", encoding="utf-8") as log:
-        names = "; ".join(entry.name for entry in entries) or "no mistake"
+        names = "; ".join(entry.name for entry in entries) or "no mutant"
         log.write(f"\n[{time.monotonic() - begun:.1f} s] {names} | {pattern} | {outcome}\n")
         log.writelines(lines[-12:] if failed or detail else [])
     return outcome
@@ -105,14 +105,14 @@ def alone(names):
 
 
 class Trials:
-    """The verdicts on mistakes: the name of the test that notices a mistake, or `crash` or `hang`, or None."""
+    """The verdicts on mutants: the name of the test that caught the mutant, `crash`, `hang`, or None if missed."""
 
     def __init__(self, progress):
         self.progress = progress
         self.verdicts, self.faults = {}, []
 
     def run_nearest(self, entries, patterns, before, total):
-        """Runs each mistake with the tests that match its pattern. Returns the mistakes that no test noticed."""
+        """Runs each mutant with the tests that match its pattern. Returns the mutants that these tests missed."""
         with concurrent.futures.ThreadPoolExecutor(AT_A_TIME) as pool:
             waiting = {pool.submit(self.judge, entry, patterns[entry]): entry for entry in entries}
             for done, future in enumerate(concurrent.futures.as_completed(waiting), 1):
@@ -123,7 +123,7 @@ class Trials:
         return [entry for entry in entries if entry in self.verdicts and self.verdicts[entry] is None]
 
     def judge(self, entry, pattern):
-        """Returns which test notices the mistake, None if no test does, or an empty string if no test ran."""
+        """Returns the verdict on the mutant, or an empty string if no test ran."""
         outcome = run_tests([entry], pattern)
         if outcome.is_late:
             again = alone(outcome.failed) if outcome.failed else pattern
@@ -136,7 +136,7 @@ class Trials:
         return verdict_of(outcome)
 
     def run_groups(self, survivors):
-        """Runs mistakes together with all tests of their library, and adds verdicts on those that are noticed."""
+        """Runs groups of mutants with all tests of their library, and stores the verdicts on caught mutants."""
         groups = []
         for library in sorted({entry.library for entry in survivors}):
             members = [entry for entry in survivors if entry.library == library]
@@ -146,10 +146,10 @@ class Trials:
             self.progress("groups of survivors", done, len(groups))
 
     def split(self, group):
-        """Removes noticed mistakes from the group until all tests pass with the rest.
+        """Removes mutants that are caught from the group until all tests pass with the remaining mutants.
 
-        A failed test does not count if it passes when it is alone, because it was only late. If a failure needs
-        several mistakes or has no test, as in a crash, each half of the group runs separately.
+        A failed test that passes when it is repeated alone does not count, because it only timed out. If a failure
+        requires several mutants or is not a failed test, such as a crash, each half of the group runs separately.
         """
         pattern = rf"^{group[0].library}Tests\."
         while group:
@@ -170,7 +170,7 @@ class Trials:
                 return
 
     def find_noticed(self, group, tests):
-        """Returns the members of the group that make one of the tests fail when they are the only mistake."""
+        """Returns the members of the group that one of the tests catches when no other mutant is active."""
         if not tests:
             return []
         with concurrent.futures.ThreadPoolExecutor(AT_A_TIME) as pool:
@@ -180,9 +180,9 @@ class Trials:
         return noticed
 
     def confirm(self, entries, patterns):
-        """Withdraws the verdicts of tests that also fail without a mistake, and reports these tests."""
+        """Removes the verdicts of tests that also fail without a mutant, and reports these tests."""
         for entry in entries:
-            # A crash or a hang names no test, so everything that ran with the mutant runs without it.
+            # The verdicts `crash` and `hang` do not name a test, so all tests of the mutant are repeated without it.
             if self.verdicts.get(entry) in ("crash", "hang"):
                 outcome = run_tests([], patterns[entry])
                 if outcome.failed or outcome.detail:
@@ -191,12 +191,12 @@ class Trials:
         tests = {self.verdicts.get(entry) for entry in entries} - {None, "crash", "hang"}
         if not tests:
             return
-        self.progress("the same tests without a mistake", 0, 1)
+        self.progress("the same tests without a mutant", 0, 1)
         failed = run_tests([], alone(tests), WHOLE_LIMIT, to_end=True).failed
         if failed:
             failed = run_tests([], alone(failed), WHOLE_LIMIT, to_end=True).failed
         for test in failed:
-            self.faults.append(f"{test} fails without a mistake")
+            self.faults.append(f"{test} fails without a mutant")
         self.verdicts = {entry: verdict for entry, verdict in self.verdicts.items() if verdict not in failed}
 
 
@@ -207,7 +207,7 @@ def verdict_of(outcome):
 
 
 class Progress:
-    """Rewrites one line on a terminal. Elsewhere, prints a line a minute."""
+    """Shows the progress: on a terminal, in a line that is rewritten; otherwise, in a new line every minute."""
 
     def __init__(self):
         self.printed = time.monotonic()
