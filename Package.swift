@@ -41,7 +41,7 @@ let package = Package(
     ],
     dependencies: [
         .package(url: "https://github.com/apple/swift-log", from: "1.6.0"),
-        // Fetched with a trait; Scripts/checks/consumer counts.
+        // Fetched only if the trait is enabled, which Scripts/checks/consumer verifies.
         .package(url: "https://github.com/apple/swift-metrics", from: "2.5.0"),
         .package(url: "https://github.com/swift-server/swift-service-lifecycle", from: "2.6.0"),
     ],

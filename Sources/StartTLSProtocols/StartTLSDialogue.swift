@@ -3,7 +3,7 @@
 //  2. Each side of a protocol removes whole messages from the input. A partial message stays at its end.
 //  3. The number of received bytes is limited, and so is the number of bytes in replies to them. A peer
 //     cannot make the dialogue grow or continue forever. Both limits apply to the whole dialogue, so the
-//     result does not depend on how the received bytes are cut.
+//     result does not depend on how the received bytes are split.
 //  4. When TLS starts, every received byte has been consumed. Bytes after the last message are an injection
 //     and fail the dialogue, except in the protocols whose clients start TLS without waiting for a reply.
 //  5. Anything unexpected fails the dialogue. No message allows the connection to continue in plaintext.
@@ -32,7 +32,7 @@
 /// ```
 public struct StartTLSDialogue: Sendable {
     /// The maximum number of bytes that a dialogue receives, and of bytes that it sends in response: 64 KiB
-    /// each. A peer that sends or requests more fails the dialogue with `StartTLSError.Code.tooLong`.
+    /// each. If a peer sends or requests more, the dialogue fails with `StartTLSError.Code.tooLong`.
     public static let maximumLength = MessageInput.limit
 
     /// The name of the protocol, for messages.

@@ -104,7 +104,7 @@ import Testing
         }
     }
 
-    /// The limits count the whole dialogue, so a client gains nothing by waiting for each reply, and loses
+    /// The limits apply to the whole dialogue, so a client gains nothing by waiting for each reply, and loses
     /// nothing by sending its commands together.
     @Test func aFloodIsRefusedAtTheSameByteHoweverItIsCut() throws {
         let capabilities = (0..<10).map { "CAPABILITY-\($0) " + String(repeating: "x", count: 50) }
@@ -122,7 +122,7 @@ import Testing
             for size in [1, 7, 1_000, 65_536, 65_537] {
                 let pieces = stride(from: 0, to: flood.count, by: size).map { Array(flood.dropFirst($0).prefix(size)) }
                 let cut = try refusal(of: server, pieces)
-                // The description of a difference between long arrays would take minutes.
+                // Describing the difference between long arrays would take `#expect` minutes.
                 let isEqual = cut == whole
                 #expect(isEqual, "\(command) in pieces of \(size)")
             }

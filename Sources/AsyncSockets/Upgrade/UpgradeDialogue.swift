@@ -1,15 +1,15 @@
 // Rules of a dialogue on a connection:
 //  1. It starts when both markers of the upgrade have reached the front of their queues. No read or write is
 //     served until the handshake is complete, so no data can be mixed with the dialogue.
-//  2. A server receives while its replies wait for the kernel. The dialogue limits both, so a client that
-//     does not read its replies is refused for the same bytes as any other client. A client receives nothing
-//     until its message has been sent.
+//  2. A server keeps receiving while replies are unsent. The dialogue limits both directions, so a client
+//     that does not read its replies is rejected at the same byte as any other client. A client receives
+//     nothing until its message has been sent.
 //  3. While the last message is unsent, the kernel's receive buffer must be empty. Bytes that a server
 //     receives after that belong to TLS.
 //  4. TLS bytes that arrived with the last message are returned to `preBuffer` and become the start of the
 //     handshake.
 //  5. If the dialogue fails, the connection closes. A lingering close sends the rest of a server's replies.
-//     After an injection nothing more is sent.
+//     After an injection, nothing more is sent.
 
 internal import SocketBuffers
 internal import SocketCore
@@ -143,7 +143,7 @@ final class UpgradeDialogue {
     }
 
     private func checkForInjection(_ channel: ByteChannel, _ preBuffer: PreBuffer) throws(StartTLSError) {
-        // A short read is not the end of the injected bytes, and the error counts all of them.
+        // More injected bytes may follow a short read, and the error reports their total number.
         while preBuffer.count < StartTLSDialogue.maximumLength {
             let count = preBuffer.count
             channel.expectBytes()
@@ -170,7 +170,7 @@ final class UpgradeDialogue {
 
     private func fail(_ error: StartTLSError, _ channel: ByteChannel) {
         let isStartingTLS = if case .sendingLastMessage = state { true } else { false }
-        // A client's command, and the reply that starts TLS, must not follow a failure.
+        // After a failure, neither a client's command nor the reply that starts TLS may be sent.
         if dialogue.isClient || isStartingTLS || error.code == .injected { output = [] }
         output += error.reply
         state = .failed

@@ -1,6 +1,6 @@
 /// The received bytes that are not yet consumed. No byte is searched twice for the end of a line.
 struct MessageInput: Sendable {
-    /// The maximum number of bytes of a dialogue, consumed bytes included.
+    /// The maximum number of bytes in a dialogue, including consumed bytes.
     static let limit = 64 * 1024
     /// The first byte of TLS records with handshake messages, such as a ClientHello.
     static let handshakeRecord: UInt8 = 22
@@ -18,7 +18,7 @@ struct MessageInput: Sendable {
     var isEmpty: Bool { head == end }
     var rest: ArraySlice<UInt8> { bytes[head..<end] }
     var text: String { String(decoding: rest, as: UTF8.self) }
-    /// The rest, and the bytes after the limit. Messages cannot contain the latter.
+    /// `rest`, followed by the bytes beyond the limit, which cannot be part of a message.
     var everything: ArraySlice<UInt8> { bytes[head...] }
     var exceedsLimit: Bool { bytes.count > Self.limit }
 

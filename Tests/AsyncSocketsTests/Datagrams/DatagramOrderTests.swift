@@ -71,7 +71,8 @@ import Testing
         try await socket.connect(to: peer.address)
     }
 
-    /// `close()` discards a datagram that the kernel has no room for. A round without room is inconclusive.
+    /// `close()` discards a datagram that does not fit into the kernel's buffer. If the kernel has no room,
+    /// the round is inconclusive.
     @Test func whatWasSentJustBeforeTheEndLeaves() async throws {
         let other = try AsyncUDPSocket.bound()
         try await eventually("the kernel has room") {

@@ -97,8 +97,8 @@ import Testing
     }
 
     /// The limit and the replies do not depend on how much the kernel accepts: the client receives exactly
-    /// what it would receive if all its commands arrived in one piece. The short commands have longer replies
-    /// and exceed the limit of replies, the long commands exceed the limit of commands. A round that takes as
+    /// what it would receive if all its commands arrived in one piece. The replies to the short commands
+    /// exceed the limit on replies, and the long commands exceed the limit on commands. A round that takes as
     /// long as the grace period is inconclusive.
     @Test(arguments: Style.allCases, ["<a@example.org>", "<a@example.org> BODY=8BITMIME SIZE=1000000"])
     func aClientThatDoesNotReadReceivesEveryReply(_ style: Style, _ parameters: String) async throws {
@@ -117,15 +117,15 @@ import Testing
             let received = try await Task.detached { try attacker.receiveAll() }.value
             _ = await flooding.result
             let isQuick = start.duration(to: .now) < .seconds(4)
-            // The description of a difference between long texts would take minutes.
+            // Describing the difference between long texts would take `#expect` minutes.
             let isWhole = received == expected
             #expect(isWhole || !isQuick)
             return isQuick
         }
     }
 
-    /// The kernel does not accept the reply that starts TLS. Until the client has received it, its bytes are
-    /// an injection.
+    /// The kernel does not accept the reply that starts TLS. Bytes that the client sends before it has
+    /// received this reply are an injection.
     @Test(arguments: Style.allCases) func bytesInjectedBeforeTheReplyIsSentAreCounted(_ style: Style) async throws {
         let (attacker, victim) = try StyledSocket.attacked(style)
         try victim.socket.setOption(.sendBufferSize, to: 1)
@@ -174,7 +174,7 @@ import Testing
         withExtendedLifetime(attacker) {}
     }
 
-    /// The limit does not start again with each command.
+    /// The time limit applies to the whole dialogue, not to each command.
     @Test(arguments: Style.allCases) func aTalkativeClientIsLimitedInTime(_ style: Style) async throws {
         let (attacker, victim) = try StyledSocket.attacked(style)
         let talk = Task.detached {

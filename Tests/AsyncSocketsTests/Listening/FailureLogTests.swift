@@ -11,7 +11,7 @@ import Testing
 @Suite(.timeLimit(.patient)) struct FailureLogTests {
     private struct Broken: Error {}
 
-    /// The lines above the level of information, except those about a listener that lacks descriptors.
+    /// The lines above level `info`, except lines about a listener without free descriptors.
     private func loud(_ test: String) -> [LogRecorder.Line] {
         LogRecorder.lines("test", test).filter { $0.level > .info && $0.message != "accepting paused" }
     }

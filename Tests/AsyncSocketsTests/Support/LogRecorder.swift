@@ -20,7 +20,7 @@ enum LogRecorder {
     }()
 
     /// Records the lines of the library's own log that have this metadata value. All tests share that log.
-    /// Other lines are printed as without this recorder, so that an unexpected warning is noticed.
+    /// Other lines are printed as usual, so that unexpected warnings are visible.
     static func expect(_ key: String, _ value: String) {
         expected.withLock { _ = $0.insert([key, value]) }
         _ = isInstalled
