@@ -13,7 +13,8 @@ check_redis_client() {
     # Many commands and 50 MB of replies: each side must read while it writes.
     { printf 'SET long %s\n' "$(head -c 1000 /dev/zero | tr '\0' x)"; seq 50000 | sed 's/.*/INCR count/'; seq 50000 | sed 's/.*/GET long/'; } >"$scratch/commands"
     printed 0 secure "${trusting[@]}" "$programs/redis-client" localhost "$tls_port" tls <"$scratch/commands"
-    diff <(seq 50000) <(sed -n '3,50002p' "$scratch/secure") >&2 || fail "the replies of redis are not in order"
+    # The client may also print that an event loop is blocked, on a busy machine.
+    diff <(seq 50000) <(grep -xE '[0-9]+' "$scratch/secure") >&2 || fail "the replies of redis are not in order"
     [ "$(grep -cE '^"x{1000}"$' "$scratch/secure")" -eq 50000 ] || fail "replies of redis are missing"
     [ "$(redis-cli -p "$port" GET count)" = 50000 ] || fail "redis did not receive all commands"
     stop redis
