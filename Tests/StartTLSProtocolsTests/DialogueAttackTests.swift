@@ -151,7 +151,7 @@ import Testing
         return refusal
     }
 
-    /// Bytes after the command that starts TLS are an injection, whatever their number.
+    /// Bytes after the command that starts TLS are an injection, however many there are.
     @Test func aLongInjectionIsCountedWhole() throws {
         var dialogue = try StartTLSDialogue(server: .smtp(greeting: "m"))
         let error = dialogue.failure(after: [Array("STARTTLS\r\n".utf8) + [UInt8](repeating: 32, count: 100_000)])

@@ -124,8 +124,8 @@ import Testing
         }
     }
 
-    /// The kernel does not accept the reply that starts TLS. Bytes that the client sends before it has
-    /// received this reply are an injection.
+    /// The kernel does not accept the reply that starts TLS. Bytes that the client sends before
+    /// receiving this reply are an injection.
     @Test(arguments: Style.allCases) func bytesInjectedBeforeTheReplyIsSentAreCounted(_ style: Style) async throws {
         let (attacker, victim) = try StyledSocket.attacked(style)
         try victim.socket.setOption(.sendBufferSize, to: 1)
