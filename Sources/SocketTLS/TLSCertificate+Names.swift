@@ -3,13 +3,17 @@ internal import Glibc
 
 extension TLSCertificate {
     /// The subject's name in the format of RFC 4514, such as "CN=mail.example.org,O=Example".
+    ///
+    /// Control and format characters are escaped, such as `\0A` for a line break, so the text can be printed.
     public var subject: String { Self.text(of: X509_get_subject_name(handle.x509)) }
 
-    /// The issuer's name in the format of RFC 4514.
+    /// The issuer's name in the format of RFC 4514, escaped like `subject`.
     public var issuer: String { Self.text(of: X509_get_issuer_name(handle.x509)) }
 
     /// The last common name (CN) of the subject, or `nil` if it has no common name. Never compare it with a
     /// host name: use `dnsNames`.
+    ///
+    /// The text is not escaped: it can contain line breaks and escape sequences. Print `subject` instead.
     public var commonName: String? {
         let subject = X509_get_subject_name(handle.x509)
         var index: Int32 = -1
@@ -73,7 +77,7 @@ extension TLSCertificate {
     }
 
     private static func text(of name: OpaquePointer?) -> String {
-        MemoryBIO.text { bio in COpenSSL_printName(bio, name) } ?? ""
+        (MemoryBIO.text { bio in COpenSSL_printName(bio, name) } ?? "").escapingUnprintable
     }
 
     private static func text(of string: COpenSSL_String?) -> String? {

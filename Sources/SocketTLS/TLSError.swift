@@ -163,15 +163,35 @@ extension TLSError {
 }
 
 extension String {
-    /// The string made safe for an error message: control characters are replaced, and long text is
+    /// The string made safe for an error message: control and format characters are replaced, and long text is
     /// truncated.
     var printable: String {
         let limit = 120
         var shown = String.UnicodeScalarView()
-        for scalar in unicodeScalars.prefix(limit) {
-            let isControl = scalar.properties.generalCategory == .control || scalar.properties.generalCategory == .format
-            shown.append(isControl || scalar.value == 0x2028 || scalar.value == 0x2029 ? "\u{FFFD}" : scalar)
-        }
+        for scalar in unicodeScalars.prefix(limit) { shown.append(scalar.isPrintable ? scalar : "\u{FFFD}") }
         return String(shown) + (unicodeScalars.dropFirst(limit).isEmpty ? "" : "…")
+    }
+
+    /// The string with control and format characters escaped as in RFC 4514, section 2.4: a backslash and two hexadecimal
+    /// digits for each byte of the character in UTF-8.
+    var escapingUnprintable: String {
+        guard !unicodeScalars.allSatisfy(\.isPrintable) else { return self }
+        return unicodeScalars.map { scalar in
+            scalar.isPrintable
+                ? String(scalar)
+                : scalar.utf8.map {
+                    "\\" + String($0 >> 4, radix: 16, uppercase: true) + String($0 & 15, radix: 16, uppercase: true)
+                }.joined()
+        }.joined()
+    }
+}
+
+extension Unicode.Scalar {
+    /// Whether the character is neither a control or format character nor a line or paragraph separator.
+    fileprivate var isPrintable: Bool {
+        switch properties.generalCategory {
+        case .control, .format, .lineSeparator, .paragraphSeparator: false
+        default: true
+        }
     }
 }

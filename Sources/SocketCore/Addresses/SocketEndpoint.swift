@@ -202,7 +202,7 @@ extension SocketEndpoint: CustomStringConvertible {
     /// The address as text: `127.0.0.1:25`, `[::1]:25`, `vsock:2:1024`, `unix:/run/service` for a path,
     /// `unix:@service` for an abstract name, and `unix:` for an unnamed socket.
     ///
-    /// Control characters in a path or name, which the peer may have chosen, are replaced with question
+    /// Control and format characters in a path or name, which the peer may have chosen, are replaced with question
     /// marks.
     public var description: String {
         if let contextID, let vsockPort { return "vsock:\(contextID):\(vsockPort)" }
@@ -212,7 +212,12 @@ extension SocketEndpoint: CustomStringConvertible {
 
     private static func printable(_ text: String) -> String {
         var printable = String.UnicodeScalarView()
-        printable.append(contentsOf: text.unicodeScalars.map { $0.properties.generalCategory == .control ? "?" : $0 })
+        for scalar in text.unicodeScalars {
+            switch scalar.properties.generalCategory {
+            case .control, .format, .lineSeparator, .paragraphSeparator: printable.append("?")
+            default: printable.append(scalar)
+            }
+        }
         return String(printable)
     }
 }
