@@ -77,7 +77,7 @@ struct BenchOptions: ParsableArguments {
         let report = BenchReport(
             result, target: "\(try endpoint())", measured: measurement, connections: run.workers)
         let text = BenchText(report: report, style: TerminalStyle(output.color, descriptor: STDOUT_FILENO))
-        try await DescriptorWriter.standardOutput().write(Data(json ? report.json().utf8 : text.full.utf8))
+        try await DescriptorWriter.standardOutput().write(json ? "\(PrintableText(json: report))\n" : text.full)
         try Self.report(result.failures, reporter)
     }
 

@@ -70,12 +70,6 @@ struct BenchReport: Codable, Equatable, Sendable {
             maximum: latencies.maximum.inSeconds)
         histogram = latencies.rows.map { Bucket(upTo: $0.upperBound.inSeconds, count: $0.count) }
     }
-
-    func json() throws -> String {
-        let encoder = JSONEncoder()
-        encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
-        return String(decoding: try encoder.encode(self), as: UTF8.self) + "\n"
-    }
 }
 
 /// The kind of operation that a run measures.

@@ -7,10 +7,10 @@ struct BenchText {
 
     private static let barWidth = 40
 
-    var full: String {
+    var full: PrintableText {
         let noun = report.connections == 1 ? "connection" : "connections"
-        var lines = [
-            style.bold(report.target) + style.dim(", \(report.connections) \(noun), \(Self.number(report.seconds)) s"),
+        var lines: [PrintableText] = [
+            style.bold("\(report.target)") + style.dim(", \(report.connections) \(noun), \(Self.number(report.seconds)) s"),
             "  " + style.bold("\(Self.number(report.perSecond)) \(unit) per second")
                 + (report.failures > 0 ? ", " + style.red("\(report.failures) failed") : ""),
         ]
@@ -18,37 +18,36 @@ struct BenchText {
             lines.append("  " + style.yellow("\(report.count - resumed) of \(report.count) handshakes were not resumed"))
         }
         lines += throughput + percentiles + histogram
-        return lines.joined(separator: "\n") + "\n"
+        return lines.asLines
     }
 
     private var unit: String { BenchMeasurement(rawValue: report.measured)?.unit ?? report.measured }
 
-    private var throughput: [String] {
-        var lines: [String] = []
+    private var throughput: [PrintableText] {
+        var lines: [PrintableText] = []
         if report.bytesSent > 0 { lines.append("  sent      \(Self.bytes(report.bytesSentPerSecond)) per second") }
         if report.bytesReceived > 0 { lines.append("  received  \(Self.bytes(report.bytesReceivedPerSecond)) per second") }
         return lines
     }
 
-    private var percentiles: [String] {
+    private var percentiles: [PrintableText] {
         let latency = report.latency
-        let rows: [(String, Double)] = [
+        let rows: [(PrintableText, Double)] = [
             ("minimum", latency.minimum), ("mean", latency.mean), ("50 %", latency.p50), ("90 %", latency.p90),
             ("99 %", latency.p99), ("99.9 %", latency.p999), ("maximum", latency.maximum),
         ]
         return rows.map { name, seconds in
-            "  " + style.dim(name.padding(toLength: 10, withPad: " ", startingAt: 0)) + Self.time(seconds)
+            "  \(style.dim(name.padded(to: 10)))\(Self.time(seconds))"
         }
     }
 
-    private var histogram: [String] {
+    private var histogram: [PrintableText] {
         let largest = report.histogram.map(\.count).max() ?? 1
         return report.histogram.map { bucket in
-            let label = "up to " + Self.bound(bucket.upTo)
+            let label: PrintableText = "up to \(Self.bound(bucket.upTo))"
             let width = max(bucket.count > 0 ? 1 : 0, bucket.count * Self.barWidth / max(largest, 1))
-            let bar = String(repeating: "█", count: width)
-            return "  " + label.padding(toLength: 16, withPad: " ", startingAt: 0) + style.green(bar)
-                + " \(bucket.count)"
+            let bar = style.green("\(String(repeating: "█", count: width))")
+            return "  \(label.padded(to: 16))\(bar) \(bucket.count)"
         }
     }
 

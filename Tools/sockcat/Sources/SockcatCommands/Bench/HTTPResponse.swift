@@ -4,6 +4,8 @@ internal import Foundation
 /// Finds the end of HTTP/1.1 responses (RFC 9112, section 6).
 enum HTTPResponse {
     private static let maximumHeadBytes = 65_536
+    /// The most bytes in a body or a chunk. A larger number is a mistake or an attack.
+    private static let maximumBytes = 1 << 40
 
     /// Reads a response. Returns its number of bytes, and whether the server closes the connection after it.
     ///
@@ -13,7 +15,9 @@ enum HTTPResponse {
         let fields = try Head(String(decoding: head, as: UTF8.self))
         switch fields.body {
         case .none: return (head.count, fields.closes)
-        case .length(let length): return (head.count + (try await socket.read(exactly: length).count), fields.closes)
+        case .length(let length):
+            try await skip(length, of: socket)
+            return (head.count + length, fields.closes)
         case .chunks: return (head.count + (try await readChunks(from: socket)), fields.closes)
         case .untilEnd:
             var count = head.count
@@ -25,13 +29,27 @@ enum HTTPResponse {
     private static nonisolated(nonsending) func readChunks(from socket: AsyncSocket) async throws -> Int {
         var count = 0
         while let line = try await socket.readLine() {
-            guard let size = Int(line.prefix { $0.isHexDigit }, radix: 16), size >= 0 else { throw malformed }
+            guard let size = Int(line.prefix { $0.isHexDigit }, radix: 16), (0...maximumBytes).contains(size) else {
+                throw malformed
+            }
             count += line.utf8.count + 2
             if size == 0 { break }
-            count += try await socket.read(exactly: size + 2).count
+            try await skip(size + 2, of: socket)
+            count += size + 2
         }
         while let line = try await socket.readLine(), !line.isEmpty { count += line.utf8.count + 2 }
         return count + 2
+    }
+
+    /// Reads this many bytes and discards them.
+    private static nonisolated(nonsending) func skip(_ count: Int, of socket: AsyncSocket) async throws {
+        var rest = count
+        while rest > 0 {
+            guard let data = try await socket.read(maxLength: min(rest, maximumHeadBytes)) else {
+                throw Failure("the server closed the connection in the middle of a response", status: .connectionLost)
+            }
+            rest -= data.count
+        }
     }
 
     private static var malformed: Failure { Failure("the HTTP response is malformed", status: .connectionLost) }

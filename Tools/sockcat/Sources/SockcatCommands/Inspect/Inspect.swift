@@ -135,13 +135,13 @@ struct ReportPrinter: Sendable {
     }
 
     func print(_ report: InspectionReport) async throws {
-        if isJSON { return try await print(report.json()) }
+        if isJSON { return try await print("\(PrintableText(json: report))\n") }
         let text = ReportText(report: report, style: style, isVerbose: isVerbose)
         try await print(isQuiet ? text.brief : text.full)
     }
 
-    func print(_ text: String) async throws {
-        if !text.isEmpty { try await output.write(Data(text.utf8)) }
+    func print(_ text: PrintableText) async throws {
+        if text != "" { try await output.write(text) }
     }
 
     var printsJSON: Bool { isJSON }

@@ -24,8 +24,8 @@ struct Watch: Sendable {
         let changes = ReportChanges.lines(from: previous, to: report)
         if changes.isEmpty { return }
         if printer.printsJSON { return try await printer.print(report) }
-        let time = printer.style.dim(report.inspectedAt.ISO8601Format())
-        try await printer.print(changes.map { "\(time) \(report.target): \($0)\n" }.joined())
+        let time = printer.style.dim("\(report.inspectedAt.ISO8601Format())")
+        try await printer.print(changes.map { "\(time) \(report.target): \($0)" }.asLines)
     }
 
     private static func pause(_ interval: Duration) async {

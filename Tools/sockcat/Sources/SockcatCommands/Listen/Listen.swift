@@ -105,7 +105,7 @@ extension Reporter {
         note("listening on \(address)")
         guard let fresh else { return }
         note("new certificate for \((fresh.certificate.dnsNames + fresh.certificate.ipAddresses).joined(separator: ", "))")
-        note("fingerprint (SHA-256): \(style.bold(fresh.fingerprint))")
+        note("fingerprint (SHA-256): \(style.bold("\(fresh.fingerprint)"))")
         note("clients verify it with: --pin-only --pin \(fresh.pin)")
     }
 }

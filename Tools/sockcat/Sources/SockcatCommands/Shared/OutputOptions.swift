@@ -44,33 +44,43 @@ struct Reporter: Sendable {
     }
 
     /// Prints a message unless `--quiet` was given.
-    func note(_ text: @autoclosure () -> String) {
+    func note(_ text: @autoclosure () -> PrintableText) {
         if level >= .normal { StandardError.write("\(text())\n") }
     }
 
     /// Prints a message if `--verbose` was given.
-    func detail(_ text: @autoclosure () -> String) {
-        if level >= .verbose { StandardError.write(style.dim("* \(text())") + "\n") }
+    func detail(_ text: @autoclosure () -> PrintableText) {
+        if level >= .verbose { StandardError.write("\(style.dim("* \(text())"))\n") }
     }
 
     /// Prints a warning in red, even with `--quiet`.
-    func warn(_ text: String) {
-        StandardError.write(style.red("warning: \(text)") + "\n")
+    func warn(_ text: PrintableText) {
+        StandardError.write("\(style.red("warning: \(text)"))\n")
     }
 
     /// Prints a failure, unless the failure is that nobody reads the output.
     func report(_ failure: Failure) {
         if failure.status == .outputClosed { return }
-        let hint = failure.advice.map { "\(style.bold("hint:")) \($0)\n" } ?? ""
+        let hint: PrintableText = failure.advice.map { "\(style.bold("hint:")) \($0)\n" } ?? ""
         StandardError.write("\(style.red("sockcat:")) \(failure.message)\n\(hint)")
-        if let details = failure.details { detail(details) }
+        if let details = failure.details { detail("\(details)") }
+    }
+}
+
+extension Reporter {
+    /// Prints a message of the argument parser: what is wrong, and then how to use the command.
+    func report(usage text: String) {
+        let lines = text.split(separator: "\n", omittingEmptySubsequences: false).map { PrintableText(String($0)) }
+        guard let first = lines.first?.text else { return }
+        let message = PrintableText(first.hasPrefix("Error: ") ? String(first.dropFirst(7)) : first)
+        StandardError.write("\(style.red("sockcat:")) \(message)\n\(lines.dropFirst().asLines)")
     }
 }
 
 enum StandardError {
     /// Writes text with a single system call, so that lines of concurrent tasks do not mix.
-    static func write(_ text: String) {
-        var rest = Array(text.utf8)[...]
+    static func write(_ text: PrintableText) {
+        var rest = Array(text.text.utf8)[...]
         while !rest.isEmpty {
             let count = rest.withUnsafeBytes { Glibc.write(STDERR_FILENO, $0.baseAddress, $0.count) }
             if count < 0, errno == EINTR { continue }

@@ -21,13 +21,13 @@ struct TerminalStyle: Sendable, Equatable {
         }
     }
 
-    func red(_ text: String) -> String { wrapped(text, "31;1") }
-    func green(_ text: String) -> String { wrapped(text, "32") }
-    func yellow(_ text: String) -> String { wrapped(text, "33") }
-    func bold(_ text: String) -> String { wrapped(text, "1") }
-    func dim(_ text: String) -> String { wrapped(text, "2") }
+    func red(_ text: PrintableText) -> PrintableText { wrapped(text, "31;1") }
+    func green(_ text: PrintableText) -> PrintableText { wrapped(text, "32") }
+    func yellow(_ text: PrintableText) -> PrintableText { wrapped(text, "33") }
+    func bold(_ text: PrintableText) -> PrintableText { wrapped(text, "1") }
+    func dim(_ text: PrintableText) -> PrintableText { wrapped(text, "2") }
 
-    private func wrapped(_ text: String, _ code: String) -> String {
+    private func wrapped(_ text: PrintableText, _ code: PrintableText) -> PrintableText {
         isColored ? "\u{1B}[\(code)m\(text)\u{1B}[0m" : text
     }
 }

@@ -30,7 +30,13 @@ final class DescriptorWriter: Sendable {
         DescriptorWriter(STDOUT_FILENO, name: "standard output")
     }
 
-    /// Writes all bytes. Returns when the kernel has accepted them.
+    /// Writes a text. Returns when the kernel has accepted it.
+    func write(_ text: PrintableText) async throws { try await write(Data(text.text.utf8)) }
+
+    /// Writes the help of a command, which contains no text of a peer.
+    func write(help text: String) async throws { try await write(Data("\(text)\n".utf8)) }
+
+    /// Writes all bytes of a peer's or a command's data. Returns when the kernel has accepted them.
     ///
     /// - Throws: `Failure.outputClosed` if the reader of a pipe has exited.
     func write(_ bytes: Data) async throws {

@@ -51,14 +51,14 @@ final class ProgressLine: Sendable {
         queue.sync { isFinished.store(true, ordering: .relaxed) }
         switch display {
         case .terminal: if hasPrinted.load(ordering: .relaxed) { StandardError.write("\r\u{1B}[K") }
-        case .lines: StandardError.write(text() + "\n")
+        case .lines: StandardError.write("\(text())\n")
         case nil: break
         }
     }
 
     private func show() {
         hasPrinted.store(true, ordering: .relaxed)
-        StandardError.write(display == .terminal ? "\r\(text())\u{1B}[K" : text() + "\n")
+        StandardError.write(display == .terminal ? "\r\(text())\u{1B}[K" : "\(text())\n")
     }
 
     /// For example "sent 1.5 MiB of 6.0 MiB (25 %), 512.0 KiB/s, 9 s left; received 20 bytes, 0 bytes/s".

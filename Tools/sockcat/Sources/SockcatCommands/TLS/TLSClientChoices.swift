@@ -49,7 +49,7 @@ struct TLSClientChoices: Sendable {
         return exists && isFolder.boolValue ? .folder(path: path) : .file(path: path)
     }
 
-    static let insecureWarning =
+    static let insecureWarning: PrintableText =
         "--insecure accepts any certificate: anyone on the network can read and change the data"
 }
 

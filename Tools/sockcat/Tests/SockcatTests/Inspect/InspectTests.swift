@@ -170,7 +170,7 @@ import Testing
         #expect(notTLS.status == ExitStatus.handshakeFailed.rawValue, "\(notTLS.output)")
         #expect(timeout.status == ExitStatus.timedOut.rawValue, "\(timeout.output)")
         #expect(refused.status == ExitStatus.connectFailed.rawValue)
-        #expect(refused.output.contains("next: check that a server is listening on this port"))
+        #expect(refused.output.contains("hint: check that a server is listening on this port"))
     }
 
     @Test func oneFailingHostDoesNotStopTheOthers() async throws {
@@ -213,7 +213,7 @@ import Testing
         #expect(reports.map(\.certificates.count) == [2, 1, 2])
         let wrong = try await inspect("passphrase")
         #expect(wrong.status == ExitStatus.fileFailed.rawValue)
-        #expect(wrong.output.contains("next: pass a file with a certificate in PEM, DER or PKCS #12 form"))
+        #expect(wrong.output.contains("hint: pass a file with a certificate in PEM, DER or PKCS #12 form"))
     }
 
     @Test func watchingPrintsOnlyChanges() async throws {
