@@ -38,14 +38,40 @@ public struct Sockcat: AsyncParsableCommand {
 }
 
 extension Sockcat {
-    /// Runs the command that the process arguments describe, and exits with its exit code.
+    /// Runs the command that the process arguments describe. If it fails, exits with its exit code.
     public static func start() async {
+        let reporter = Reporter(level: .normal, style: TerminalStyle(.auto, descriptor: STDERR_FILENO))
         do {
-            await main(try ConfigurationFile.expand(Array(CommandLine.arguments.dropFirst())))
-        } catch {
-            let failure = Failure(error)
-            Reporter(level: .normal, style: TerminalStyle(.auto, descriptor: STDERR_FILENO)).report(failure)
+            var command = try parseAsRoot(ConfigurationFile.expand(Array(CommandLine.arguments.dropFirst())))
+            if var command = command as? any AsyncParsableCommand {
+                try await command.run()
+            } else {
+                try command.run()
+            }
+        } catch let failure as Failure {
+            reporter.report(failure)
             Glibc.exit(failure.status.rawValue)
+        } catch {
+            await end(with: error, reporter)
         }
+    }
+
+    /// Prints what the argument parser throws: the help or the version on standard output, or what is wrong with the
+    /// arguments on standard error.
+    private static func end(with error: any Error, _ reporter: Reporter) async {
+        let code = exitCode(for: error)
+        let text = fullMessage(for: error)
+        if code.isSuccess {
+            do {
+                try await DescriptorWriter.standardOutput().write(help: text)
+            } catch {
+                let failure = Failure(error)
+                reporter.report(failure)
+                Glibc.exit(failure.status.rawValue)
+            }
+        } else if !text.isEmpty {
+            reporter.report(usage: text)
+        }
+        Glibc.exit(code.rawValue)
     }
 }

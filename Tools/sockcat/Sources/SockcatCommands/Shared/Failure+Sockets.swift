@@ -1,4 +1,5 @@
 internal import AsyncSockets
+internal import Foundation
 internal import Glibc
 
 extension Failure {
@@ -9,24 +10,25 @@ extension Failure {
         case let error as AsyncSocketError: self.init(error)
         case let error as TLSError: self.init(tls: error, operation: nil)
         case is CancellationError: self.init("cancelled", status: .interrupted)
-        default: self.init("\(error)")
+        default: self.init(error.localizedDescription)
         }
     }
 
     private init(_ error: AsyncSocketError) {
         if let tls = error.tls {
-            self.init(tls: tls, operation: "\(error.operation)")
+            self.init(tls: tls, operation: error.operation.name)
         } else {
             self.init(
-                "\(error.operation): \(error.message)", advice: Self.advice(about: error), status: Self.status(of: error),
-                details: "\(error.code), fault: \(error.fault)")
+                "\(error.operation.name): \(LibraryMessage.translated(error.message))", advice: Self.advice(about: error),
+                status: Self.status(of: error))
         }
     }
 
     private init(tls error: TLSError, operation: String?) {
+        let message = LibraryMessage.translated(error.message)
         self.init(
-            operation.map { "\($0): \(error.message)" } ?? error.message, advice: Self.advice(about: error),
-            status: Self.status(of: error), details: error.description)
+            operation.map { "\($0): \(message)" } ?? message, advice: Self.advice(about: error),
+            status: Self.status(of: error), details: Self.details(of: error))
     }
 
     private static func status(of error: AsyncSocketError) -> ExitStatus {
@@ -45,9 +47,20 @@ extension Failure {
         }
     }
 
+    /// What OpenSSL and the peer reported.
+    private static func details(of error: TLSError) -> String? {
+        var details: [String] = []
+        if let alert = error.alert { details.append("received alert \(alert)") }
+        if let alert = error.sentAlert { details.append("sent alert \(alert)") }
+        if let code = error.verifyCode { details.append("verification result \(code)") }
+        details += error.openSSLStack.filter { !error.message.contains($0) }
+        return details.isEmpty ? nil : details.joined(separator: "; ")
+    }
+
     private static func status(of error: TLSError) -> ExitStatus {
         if error.fault == .certificate { return .untrusted }
         return switch error.code {
+        case .invalidSettings where error.message.hasPrefix("the key log"): .fileFailed
         case .invalidSettings: .usage
         case .invalidCertificate, .invalidPrivateKey, .invalidSession, .keyMismatch: .fileFailed
         case .truncated: .connectionLost
@@ -62,6 +75,7 @@ extension Failure {
         case .connectFailed where error.errno == ECONNREFUSED, .system where error.errno == ECONNREFUSED:
             "check that a server is listening on this port"
         case .connectTimeout: "check the address and firewalls, or allow more time with --timeout"
+        case .deadlineExceeded: "allow more time with --timeout"
         case .proxyAuthenticationRequired: "pass the user name and password as --proxy socks5://USER:PASSWORD@HOST:PORT"
         case .earlyPlaintext: "if the server uses STARTTLS on this port, pass --starttls PROTOCOL instead of --tls"
         case .handshakeTimeout where error.operation == .startDTLS:
@@ -81,6 +95,9 @@ extension Failure {
         case .certificateExpired: "the operator of the server must renew the certificate"
         case .invalidPrivateKey where error.message.contains("passphrase"):
             "pass the passphrase with --passphrase-file or in SOCKCAT_PASSPHRASE"
+        case .invalidCertificate where error.message.contains("too weak"),
+            .invalidPrivateKey where error.message.contains("too weak"):
+            "encrypt the file again with AES, for example with a current version of `openssl pkcs12`"
         case .invalidPrivateKey where error.message.contains("no PEM-encoded private key"):
             "pass the file of the private key with --key"
         case .notTLS: "check the port, or upgrade the connection with --starttls"
@@ -101,6 +118,17 @@ extension Failure {
         guard let leaf = error.peerTrust?.leaf else { return nil }
         let names = leaf.dnsNames + leaf.ipAddresses
         return names.isEmpty ? nil : names.map { "\"\($0)\"" }.joined(separator: ", ")
+    }
+}
+
+extension AsyncSocketError.Operation {
+    /// What the program was doing.
+    fileprivate var name: String {
+        switch self {
+        case .startTLS: "TLS"
+        case .startDTLS: "DTLS"
+        default: LibraryMessage.translated(rawValue)
+        }
     }
 }
 

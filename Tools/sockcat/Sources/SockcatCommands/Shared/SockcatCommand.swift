@@ -19,7 +19,7 @@ extension SockcatCommand {
         } catch let code as ExitCode {
             throw code
         } catch {
-            let failure = Failure(error)
+            let failure = OptionNames(of: Self.self).adapted(Failure(error))
             reporter.report(failure)
             throw ExitCode(failure.status.rawValue)
         }

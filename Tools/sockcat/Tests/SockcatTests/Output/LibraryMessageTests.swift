@@ -1,0 +1,87 @@
+import ArgumentParser
+import Foundation
+import Testing
+
+@testable import SockcatCommands
+
+/// People who use the program do not know the names of the library's properties and functions.
+@Suite struct LibraryMessageTests {
+    private static let sources = URL(filePath: #filePath).deletingLastPathComponent().appending(path: "../../../../../Sources")
+    private static let modules = ["AsyncSockets", "SocketCore", "SocketTLS", "StartTLSProtocols", "AsyncSocketsTesting"]
+
+    /// The code of the library, without comments.
+    private static let lines: [String] = modules.flatMap { module -> [String] in
+        let files = FileManager.default.enumerator(at: sources.appending(path: module), includingPropertiesForKeys: nil)
+        return (files?.compactMap { $0 as? URL } ?? []).filter { $0.pathExtension == "swift" }.flatMap { url in
+            ((try? String(contentsOf: url, encoding: .utf8)) ?? "").split(separator: "\n").map(String.init)
+        }
+    }.filter { !$0.drop { $0 == " " }.hasPrefix("//") }
+
+    /// The names that consist of several words, such as "maxLength", and the names of functions.
+    private static let names: Set<String> = {
+        let declaration = #/\b(?:var|let|func|case|struct|class|enum|protocol|typealias) (\w+)/#
+        let declared = lines.flatMap { $0.matches(of: declaration).map { String($0.1) } }
+        return Set(declared.filter { $0.firstMatch(of: #/[a-z][A-Z]/#) != nil }).subtracting(terms)
+    }()
+
+    private static let terms: Set = ["ClientHello", "StartTLS", "SubjectPublicKeyInfo"]
+
+    /// The messages, with "0" for the values that are inserted into them.
+    private static let messages: [String] = lines.flatMap { line in
+        line.matches(of: #/"((?:[^"\\]|\\\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)|\\.)*)"/#).map { match in
+            String(match.1).replacing(#/\\\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)/#, with: "0").replacing("\\\"", with: "\"")
+        }
+    }.filter { $0.contains(" ") }
+
+    @Test func noMessageNamesAPropertyOrFunction() {
+        #expect(Self.messages.count > 500 && Self.names.count > 500)
+        let named = Self.messages.filter { message in Self.words(of: message).contains { Self.names.contains($0) } }
+        #expect(named.count > 40, "the scan finds the names in the library's messages")
+        for message in Self.messages {
+            let translated = LibraryMessage.translated(message)
+            #expect(Self.words(of: translated).filter { Self.names.contains($0) } == [], "\(message) → \(translated)")
+            #expect(!translated.isEmpty && !translated.contains("()"), "\(message)")
+        }
+    }
+
+    private static func words(of message: String) -> [String] {
+        let quoted = message.split(separator: "\"", omittingEmptySubsequences: false).enumerated()
+        return quoted.filter { $0.offset.isMultiple(of: 2) }.flatMap { $0.element.matches(of: #/\w+/#).map { String($0.0) } }
+    }
+
+    @Test(arguments: [
+        ("the deadline of withDeadline expired", "the time limit expired"),
+        ("no data was received or sent for 1.0 seconds (idleTimeout)", "no data was received or sent for 1.0 seconds"),
+        (
+            "\"a.p12\" is encrypted with RC2, which is too weak: encrypt it with AES or set allowsLegacyAlgorithms",
+            "\"a.p12\" is encrypted with RC2, which is too weak"
+        ),
+        ("\"maxLength\" is not a host", "\"maxLength\" is not a host"),
+        ("clients is not .certificatesOnRequest in the settings", "clients is not certificates on request in the settings"),
+    ]) func messagesAreRewritten(message: String, expected: String) {
+        #expect(LibraryMessage.translated(message) == expected)
+    }
+
+    // MARK: - Hints
+
+    @Test func hintsNameOnlyOptionsOfTheirCommand() {
+        let failure = Failure("x", advice: "pass the authority's certificate with --ca FILE")
+        #expect(OptionNames(of: Connect.self).adapted(failure).advice == failure.advice)
+        #expect(OptionNames(of: Relay.self).adapted(failure).advice == nil)
+        #expect(OptionNames(of: Relay.self).adapted(failure.ofTargetOptions).advice?.contains("--to-ca") == true)
+        #expect(OptionNames(of: Listen.self).adapted(failure).advice == nil)
+        let plain = Failure("x", advice: "check the spelling")
+        #expect(OptionNames(of: Listen.self).adapted(plain) == plain)
+    }
+
+    @Test(arguments: [
+        ("connect --tls --p12 x.p12 localhost 1", "Error"), ("listen 99999", "Error"), ("relay", "Error"),
+        ("certificate server", "Error"), ("bench requests localhost 1 --connections 0", "Error"), ("unknown", "Error"),
+        ("connect localhost", "Error"), ("inspect --days x a", "Error"),
+    ]) func allErrorsHaveOneForm(arguments: String, unwanted: String) async throws {
+        let outcome = try await SockcatProcess.run(arguments, in: TestFolder())
+        #expect(outcome.errors.hasPrefix("sockcat: "), "\(outcome)")
+        #expect(!outcome.errors.contains(unwanted))
+        #expect(outcome.status != 0 && outcome.output.isEmpty)
+    }
+}
