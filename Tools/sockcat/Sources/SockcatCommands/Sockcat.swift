@@ -38,6 +38,9 @@ public struct Sockcat: AsyncParsableCommand {
 }
 
 extension Sockcat {
+    /// Opens the descriptors 0, 1 and 2 if the process inherited them closed. Call this before any other code.
+    public static func reserveStandardDescriptors() { StandardDescriptors.reserve() }
+
     /// Runs the command that the process arguments describe. If it fails, exits with its exit code.
     public static func start() async {
         let reporter = Reporter(level: .normal, style: TerminalStyle(.auto, descriptor: STDERR_FILENO))
