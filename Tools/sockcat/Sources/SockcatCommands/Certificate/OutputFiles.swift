@@ -1,5 +1,4 @@
 internal import Foundation
-internal import Glibc
 
 /// Writes a command's files to a directory. Files are written completely or not at all.
 struct OutputFiles {
@@ -39,25 +38,10 @@ struct OutputFiles {
                 "the file \"\(existing)\" already exists",
                 advice: "pass --force to replace it, or --directory to write elsewhere", status: .fileFailed)
         }
-        for (file, path) in zip(files, paths) { try write(file, to: path) }
-        return paths
-    }
-
-    /// Writes to a temporary file, which then replaces `path`, so that no program reads half a file and a key
-    /// is never readable by others.
-    private func write(_ file: File, to path: String) throws {
-        let temporary = "\(path).\(getpid()).tmp"
-        let descriptor = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, file.isSecret ? 0o600 : 0o644)
-        guard descriptor >= 0 else { throw Failure.file(temporary, "create", errno: errno) }
-        let handle = FileHandle(fileDescriptor: descriptor, closeOnDealloc: true)
-        do {
-            try handle.write(contentsOf: file.contents)
-            try handle.close()
-            guard rename(temporary, path) == 0 else { throw Failure.file(path, "replace", errno: errno) }
-        } catch {
-            unlink(temporary)
-            throw error
+        for (file, path) in zip(files, paths) {
+            try FileReplacement.write(file.contents, to: path, mode: file.isSecret ? 0o600 : 0o644)
         }
+        return paths
     }
 
     /// Returns a file name without characters that are special in a shell or a path: "*.example.org" becomes

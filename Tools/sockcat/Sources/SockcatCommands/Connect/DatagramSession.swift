@@ -32,13 +32,32 @@ struct DatagramSession: Sendable {
     }
 
     private func exchange(_ socket: AsyncUDPSocket, _ input: DescriptorReader, _ output: DescriptorWriter) async throws {
+        let failures = try socket.deliveryFailures()
+        let count = try await withThrowingTaskGroup(of: Int.self) { group in
+            group.addTask { await report(failures) }
+            try await copy(socket, input, output)
+            group.cancelAll()
+            return try await group.next() ?? 0
+        }
+        if count > 0 {
+            throw Failure("\(count) \(count == 1 ? "datagram was" : "datagrams were") not delivered", status: .connectionLost)
+        }
+    }
+
+    /// Prints the failures until the task is cancelled, and returns their number.
+    private func report(_ failures: AsyncStream<DeliveryFailure>) async -> Int {
+        var count = 0
+        for await failure in failures {
+            reporter.note("not delivered: \(Failure(failure.error).message)")
+            count += 1
+        }
+        return count
+    }
+
+    private func copy(_ socket: AsyncUDPSocket, _ input: DescriptorReader, _ output: DescriptorWriter) async throws {
         try await withThrowingTaskGroup(of: Event.self) { group in
             group.addTask { try await upload(socket, input) }
             group.addTask { try await download(socket, output) }
-            group.addTask {
-                for await failure in try socket.deliveryFailures() { reporter.note("not delivered: \(failure.error.message)") }
-                return .peerEnded
-            }
             guard case .inputEnded = try await group.next() else { return group.cancelAll() }
             group.cancelAll()
         }

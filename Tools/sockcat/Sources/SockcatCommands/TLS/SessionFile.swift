@@ -43,16 +43,6 @@ final class SessionFile: TLSSessionStore {
         let text = sessions.withLock { sessions in
             sessions.map { "\($0) \(Data($1.bytes).base64EncodedString())\n" }.sorted().joined()
         }
-        let temporary = "\(path).\(getpid())"
-        let descriptor = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0o600)
-        guard descriptor >= 0 else { throw Failure.file(temporary, "create", errno: errno) }
-        let file = FileHandle(fileDescriptor: descriptor, closeOnDealloc: true)
-        do {
-            try file.write(contentsOf: Data(text.utf8))
-        } catch {
-            unlink(temporary)
-            throw Failure("cannot write \"\(temporary)\": \(error.localizedDescription)", status: .fileFailed)
-        }
-        guard rename(temporary, path) == 0 else { throw Failure.file(path, "replace", errno: errno) }
+        try FileReplacement.write(Data(text.utf8), to: path, mode: 0o600)
     }
 }

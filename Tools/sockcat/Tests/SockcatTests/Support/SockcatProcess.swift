@@ -9,6 +9,9 @@ enum SockcatProcess {
         (try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe"))
         .map { ($0 as NSString).deletingLastPathComponent + "/sockcat" } ?? "sockcat"
 
+    /// The folder of the executable.
+    static var folder: String { (path as NSString).deletingLastPathComponent }
+
     struct Outcome: Equatable {
         var status: Int32
         var output: String
