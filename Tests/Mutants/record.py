@@ -39,7 +39,7 @@ class Record:
     def result(self, entry):
         return self.results.get(key_of(entry))
 
-    def noticing_test(self, entry):
+    def catching_test(self, entry):
         """Returns the test that caught the mutant in its last run, or None."""
         result = self.result(entry)
         return None if result is None or result.test in (MISSED, "crash", "hang") else result.test

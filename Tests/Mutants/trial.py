@@ -13,12 +13,12 @@ import re
 import resource
 import signal
 import subprocess
-import sys
 import threading
 import time
 
 from processes import adopt_orphans, kill_descendants
 from program import LOG, PROGRAM
+from progress import Display
 
 AT_A_TIME = 3
 # The timeout for each event in a test, and the time limits for the nearest suites and for all tests of a library.
@@ -107,9 +107,12 @@ def alone(names):
 class Trials:
     """The verdicts on mutants: the name of the test that caught the mutant, `crash`, `hang`, or None if missed."""
 
-    def __init__(self, progress):
-        self.progress = progress
+    def __init__(self):
+        self.display = Display()
         self.verdicts, self.faults = {}, []
+
+    def show(self, what, done, total):
+        self.display.show(f"mutants: {what}: {done} of {total}")
 
     def run_nearest(self, entries, patterns, before, total):
         """Runs each mutant with the tests that match its pattern. Returns the mutants that these tests missed."""
@@ -119,7 +122,7 @@ class Trials:
                 entry, verdict = waiting[future], future.result()
                 if verdict != "":
                     self.verdicts[entry] = verdict
-                self.progress("nearest suites", before + done, total)
+                self.show("nearest suites", before + done, total)
         return [entry for entry in entries if entry in self.verdicts and self.verdicts[entry] is None]
 
     def judge(self, entry, pattern):
@@ -143,7 +146,7 @@ class Trials:
             groups += [members[begin:begin + GROUP] for begin in range(0, len(members), GROUP)]
         for done, group in enumerate(groups, 1):
             self.split(group)
-            self.progress("groups of survivors", done, len(groups))
+            self.show("groups of survivors", done, len(groups))
 
     def split(self, group):
         """Removes mutants that are caught from the group until all tests pass with the remaining mutants.
@@ -156,9 +159,9 @@ class Trials:
             outcome = run_tests(group, pattern, WHOLE_LIMIT, to_end=True)
             if not outcome.failed and not outcome.detail:
                 return
-            noticed = self.find_noticed(group, outcome.failed[:CULPRITS])
-            if noticed:
-                group = [entry for entry in group if entry not in noticed]
+            caught = self.find_caught(group, outcome.failed[:CULPRITS])
+            if caught:
+                group = [entry for entry in group if entry not in caught]
             elif not outcome.detail and not run_tests(group, alone(outcome.failed)).failed:
                 return
             elif len(group) > 1:
@@ -169,15 +172,15 @@ class Trials:
                     self.verdicts[group[0]] = verdict_of(outcome)
                 return
 
-    def find_noticed(self, group, tests):
+    def find_caught(self, group, tests):
         """Returns the members of the group that one of the tests catches when no other mutant is active."""
         if not tests:
             return []
         with concurrent.futures.ThreadPoolExecutor(AT_A_TIME) as pool:
             verdicts = dict(zip(group, pool.map(lambda entry: self.judge(entry, alone(tests)), group)))
-        noticed = [entry for entry in group if verdicts[entry]]
-        self.verdicts.update({entry: verdicts[entry] for entry in noticed})
-        return noticed
+        caught = [entry for entry in group if verdicts[entry]]
+        self.verdicts.update({entry: verdicts[entry] for entry in caught})
+        return caught
 
     def confirm(self, entries, patterns):
         """Removes the verdicts of tests that also fail without a mutant, and reports these tests."""
@@ -191,7 +194,7 @@ class Trials:
         tests = {self.verdicts.get(entry) for entry in entries} - {None, "crash", "hang"}
         if not tests:
             return
-        self.progress("the same tests without a mutant", 0, 1)
+        self.display.show("mutants: the same tests without a mutant")
         failed = run_tests([], alone(tests), WHOLE_LIMIT, to_end=True).failed
         if failed:
             failed = run_tests([], alone(failed), WHOLE_LIMIT, to_end=True).failed
@@ -204,18 +207,3 @@ def verdict_of(outcome):
     if outcome.failed:
         return outcome.failed[0]
     return outcome.detail.split(":")[0] or None
-
-
-class Progress:
-    """Shows the progress: on a terminal, in a line that is rewritten; otherwise, in a new line every minute."""
-
-    def __init__(self):
-        self.printed = time.monotonic()
-
-    def __call__(self, what, done, total):
-        text = f"mutants: {what}: {done} of {total}"
-        if sys.stdout.isatty():
-            print(f"\r\033[K{text}" + ("\r\033[K" if done == total else ""), end="", flush=True)
-        elif time.monotonic() - self.printed >= 60:
-            self.printed = time.monotonic()
-            print(text, flush=True)
