@@ -77,6 +77,17 @@ import Testing
         #expect(result.report?.count == 6, "\(result.outcome)")
     }
 
+    /// The largest length that fits into an integer, and a body that ends too early.
+    @Test(arguments: [
+        "Transfer-Encoding: chunked\\r\\n\\r\\n7fffffffffffffff\\r\\n", "Content-Length: 9223372036854775807\\r\\n\\r\\nx",
+        "Transfer-Encoding: chunked\\r\\n\\r\\n-1\\r\\n", "Content-Length: -1\\r\\n\\r\\n",
+    ]) func impossibleLengthsAreFailures(head: String) async throws {
+        let server = try await SockcatServer("listen --exec 'printf \"HTTP/1.1 200 OK\\r\\n\(head)\"' localhost:0", in: folder)
+        let result = try await bench("requests --http / --count 1 --connections 1 --timeout 30s localhost \(server.port)")
+        await server.stop()
+        #expect(result.outcome.status == ExitStatus.connectionLost.rawValue, "\(result.outcome)")
+    }
+
     @Test(arguments: ["send", "echo"]) func bytesAreCounted(direction: String) async throws {
         let server = try await echoServer()
         let result = try await bench(

@@ -10,12 +10,14 @@ import Testing
     private static let modules = ["AsyncSockets", "SocketCore", "SocketTLS", "StartTLSProtocols", "AsyncSocketsTesting"]
 
     /// The code of the library, without comments.
-    private static let lines: [String] = modules.flatMap { module -> [String] in
-        let files = FileManager.default.enumerator(at: sources.appending(path: module), includingPropertiesForKeys: nil)
+    private static let lines = modules.flatMap { code(in: sources.appending(path: $0)) }
+
+    private static func code(in folder: URL) -> [String] {
+        let files = FileManager.default.enumerator(at: folder, includingPropertiesForKeys: nil)
         return (files?.compactMap { $0 as? URL } ?? []).filter { $0.pathExtension == "swift" }.flatMap { url in
             ((try? String(contentsOf: url, encoding: .utf8)) ?? "").split(separator: "\n").map(String.init)
-        }
-    }.filter { !$0.drop { $0 == " " }.hasPrefix("//") }
+        }.filter { !$0.drop { $0 == " " }.hasPrefix("//") }
+    }
 
     /// The names that consist of several words, such as "maxLength", and the names of functions.
     private static let names: Set<String> = {
@@ -24,23 +26,37 @@ import Testing
         return Set(declared.filter { $0.firstMatch(of: #/[a-z][A-Z]/#) != nil }).subtracting(terms)
     }()
 
-    private static let terms: Set = ["ClientHello", "StartTLS", "SubjectPublicKeyInfo"]
+    private static let terms: Set = ["MySQL", "ClientHello", "StartTLS", "SubjectPublicKeyInfo"]
 
-    /// The messages, with "0" for the values that are inserted into them.
-    private static let messages: [String] = lines.flatMap { line in
-        line.matches(of: #/"((?:[^"\\]|\\\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)|\\.)*)"/#).map { match in
-            String(match.1).replacing(#/\\\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)/#, with: "0").replacing("\\\"", with: "\"")
-        }
-    }.filter { $0.contains(" ") }
+    /// The messages in code, with "0" for the values that are inserted into them.
+    private static func messages(in lines: [String]) -> [String] {
+        lines.flatMap { line in
+            line.matches(of: #/"((?:[^"\\]|\\\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)|\\.)*)"/#).map { match in
+                String(match.1).replacing(#/\\\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)/#, with: "0").replacing("\\\"", with: "\"")
+            }
+        }.filter { $0.contains(" ") }
+    }
 
     @Test func noMessageNamesAPropertyOrFunction() {
-        #expect(Self.messages.count > 500 && Self.names.count > 500)
-        let named = Self.messages.filter { message in Self.words(of: message).contains { Self.names.contains($0) } }
+        let messages = Self.messages(in: Self.lines)
+        #expect(messages.count > 500 && Self.names.count > 500)
+        let named = messages.filter { message in Self.words(of: message).contains { Self.names.contains($0) } }
         #expect(named.count > 40, "the scan finds the names in the library's messages")
-        for message in Self.messages {
+        for message in messages {
             let translated = LibraryMessage.translated(message)
             #expect(Self.words(of: translated).filter { Self.names.contains($0) } == [], "\(message) → \(translated)")
             #expect(!translated.isEmpty && !translated.contains("()"), "\(message)")
+        }
+    }
+
+    /// The messages and help texts of the program itself.
+    @Test func theProgramsOwnTextsNameNoneEither() {
+        let messages = Self.messages(in: Self.code(in: Self.sources.appending(path: "../Tools/sockcat/Sources")))
+        #expect(messages.count > 200)
+        for message in messages {
+            // LibraryMessage lists names in order to replace them.
+            let isEntry = LibraryMessage.translated(message) != message
+            #expect(isEntry || Self.words(of: message).filter { Self.names.contains($0) } == [], "\(message)")
         }
     }
 
