@@ -40,6 +40,20 @@ extension AsyncSocket {
         disconnect([.afterReads, .afterWrites])
     }
 
+    /// Closes the connection immediately with a reset, so that the peer does not mistake the end for the end
+    /// of the data.
+    ///
+    /// Like `disconnect()`, this drops queued reads and writes, and `socketDidDisconnect(_:withError:)`
+    /// follows without an error. Unlike `disconnect()`, it sends no close_notify and no FIN, and the kernel
+    /// drops unsent bytes. The peer's reads fail with `ECONNRESET`.
+    ///
+    /// Unix-domain sockets cannot be reset. Over such a socket, a peer with TLS detects a truncation, but a
+    /// peer without TLS reads the end of the stream. Connection attempts and listeners close as with
+    /// `disconnect()`.
+    public func disconnectWithReset() {
+        disconnect(.reset)
+    }
+
     /// Closes the connection immediately with an error supplied by the caller, for example because TLS
     /// settings are unusable. Used by the `CocoaAsyncSocket` module, which has its own form of TLS settings.
     package func fail(_ error: AsyncSocketError) {
