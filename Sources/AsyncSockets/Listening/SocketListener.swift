@@ -174,6 +174,10 @@ public final class SocketListener: Sendable {
 
     // MARK: - Properties
 
+    /// The addresses the listener is bound to: one per IP version, IPv4 first, or one per inherited socket.
+    /// The value remains available after the listener closes.
+    public var localAddresses: [SocketEndpoint] { listener.localAddresses }
+
     /// The address the listener is bound to.
     ///
     /// With several addresses, this is the IPv4 address if the listener has one, and otherwise the IPv6

@@ -226,6 +226,23 @@ import Testing
 
     // MARK: - Failures to start
 
+    /// The addresses stay the same after the end.
+    @Test func everyAddressIsReported() async throws {
+        let listener = try SocketListener(port: 0, interface: "localhost")
+        let addresses = listener.localAddresses
+        #expect(addresses.first == listener.localAddress)
+        for address in addresses {
+            #expect(address.port == listener.localPort)
+            _ = try RawSocket.connected(to: address)
+        }
+        let hosts = addresses.compactMap(\.host)
+        // A machine without IPv6 has one address.
+        let ipv6 = try? RawSocket.connected(to: .loopback("::1", port: listener.localPort))
+        #expect(hosts == (ipv6 == nil ? ["127.0.0.1"] : ["127.0.0.1", "::1"]))
+        await listener.close()
+        #expect(listener.localAddresses == addresses)
+    }
+
     @Test func whatCannotBeServedThrowsAtOnce() throws {
         let taken = try RawSocket.listening()
         let address = try taken.localAddress
