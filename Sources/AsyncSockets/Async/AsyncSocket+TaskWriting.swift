@@ -160,6 +160,9 @@ extension AsyncSocket {
     ///   - idleTimeout: The relay fails if no byte is received or passed to the kernel on either connection
     ///     for that long. Bytes that the kernel still has to send do not count, so allow time for a slow
     ///     peer to receive up to a few megabytes. `nil` means no limit.
+    ///   - onFailure: Called before this method throws because a connection has failed, with the error and
+    ///     the connection that failed first. With `.idleTimeout`, both connections were idle. Not called if
+    ///     the task is cancelled.
     /// - Returns: The number of bytes in each direction.
     /// - Throws: The reason the first connection failed: the errors of `read(maxLength:timeout:)` and
     ///   `write(_:timeout:)`, `.idleTimeout`, or `CancellationError`. `.badParameter` if `other` is this
@@ -167,12 +170,12 @@ extension AsyncSocket {
     ///   set, as sockets with a delegate do by default.
     @discardableResult
     public nonisolated(nonsending) func relay(
-        with other: AsyncSocket, idleTimeout: Duration? = nil
+        with other: AsyncSocket, idleTimeout: Duration? = nil, onFailure: ((any Error, AsyncSocket) -> Void)? = nil
     ) async throws -> RelayTotals {
         guard other !== self else {
             throw AsyncSocketError.badParameter(.read, "a connection cannot be relayed to itself: pass another socket")
         }
-        return try await Relay(self, other).run(idleTimeout)
+        return try await Relay(self, other).run(idleTimeout, onFailure: onFailure)
     }
 
     // MARK: - Internal

@@ -1,7 +1,7 @@
 internal import SocketBuffers
 internal import SocketCore
 
-/// How many bytes a relay has forwarded. See `AsyncSocket.relay(with:idleTimeout:)`.
+/// How many bytes a relay has forwarded. See `AsyncSocket.relay(with:idleTimeout:onFailure:)`.
 public struct RelayTotals: Sendable, Hashable {
     /// The bytes that were read from the socket and written to the other socket.
     public let forwarded: Int
@@ -18,26 +18,28 @@ struct Relay: Sendable {
         (self.first, self.second) = (first, second)
     }
 
-    nonisolated(nonsending) func run(_ idleTimeout: Duration?) async throws -> RelayTotals {
+    nonisolated(nonsending) func run(
+        _ idleTimeout: Duration?, onFailure: ((any Error, AsyncSocket) -> Void)?
+    ) async throws -> RelayTotals {
         guard let here = first.operations, let there = second.operations else { throw AsyncSocket.notInUse(.read) }
         for socket in [first, second] where socket.autoDisconnectOnClosedReadStream {
             throw AsyncSocketError.badConfiguration(
                 .read, "a relay needs half-closed connections: set autoDisconnectOnClosedReadStream to false")
         }
         let idleness = idleTimeout.map { RelayIdleness($0, here, there) }
-        let watches = [RelayWatch(of: here), RelayWatch(of: there)]
+        let watches = [(first, RelayWatch(of: here)), (second, RelayWatch(of: there))]
         defer {
             idleness?.switchOff()
-            for watch in watches { watch.switchOff() }
+            for (_, watch) in watches { watch.switchOff() }
         }
         do {
             // In a group, because a failure of either connection cancels the rest.
             return try await withThrowingTaskGroup(of: RelayTotals.self) { parts in
                 parts.addTask { RelayTotals(forwarded: try await forward(from: first, to: second), returned: 0) }
                 parts.addTask { RelayTotals(forwarded: 0, returned: try await forward(from: second, to: first)) }
-                for watch in watches {
+                for (socket, watch) in watches {
                     parts.addTask {
-                        try await watch.end()
+                        do { try await watch.end() } catch { throw Failure(cause: error, socket: socket) }
                         return RelayTotals(forwarded: 0, returned: 0)
                     }
                 }
@@ -48,16 +50,29 @@ struct Relay: Sendable {
         } catch {
             first.disconnect(.reset)
             second.disconnect(.reset)
-            throw error
+            guard let failure = error as? Failure else { throw error }
+            if !(failure.cause is CancellationError) { onFailure?(failure.cause, failure.socket) }
+            throw failure.cause
         }
+    }
+
+    /// The error of a connection.
+    private struct Failure: Error {
+        let cause: any Error
+        let socket: AsyncSocket
     }
 
     /// Forwards one direction, and its end.
     private nonisolated(nonsending) func forward(from source: AsyncSocket, to destination: AsyncSocket) async throws -> Int {
-        var count = 0
-        while let bytes = try await source.read() {
-            try await destination.write(bytes)
-            count += bytes.count
+        var (count, current) = (0, source)
+        do {
+            while let bytes = try await source.read() {
+                current = destination
+                try await destination.write(bytes)
+                (count, current) = (count + bytes.count, source)
+            }
+        } catch {
+            throw Failure(cause: error, socket: current)
         }
         destination.closeWriteStream()
         return count

@@ -1,5 +1,6 @@
 import AsyncSocketsTesting
 import Foundation
+import SocketBuffers
 import SocketTestSupport
 import SocketTestTraits
 import Testing
@@ -12,12 +13,18 @@ import Testing
         let client: SocketPair
         let backend: SocketPair
         let result: Task<RelayTotals, any Error>
+        /// The connections that failed.
+        let failed = Locked<[AsyncSocket]>([])
 
         init(isClientSecure: Bool = false, isBackendSecure: Bool = false, idleTimeout: Duration? = nil) async throws {
             let client = try await SocketPair(isSecure: isClientSecure)
             let backend = try await SocketPair(isSecure: isBackendSecure)
             (self.client, self.backend) = (client, backend)
-            result = Task { try await client.server.relay(with: backend.client, idleTimeout: idleTimeout) }
+            result = Task { [failed] in
+                try await client.server.relay(with: backend.client, idleTimeout: idleTimeout) { _, socket in
+                    failed.withLock { $0.append(socket) }
+                }
+            }
         }
     }
 
@@ -52,6 +59,8 @@ import Testing
         #expect(error?.code == .connectionReset)
         let reason = await #expect(throws: AsyncSocketError.self) { try await relay.result.value }
         #expect(reason?.code == .connectionReset)
+        let failed = relay.failed.withLock { $0 }
+        #expect(failed.map { $0 === relay.client.server } == [isClientsFault])
         #expect(relay.client.server.isDisconnected)
         #expect(relay.backend.client.isDisconnected)
     }
@@ -87,6 +96,7 @@ import Testing
         try await relay.client.server.readWaits()
         relay.result.cancel()
         #expect(await relay.result.outcome == .cancelled)
+        #expect(relay.failed.withLock { $0.isEmpty })
         for socket in [relay.client.client, relay.backend.server] {
             let error = await #expect(throws: AsyncSocketError.self) { try await socket.readToEnd() }
             #expect(error?.code == .connectionReset)
