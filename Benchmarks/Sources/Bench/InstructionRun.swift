@@ -139,7 +139,7 @@ struct InstructionRun {
     /// Reads the total that callgrind writes when the program exits.
     private static func total(in file: URL) throws -> Double {
         let text = try String(contentsOf: file, encoding: .utf8)
-        guard let line = text.split(separator: "\n").last(where: { $0.hasPrefix("summary:") || $0.hasPrefix("totals:") }),
+        guard let line = text.textLines.last(where: { $0.hasPrefix("summary:") || $0.hasPrefix("totals:") }),
             let total = line.split(separator: " ").last.flatMap({ Double($0) })
         else { throw BenchError("\(file.path) has no total: the server did not exit normally") }
         return total

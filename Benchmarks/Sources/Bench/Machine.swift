@@ -20,11 +20,11 @@ struct Machine: Codable, Sendable {
 
     static func current() -> Machine {
         let information = (try? String(contentsOfFile: "/proc/cpuinfo", encoding: .utf8)) ?? ""
-        let model = information.split(separator: "\n").first { $0.hasPrefix("model name") }?.split(separator: ":").last
+        let model = information.textLines.first { $0.hasPrefix("model name") }?.split(separator: ":").last
         let load = (try? String(contentsOfFile: "/proc/loadavg", encoding: .utf8))?.split(separator: " ").first.flatMap {
             Double($0)
         }
-        let swift = output("swift", "--version").split(separator: "\n").first { $0.contains("Swift version") } ?? "unknown"
+        let swift = output("swift", "--version").textLines.first { $0.contains("Swift version") } ?? "unknown"
         return Machine(
             date: Date().formatted(.iso8601.year().month().day()),
             processor: model.map { $0.trimmingCharacters(in: .whitespaces) } ?? "unknown",
@@ -66,5 +66,12 @@ struct Machine: Codable, Sendable {
         process.waitUntilExit()
         guard process.terminationStatus == 0 else { throw BenchError("\(words.joined(separator: " ")) failed") }
         return String(decoding: bytes, as: UTF8.self)
+    }
+}
+
+extension String {
+    /// The lines that are not empty, without their terminators.
+    var textLines: [Substring] {
+        utf8.split(separator: UInt8(ascii: "\n")).map { Substring($0.last == UInt8(ascii: "\r") ? $0.dropLast() : $0) }
     }
 }

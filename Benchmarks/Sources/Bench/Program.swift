@@ -70,7 +70,7 @@ final class Program {
     /// Returns the number in a line of the program's /proc/PID/status.
     func status(_ field: String) throws -> Double {
         let text = try String(contentsOfFile: "/proc/\(id)/status", encoding: .utf8)
-        let line = text.split(separator: "\n").first { $0.hasPrefix(field + ":") }
+        let line = text.textLines.first { $0.hasPrefix(field + ":") }
         guard let number = line?.split(whereSeparator: \.isWhitespace).dropFirst().first.flatMap({ Double($0) }) else {
             throw failure("has no \(field)")
         }

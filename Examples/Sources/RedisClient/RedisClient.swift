@@ -17,8 +17,7 @@ struct RedisClient {
             complain("usage: redis-client HOST PORT [tls] <COMMANDS")
             exit(EX_USAGE)
         }
-        let input = String(decoding: FileHandle.standardInput.readDataToEndOfFile(), as: UTF8.self)
-        let commands = input.split(separator: "\n").map(String.init)
+        let commands = AnyIterator { readLine() }.filter { !$0.isEmpty }
         let tls: TLSClientSettings? = arguments.last == "tls" ? .client(serverName: arguments[1]) : nil
         do {
             try await AsyncSocket.withConnection(to: arguments[1], port: port, tls: tls) { socket in

@@ -20,7 +20,7 @@ package struct ProcessorQuota: Sendable {
     /// - Parameter read: Reads `/proc/self/cgroup`, `/proc/self/mountinfo`, and the files of the groups.
     package init(reading read: Reading) {
         let groups = Self.groups(in: read("/proc/self/cgroup") ?? "")
-        let mounts = (read("/proc/self/mountinfo") ?? "").split(separator: "\n").compactMap { ControlGroupMount($0) }
+        let mounts = Self.lines(of: read("/proc/self/mountinfo") ?? "").compactMap { ControlGroupMount($0) }
         let shares = mounts.flatMap { mount in
             groups.filter { $0.isUnified == mount.isUnified }.flatMap { group in
                 mount.folders(of: group.path).compactMap { Self.share(in: $0, mount.isUnified, read) }
@@ -40,7 +40,7 @@ package struct ProcessorQuota: Sendable {
     /// Returns the groups with a `cpu` controller, from lines such as `4:cpu,cpuacct:/path`, or `0::/path`
     /// for version 2.
     private static func groups(in text: String) -> [(path: String, isUnified: Bool)] {
-        text.split(separator: "\n").compactMap { line in
+        lines(of: text).compactMap { line in
             let fields = line.split(separator: ":", maxSplits: 2, omittingEmptySubsequences: false)
             guard fields.count == 3 else { return nil }
             let isUnified = fields[0] == "0" && fields[1].isEmpty
@@ -49,11 +49,16 @@ package struct ProcessorQuota: Sendable {
         }
     }
 
+    /// Splits bytes, because a name may end with CR, and "\r\n" is one `Character`.
+    private static func lines(of text: String) -> [Substring] {
+        text.utf8.split(separator: UInt8(ascii: "\n")).map { Substring($0) }
+    }
+
     private static func share(in folder: String, _ isUnified: Bool, _ read: Reading) -> Double? {
         let names = isUnified ? ["cpu.max"] : ["cpu.cfs_quota_us", "cpu.cfs_period_us"]
         let texts = names.map { read("\(folder)/\($0)") ?? "" }.joined(separator: " ")
         // "max" and -1 mean unlimited.
-        let numbers = texts.split { $0 == " " || $0 == "\n" }.map { Double($0) ?? -1 }
+        let numbers = texts.split(whereSeparator: \.isWhitespace).map { Double($0) ?? -1 }
         guard numbers.count == 2, numbers[0] > 0, numbers[1] > 0 else { return nil }
         return numbers[0] / numbers[1]
     }

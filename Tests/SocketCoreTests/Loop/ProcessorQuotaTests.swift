@@ -42,6 +42,9 @@ import Testing
                 "/sys/fs/cgroup/a/cpu.max": "150000 100000\n",
             ], expected: 1.5),
         Machine(
+            testDescription: "a name with CR at the end", groups: "0::/a\r\n", mounts: unified,
+            files: ["/sys/fs/cgroup/a\r/cpu.max": "50000 100000\n"], expected: 0.5),
+        Machine(
             testDescription: "a container with a namespace of groups", groups: "0::/\n", mounts: unified,
             files: ["/sys/fs/cgroup/cpu.max": "20000 10000\n"], expected: 2),
         Machine(

@@ -62,7 +62,7 @@ enum HTTPResponse {
         enum Body: Equatable { case none, length(Int), chunks, untilEnd }
 
         init(_ text: String) throws {
-            var lines = text.split(separator: "\r\n", omittingEmptySubsequences: true)[...]
+            var lines = TextLines(text).filter { !$0.isEmpty }[...]
             let words = lines.popFirst().map { $0.split(separator: " ") } ?? []
             guard words.count >= 2, words[0].hasPrefix("HTTP/1."), let status = Int(words[1]) else {
                 throw HTTPResponse.malformed

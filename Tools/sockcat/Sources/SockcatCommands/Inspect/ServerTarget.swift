@@ -41,7 +41,7 @@ enum InspectionTarget: Sendable, Equatable {
     /// by the protocol for STARTTLS. "#" starts a comment.
     static func targets(inList text: String, named path: String) throws -> [InspectionTarget] {
         var targets: [InspectionTarget] = []
-        for (index, line) in text.split(separator: "\n", omittingEmptySubsequences: false).enumerated() {
+        for (index, line) in TextLines(text).enumerated() {
             let words = line.prefix { $0 != "#" }.split { $0.isWhitespace }.map(String.init)
             if words.isEmpty { continue }
             do {

@@ -32,7 +32,7 @@ enum ConfigurationFile {
     /// Returns the options in a text with lines such as "listen = 8443", "listen 8443" or "listen-tls".
     static func parse(_ text: String, of path: String) throws -> [String] {
         var options: [String] = []
-        for (index, line) in text.split(omittingEmptySubsequences: false, whereSeparator: \.isNewline).enumerated() {
+        for (index, line) in TextLines(text).enumerated() {
             let trimmed = line.trimmed
             if trimmed.isEmpty || trimmed.hasPrefix("#") { continue }
             let end = trimmed.firstIndex { $0 == "=" || $0.isWhitespace } ?? trimmed.endIndex
@@ -62,12 +62,6 @@ enum ConfigurationFile {
 }
 
 extension StringProtocol {
-    fileprivate var trimmed: Substring {
-        let rest = drop(while: \.isWhitespace)
-        let end = rest.lastIndex { !$0.isWhitespace }
-        return end.map { Substring(rest[...$0]) } ?? ""
-    }
-
     fileprivate var unquoted: String {
         count > 1 && hasPrefix("\"") && hasSuffix("\"") ? String(dropFirst().dropLast()) : String(self)
     }

@@ -78,23 +78,3 @@ struct IdentityFiles: Equatable, Sendable {
         }
     }
 }
-
-enum LocalFile {
-    static func bytes(_ path: String, atMost limit: Int = 16 << 20) throws -> [UInt8] {
-        guard let file = FileHandle(forReadingAtPath: path) else { throw Failure.file(path, "open", errno: errno) }
-        defer { try? file.close() }
-        do {
-            let data = try file.read(upToCount: limit + 1) ?? Data()
-            guard data.count <= limit else {
-                throw Failure("\"\(path)\" is larger than \(limit) bytes", status: .fileFailed)
-            }
-            return Array(data)
-        } catch let error as Failure {
-            throw error
-        } catch {
-            throw Failure("cannot read \"\(path)\": \(error.localizedDescription)", status: .fileFailed)
-        }
-    }
-
-    static func text(_ path: String) throws -> String { String(decoding: try bytes(path), as: UTF8.self) }
-}

@@ -12,8 +12,7 @@ struct Passphrase {
     /// Returns the passphrase of the key at a path.
     func read(for path: String) throws -> String {
         if let file {
-            let lines = try LocalFile.text(file).split(omittingEmptySubsequences: false, whereSeparator: \.isNewline)
-            return lines.first.map(String.init) ?? ""
+            return TextLines(try LocalFile.text(file)).first ?? ""
         }
         if let text = Environment.value("SOCKCAT_PASSPHRASE") { return text }
         return try Self.entered.withLock { entered in

@@ -14,7 +14,7 @@ struct PreSharedKeyArgument: ExpressibleByArgument, Equatable, Sendable {
         let isFile = text.hasPrefix("@")
         let source = isFile ? "\"\(text.dropFirst())\"" : "--psk"
         let contents = isFile ? try LocalFile.text(String(text.dropFirst())) : text
-        let line = contents.split(whereSeparator: \.isNewline).first ?? ""
+        let line = TextLines(contents).lazy.map(\.trimmed).first { !$0.isEmpty } ?? ""
         guard let colon = line.lastIndex(of: ":"), let bytes = Hexadecimal.bytes(String(line[line.index(after: colon)...])) else {
             throw Failure.usage("\(source) is not a pre-shared key", advice: "write IDENTITY:HEX, with the key in hexadecimal")
         }

@@ -14,8 +14,8 @@ final class SessionFile: TLSSessionStore {
     init(path: String) throws {
         self.path = path
         guard FileManager.default.fileExists(atPath: path) else { return }
-        for line in try LocalFile.text(path).split(separator: "\n") {
-            let parts = line.split(separator: " ")
+        for line in TextLines(try LocalFile.text(path)) where !line.trimmed.isEmpty {
+            let parts = line.trimmed.split(separator: " ")
             guard parts.count == 2, let bytes = Data(base64Encoded: String(parts[1])) else {
                 throw Failure(
                     "\"\(path)\" is not a session file", advice: "pass another file with --resume", status: .fileFailed)
