@@ -1,37 +1,61 @@
 internal import ArgumentParser
 
-/// A file with options, which are inserted into the arguments before these are parsed.
+/// Files with options, which are inserted into the arguments before these are parsed.
 enum ConfigurationFile {
+    /// A line of a file.
+    struct Setting: Equatable {
+        let name: String
+        let arguments: [String]
+    }
+
     private static let option = "--config"
 
-    /// Replaces `--config FILE` of the command `relay` with the options of the file. They precede the other
-    /// options, so that options on the command line take precedence.
+    /// Replaces each `--config FILE` of the command `relay` with the options of the file.
+    ///
+    /// An option on the command line replaces all options of the same name in the files, and an option in a
+    /// later file replaces those of the earlier files. Otherwise, a repeatable option in a file could be
+    /// extended, but not narrowed.
     ///
     /// - Parameter read: Returns the text of a file.
     static func expand(_ arguments: [String], read: (String) throws -> String = LocalFile.text) throws -> [String] {
         guard arguments.first == Relay.configuration.commandName else { return arguments }
         var rest: [String] = []
-        var options: [String] = []
+        var settings: [Setting] = []
         var position = 1
         while position < arguments.count {
             let argument = arguments[position]
             if argument == option, position + 1 < arguments.count {
                 position += 1
-                options += try parse(read(arguments[position]), of: arguments[position])
+                try add(arguments[position], to: &settings, read)
             } else if argument.hasPrefix("\(option)=") {
-                let path = String(argument.dropFirst(option.count + 1))
-                options += try parse(read(path), of: path)
+                try add(String(argument.dropFirst(option.count + 1)), to: &settings, read)
             } else {
                 rest.append(argument)
             }
             position += 1
         }
-        return arguments.prefix(1) + options + rest
+        remove(rest.compactMap(name), from: &settings)
+        return arguments.prefix(1) + settings.flatMap(\.arguments) + rest
+    }
+
+    private static func add(_ path: String, to settings: inout [Setting], _ read: (String) throws -> String) throws {
+        let added = try parse(read(path), of: path)
+        remove(added.map(\.name), from: &settings)
+        settings += added
+    }
+
+    private static func remove(_ names: [String], from settings: inout [Setting]) {
+        settings.removeAll { names.contains($0.name) }
+    }
+
+    /// Returns the name in "--name" and "--name=value", and `nil` for other arguments.
+    private static func name(_ argument: String) -> String? {
+        argument.hasPrefix("--") ? String(argument.dropFirst(2).prefix { $0 != "=" }) : nil
     }
 
     /// Returns the options in a text with lines such as "listen = 8443", "listen 8443" or "listen-tls".
-    static func parse(_ text: String, of path: String) throws -> [String] {
-        var options: [String] = []
+    static func parse(_ text: String, of path: String) throws -> [Setting] {
+        var settings: [Setting] = []
         for (index, line) in TextLines(text).enumerated() {
             let trimmed = line.trimmed
             if trimmed.isEmpty || trimmed.hasPrefix("#") { continue }
@@ -46,9 +70,9 @@ enum ConfigurationFile {
             }
             var value = trimmed[end...].trimmed
             if value.hasPrefix("=") { value = value.dropFirst().trimmed }
-            options += arguments(String(name), String(value))
+            settings.append(Setting(name: String(name), arguments: arguments(String(name), String(value))))
         }
-        return options
+        return settings
     }
 
     private static func arguments(_ name: String, _ value: String) -> [String] {
@@ -61,8 +85,8 @@ enum ConfigurationFile {
     }
 }
 
-extension StringProtocol {
+extension String {
     fileprivate var unquoted: String {
-        count > 1 && hasPrefix("\"") && hasSuffix("\"") ? String(dropFirst().dropLast()) : String(self)
+        count > 1 && hasPrefix("\"") && hasSuffix("\"") ? String(dropFirst().dropLast()) : self
     }
 }

@@ -11,7 +11,8 @@ struct Relay: SockcatCommand {
             without decrypting it. Clients that request another name, or none, are forwarded to --to or rejected.
 
             A configuration file has one option per line, without the dashes: "listen = 8443" or "listen-tls". Lines \
-            that begin with # are comments. Options on the command line take precedence.
+            that begin with # are comments. An option on the command line replaces all options of the same name in the \
+            file.
 
             Certificates are read again when their files change. On SIGTERM or Ctrl-C, the relay stops accepting \
             connections. Existing connections may continue until --grace expires.
