@@ -101,8 +101,8 @@ struct ListenTLSOptions: ParsableArguments {
 
 extension Reporter {
     /// Prints where a server listens and, for a new certificate, how clients can verify it.
-    func noteListening(on address: String, _ fresh: FreshCertificate?) {
-        note("listening on \(address)")
+    func noteListening(on addresses: [SocketEndpoint], _ fresh: FreshCertificate?) {
+        note("listening on \(addresses.text)")
         guard let fresh else { return }
         note("new certificate for \((fresh.certificate.dnsNames + fresh.certificate.ipAddresses).joined(separator: ", "))")
         note("fingerprint (SHA-256): \(style.bold("\(fresh.fingerprint)"))")

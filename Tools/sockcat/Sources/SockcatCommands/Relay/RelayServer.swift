@@ -19,7 +19,7 @@ struct RelayServer: Sendable {
         let listener = try address.listen(
             tls: settings?.current(), proxyProtocol: proxyProtocol, maximumConnections: link.limits.maxConnections,
             reporter)
-        reporter.note("listening on \(listener.localAddress.text)")
+        reporter.note("listening on \(listener.localAddresses.text)")
         try await withThrowingTaskGroup(of: Void.self) { group in
             if settings != nil { group.addTask { try await reload(listener) } }
             try await listener.run(

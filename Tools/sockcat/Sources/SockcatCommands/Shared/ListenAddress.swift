@@ -67,6 +67,11 @@ extension Reporter {
     }
 }
 
+extension [SocketEndpoint] {
+    /// The addresses for messages, such as "0.0.0.0:80 and [::]:80".
+    var text: String { isEmpty ? "an unknown address" : map { "\($0)" }.joined(separator: " and ") }
+}
+
 extension SocketEndpoint? {
     /// The address for messages.
     var text: String { map { "\($0)" } ?? "an unknown address" }

@@ -100,3 +100,32 @@ import Testing
         #expect(await server.ended() == ExitStatus.fileFailed.rawValue)
     }
 }
+
+/// The line "listening on" names every open address.
+@Suite(.timeLimit(.minutes(5))) struct ListeningAddressTests {
+    @Test(arguments: ["listen --echo", "listen --echo --udp", "relay --to localhost:1 --listen"])
+    func everyOpenAddressIsPrinted(command: String) async throws {
+        let server = try await SockcatServer("\(command) localhost:0", in: TestFolder())
+        let line = try #require(server.banner.last)
+        for (host, text) in [("127.0.0.1", "127.0.0.1"), ("::1", "[::1]")] {
+            let isOpen = try Self.isOpen(host, server.port, isDatagram: command.contains("udp"))
+            #expect(isOpen == line.contains(" \(text):\(server.port)"), "\(line)")
+        }
+        #expect(line.hasPrefix("listening on 127.0.0.1:\(server.port)"))
+        await server.stop()
+    }
+
+    /// Whether another socket has the address.
+    private static func isOpen(_ host: String, _ port: Int, isDatagram: Bool) throws -> Bool {
+        do {
+            if isDatagram {
+                _ = try DatagramListener(port: UInt16(port), interface: host)
+            } else {
+                _ = try SocketListener(port: UInt16(port), interface: host)
+            }
+            return false
+        } catch {
+            return (error as? AsyncSocketError)?.errno == EADDRINUSE
+        }
+    }
+}
