@@ -75,7 +75,7 @@ struct RelayLink: Sendable {
             guard let address = endpoint.unixAddress else { throw Failure.usage("\(endpoint) is not an address") }
             try await server.connect(to: address, timeout: nil)
         }
-        if let version = target.proxyOut?.version { try await server.write(header(of: client), as: version) }
+        if let version = target.proxyOut?.version { try await server.write(header(of: client, version), as: version) }
         try await secure(server, endpoint)
         try await alignGreetings(client, server)
     }
@@ -89,9 +89,15 @@ struct RelayLink: Sendable {
         }
     }
 
-    /// The addresses of the client, as the first proxy saw them.
-    private func header(of client: AsyncSocket) -> ProxyHeader {
-        if let received = client.proxyHeader { return received }
+    /// Returns the addresses of the client, as the first proxy saw them.
+    private func header(of client: AsyncSocket, _ version: ProxyHeader.Version) -> ProxyHeader {
+        let header = client.proxyHeader ?? Self.header(of: client)
+        let reduced = header.reduced(to: version)
+        if reduced != header { reporter.detail("PROXY protocol version 1 cannot describe \(header): parts were omitted") }
+        return reduced
+    }
+
+    private static func header(of client: AsyncSocket) -> ProxyHeader {
         guard let source = client.connectedAddress, let destination = client.localAddress, source.family == destination.family
         else {
             return .unknown

@@ -43,7 +43,10 @@ struct RelayTargetOptions: ParsableArguments {
     @Flag(help: "Accept any certificate of the target.")
     var toInsecure = false
 
-    @Option(help: ArgumentHelp("Send a PROXY protocol header of this version.", valueName: "version"))
+    @Option(
+        help: ArgumentHelp(
+            "Send a PROXY protocol header of this version. Version 1 describes only TCP over IPv4 and IPv6, without "
+                + "additional fields. All other clients are sent as UNKNOWN.", valueName: "version"))
     var proxyOut: ProxyVersion?
 
     @Option(
