@@ -53,6 +53,8 @@ struct StreamServer: Sendable {
             do {
                 result = .success(try await StreamExchange(socket, choices.data, reporter).run())
             } catch {
+                // The client must not mistake a failure for the end of the data.
+                socket.disconnectWithReset()
                 result = .failure(error)
             }
             outcome.withLock { $0 = $0 ?? result }
@@ -75,7 +77,12 @@ struct StreamServer: Sendable {
                 try await upgrade(socket, settings)
                 do {
                     try await serve(socket, output)
-                } catch let error as Failure where error.status == .outputClosed || error.status == .fileFailed {
+                } catch {
+                    // The client must not mistake a failure for the end of the data.
+                    socket.disconnectWithReset()
+                    guard let error = error as? Failure, error.status == .outputClosed || error.status == .fileFailed else {
+                        throw error
+                    }
                     // Without its output, the command is useless.
                     failure.withLock { $0 = error }
                     listener.beginClosing(timeout: .zero)

@@ -29,20 +29,9 @@ struct RelayLink: Sendable {
             try await server.close()
         } catch {
             server.disconnect()
-            reset(client)
+            client.disconnectWithReset()
             throw error
         }
-    }
-
-    /// Closes the connection with a reset, so that the client does not mistake a failure for the end of the
-    /// target's data.
-    private func reset(_ client: AsyncSocket) {
-        do {
-            try client.setOption(.linger, to: .zero)
-        } catch {
-            reporter.detail("\(client.originalAddress.text): \(Failure(error).message)")
-        }
-        client.disconnect()
     }
 
     // MARK: - Routing
