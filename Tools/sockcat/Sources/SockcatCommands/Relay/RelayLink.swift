@@ -13,31 +13,74 @@ struct RelayLink: Sendable {
     let limits: RelayLimits
     let reporter: Reporter
 
+    /// Serves a client.
+    ///
+    /// After a failure, the client's connection is reset, so that the client does not mistake the failure for
+    /// the end of the target's data. Unix-domain sockets cannot be reset: a client with TLS detects a
+    /// truncation there, but a client without TLS reads the end of the stream.
     func serve(_ client: AsyncSocket) async throws {
-        guard let (endpoint, start) = try await destination(of: client) else { return }
-        if let acceptedStartTLS, let settings {
-            _ = try await acceptedStartTLS.acceptStartTLS(on: client, host: "localhost", settings.current())
-        }
-        let server = AsyncSocket()
         do {
-            try await withDeadline(limits.timeout.duration) { try await connect(server, to: endpoint, for: client) }
-            if !start.isEmpty { try await server.write(start) }
-            reporter.detail("\(client.originalAddress.text) is forwarded to \(endpoint)")
-            let totals = try await client.relay(with: server, idleTimeout: limits.idleTimeout.duration)
-            reporter.detail(
-                "\(client.originalAddress.text) closed: \(totals.forwarded) bytes forwarded, \(totals.returned) bytes returned")
-            try await server.close()
+            guard let (endpoint, start) = try await accept(client) else { return }
+            try await forward(client, to: endpoint, start)
         } catch {
-            server.disconnect()
             client.disconnectWithReset()
             throw error
         }
     }
 
+    /// Returns the target of a client and the bytes that were read to find it, after the client has been
+    /// upgraded to TLS. Returns `nil` if the client was rejected.
+    private func accept(_ client: AsyncSocket) async throws -> (Endpoint, Data)? {
+        guard let destination = try await destination(of: client) else { return nil }
+        if let acceptedStartTLS, let settings {
+            _ = try await acceptedStartTLS.acceptStartTLS(on: client, host: "localhost", settings.current())
+        }
+        return destination
+    }
+
+    private func forward(_ client: AsyncSocket, to endpoint: Endpoint, _ start: Data) async throws {
+        let server = AsyncSocket()
+        do {
+            try await withDeadline(limits.timeout.duration) { try await connect(server, to: endpoint, for: client) }
+            if !start.isEmpty { try await RelayStepFailure.of(.target) { try await server.write(start) } }
+            reporter.detail("\(client.originalAddress.text) is forwarded to \(endpoint)")
+            let totals = try await relay(client, server)
+            reporter.detail(
+                "\(client.originalAddress.text) closed: \(totals.forwarded) bytes forwarded, \(totals.returned) bytes returned")
+            try await RelayStepFailure.of(.target) { try await server.close() }
+        } catch {
+            server.disconnectWithReset()
+            guard let failure = error as? RelayStepFailure else { throw error }
+            throw described(
+                failure, RelayAddressTexts(client: client, target: endpoint, server: server, proxy: proxy(for: endpoint)))
+        }
+    }
+
+    private func described(_ failure: RelayStepFailure, _ addresses: RelayAddressTexts) -> RelayFailure {
+        var message = Failure(failure.cause).message
+        if let error = failure.cause as? AsyncSocketError, error.code == .deadlineExceeded {
+            message = "\(error.operation): not complete within \(limits.timeout) (--timeout)"
+        }
+        return RelayFailure(message: "\(addresses.name(of: failure.side)): \(message)")
+    }
+
+    private func relay(_ client: AsyncSocket, _ server: AsyncSocket) async throws -> RelayTotals {
+        var failed: AsyncSocket?
+        do {
+            return try await client.relay(with: server, idleTimeout: limits.idleTimeout.duration) { failed = $1 }
+        } catch let error as AsyncSocketError where error.code == .idleTimeout {
+            throw RelayStepFailure(side: .both, cause: error)
+        } catch let error as CancellationError {
+            throw error
+        } catch {
+            // If one of the connections was already closed, the relay did not start.
+            let isClients = failed.map { $0 === client } ?? client.isDisconnected
+            throw RelayStepFailure(side: isClients ? .client : .target, cause: error)
+        }
+    }
+
     // MARK: - Routing
 
-    /// Returns the target of a client and the bytes that were read to find it. Returns `nil` if the client
-    /// was rejected.
     private func destination(of client: AsyncSocket) async throws -> (Endpoint, Data)? {
         guard routes.isByName else { return routes.target(for: nil).map { ($0, Data()) } }
         guard let start = try await client.readFrame(TLSClientHelloFraming(), timeout: limits.timeout.duration) else {
@@ -46,7 +89,8 @@ struct RelayLink: Sendable {
         let name = start.hello.serverName
         if let endpoint = routes.target(for: name) { return (endpoint, start.bytes) }
         reporter.note(
-            "\(client.originalAddress.text): no route for \(name.map { "the name \"\($0)\"" } ?? "clients without a name")")
+            "client \(client.originalAddress.text): no route for \(name.map { "the name \"\($0)\"" } ?? "clients without a name")"
+        )
         try await client.write(Self.unrecognizedName)
         return nil
     }
@@ -56,17 +100,25 @@ struct RelayLink: Sendable {
 
     // MARK: - Connecting
 
+    private func proxy(for endpoint: Endpoint) -> SocketProxy? { endpoint.hostName == nil ? nil : target.toProxy?.proxy }
+
     private func connect(_ server: AsyncSocket, to endpoint: Endpoint, for client: AsyncSocket) async throws {
+        let proxy = proxy(for: endpoint)
+        try await RelayStepFailure.of(proxy == nil ? .target : .proxy) { try await connect(server, to: endpoint, proxy) }
+        try await RelayStepFailure.of(.target) {
+            if let version = target.proxyOut?.version { try await server.write(header(of: client, version), as: version) }
+            try await secure(server, endpoint)
+        }
+        try await alignGreetings(client, server)
+    }
+
+    private func connect(_ server: AsyncSocket, to endpoint: Endpoint, _ proxy: SocketProxy?) async throws {
         switch endpoint {
-        case .host(let host, let port):
-            try await server.connect(to: host, port: port, proxy: target.toProxy?.proxy, timeout: nil)
+        case .host(let host, let port): try await server.connect(to: host, port: port, proxy: proxy, timeout: nil)
         case .unix:
             guard let address = endpoint.unixAddress else { throw Failure.usage("\(endpoint) is not an address") }
             try await server.connect(to: address, timeout: nil)
         }
-        if let version = target.proxyOut?.version { try await server.write(header(of: client, version), as: version) }
-        try await secure(server, endpoint)
-        try await alignGreetings(client, server)
     }
 
     private func secure(_ server: AsyncSocket, _ endpoint: Endpoint) async throws {
@@ -99,9 +151,11 @@ struct RelayLink: Sendable {
     private func alignGreetings(_ client: AsyncSocket, _ server: AsyncSocket) async throws {
         switch (acceptedStartTLS, target.toStarttls) {
         case (nil, nil), (.some, .some): break
-        case (let accepted?, nil): try await StartTLSGreeting(accepted)?.discard(from: server)
+        case (let accepted?, nil):
+            try await RelayStepFailure.of(.target) { try await StartTLSGreeting(accepted)?.discard(from: server) }
         case (nil, let requested?):
-            if let greeting = StartTLSGreeting(requested) { try await client.write(greeting.text) }
+            guard let greeting = StartTLSGreeting(requested) else { return }
+            try await RelayStepFailure.of(.client) { try await client.write(greeting.text) }
         }
     }
 }

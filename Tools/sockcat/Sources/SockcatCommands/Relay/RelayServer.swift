@@ -41,6 +41,9 @@ struct RelayServer: Sendable {
     }
 
     private func report(_ error: any Error, of socket: AsyncSocket) {
-        reporter.note("\(socket.originalAddress.text): \(Failure(error).message)")
+        // Only the client can fail before its connection is forwarded.
+        let message: PrintableText =
+            (error as? RelayFailure).map { "\($0.message)" } ?? "client \(socket.originalAddress.text): \(Failure(error).message)"
+        reporter.note(message)
     }
 }

@@ -23,7 +23,8 @@ import Testing
             try await client.write("hello")
             _ = try await client.readToEnd()
         }
-        #expect(error?.errno == ECONNRESET)
+        // After the reset, the write may fail before the read.
+        #expect([ECONNRESET, EPIPE].contains(error?.errno))
         #expect(await server.ended() == ExitStatus.fileFailed.rawValue)
     }
 }

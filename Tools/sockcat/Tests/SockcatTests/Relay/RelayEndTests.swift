@@ -104,7 +104,7 @@ import Testing
             try await upgrade(client)
             end = .complete(String(decoding: try await Self.conversation(client), as: UTF8.self))
         } catch let error as AsyncSocketError {
-            end = error.errno == ECONNRESET ? .reset : error.code == .truncated ? .truncated : .other(error)
+            end = [ECONNRESET, EPIPE].contains(error.errno) ? .reset : error.code == .truncated ? .truncated : .other(error)
         }
         client.disconnect()
         await relay.stop()
