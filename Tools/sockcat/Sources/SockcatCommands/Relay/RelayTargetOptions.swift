@@ -26,13 +26,23 @@ struct RelayTargetOptions: ParsableArguments {
     var toCert: String?
 
     @Option(
-        help: ArgumentHelp("The private key. Defaults to the file of --to-cert.", valueName: "file"), completion: .file())
+        help: ArgumentHelp(
+            "The private key. For --to-cert NAME.pem, defaults to NAME-key.pem if it exists, and otherwise to the file of "
+                + "--to-cert.", valueName: "file"),
+        completion: .file())
     var toKey: String?
 
     @Option(
         name: .customLong("to-p12"), help: ArgumentHelp("A PKCS #12 file with the certificate and its key.", valueName: "file"),
         completion: .file())
     var toPKCS12: String?
+
+    @Option(
+        help: ArgumentHelp(
+            "A file with the passphrase of the target's key on its first line. Defaults to the environment variable "
+                + "SOCKCAT_PASSPHRASE or a prompt.", valueName: "file"),
+        completion: .file())
+    var toPassphraseFile: String?
 
     @Option(help: ArgumentHelp("Use a pre-shared key instead of certificates: IDENTITY:HEX or @FILE.", valueName: "key"))
     var toPsk: PreSharedKeyArgument?
@@ -70,8 +80,7 @@ struct RelayTargetOptions: ParsableArguments {
     }
 
     private var identity: IdentityFiles? {
-        if let toPKCS12 { return IdentityFiles(kind: .pkcs12(toPKCS12)) }
-        return toCert.map { IdentityFiles(kind: .certificate($0, key: toKey ?? $0)) }
+        IdentityFiles(certificate: toCert, key: toKey, pkcs12: toPKCS12, passphraseFile: toPassphraseFile)
     }
 
     /// Reads the files and returns the settings, or `nil` for plaintext connections.
@@ -81,7 +90,12 @@ struct RelayTargetOptions: ParsableArguments {
             authorities: toCa, serverName: toSni, pins: toPin, trustsPinsAlone: toPinOnly, identity: identity,
             preSharedKey: toPsk,
             applicationProtocols: toAlpn, isInsecure: toInsecure)
-        var plan = try choices.plan(timeout: timeout)
+        var plan: TLSClientPlan
+        do {
+            plan = try choices.plan(timeout: timeout)
+        } catch {
+            throw Failure(error).ofTargetOptions
+        }
         // A relay connects to the same target again and again.
         if toPsk == nil { plan.settings.resumption = .inMemory }
         return plan

@@ -34,18 +34,7 @@ struct IdentityOptions: ParsableArguments {
 
     /// The files that the options name, or `nil` without a certificate.
     var files: IdentityFiles? {
-        if let pkcs12 { return IdentityFiles(kind: .pkcs12(pkcs12), passphraseFile: passphraseFile) }
-        return cert.map {
-            IdentityFiles(kind: .certificate($0, key: key ?? Self.defaultKey(of: $0)), passphraseFile: passphraseFile)
-        }
-    }
-
-    /// The file that `sockcat certificate` writes next to a certificate, if it exists. Otherwise the key is
-    /// expected in the file of the certificate.
-    private static func defaultKey(of certificate: String) -> String {
-        guard certificate.hasSuffix(".pem") else { return certificate }
-        let key = certificate.dropLast(4) + "-key.pem"
-        return access(String(key), R_OK) == 0 ? String(key) : certificate
+        IdentityFiles(certificate: cert, key: key, pkcs12: pkcs12, passphraseFile: passphraseFile)
     }
 }
 
@@ -56,8 +45,28 @@ struct IdentityFiles: Equatable, Sendable {
         case pkcs12(String)
     }
 
-    var kind: Kind
-    var passphraseFile: String?
+    let kind: Kind
+    let passphraseFile: String?
+
+    /// Returns `nil` without a certificate.
+    init?(certificate: String?, key: String?, pkcs12: String?, passphraseFile: String?) {
+        if let pkcs12 {
+            kind = .pkcs12(pkcs12)
+        } else if let certificate {
+            kind = .certificate(certificate, key: key ?? Self.defaultKey(of: certificate))
+        } else {
+            return nil
+        }
+        self.passphraseFile = passphraseFile
+    }
+
+    /// The file that `sockcat certificate` writes next to a certificate, if it exists. Otherwise the key is
+    /// expected in the file of the certificate.
+    private static func defaultKey(of certificate: String) -> String {
+        guard certificate.hasSuffix(".pem") else { return certificate }
+        let key = certificate.dropLast(4) + "-key.pem"
+        return access(String(key), R_OK) == 0 ? String(key) : certificate
+    }
 
     var paths: [String] {
         switch kind {

@@ -90,6 +90,19 @@ import Testing
         #expect(OptionNames(of: Listen.self).adapted(plain) == plain)
     }
 
+    /// The key of the target is found beside its certificate, as for all other certificates.
+    @Test func theHintsOfARelayNameTheOptionsOfItsTarget() async throws {
+        let folder = try TestFolder()
+        let relay = "relay --listen 127.0.0.1:0 --to localhost:1 --to-tls --to-cert"
+        let created = try await SockcatProcess.shell(
+            "sockcat certificate authority; sockcat certificate client ada; cp ada.pem alone.pem", in: folder)
+        try #require(created.status == 0)
+        let alone = try await SockcatProcess.run("\(relay) alone.pem", in: folder)
+        #expect(alone.errors.contains("hint: pass the file of the private key with --to-key"), "\(alone)")
+        let server = try await SockcatServer("\(relay) ada.pem", in: folder)
+        await server.stop()
+    }
+
     @Test(arguments: [
         ("connect --tls --p12 x.p12 localhost 1", "Error"), ("listen 99999", "Error"), ("relay", "Error"),
         ("certificate server", "Error"), ("bench requests localhost 1 --connections 0", "Error"), ("unknown", "Error"),
