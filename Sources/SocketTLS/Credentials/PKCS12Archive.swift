@@ -20,8 +20,8 @@ package struct PKCS12Contents: Sendable {
 
 final class PKCS12Archive {
     private let library: LegacyLibrary?
-    private let archive: OpaquePointer
-    private let source: String
+    let archive: OpaquePointer
+    let source: String
 
     /// - Parameter source: The name of the data in error messages.
     init(_ bytes: SecretBytes, source: String, allowsLegacyAlgorithms: Bool) throws(TLSError) {
@@ -92,14 +92,16 @@ final class PKCS12Archive {
             identity: try TLSIdentity(certificateChain: chain, privateKey: Self.copy(key)), root: root)
     }
 
-    /// Returns the passphrase that opens the file, or `nil` if the file needs no passphrase.
-    private func opening(_ passphrase: PassphraseSource) throws(TLSError) -> SecretBytes? {
+    /// Returns the passphrase that opens the file, which is empty or `nil` if the file needs no passphrase.
+    func opening(_ passphrase: PassphraseSource) throws(TLSError) -> SecretBytes? {
         guard PKCS12_mac_present(archive) == 1 else {
             guard PKCS12Encryption.isEncrypted(archive) else { return nil }
             throw TLSError(
                 .invalidPrivateKey, "\(source) is encrypted but has no MAC, which OpenSSL requires", operation: "PKCS12_parse")
         }
-        if verifies(nil) || verifies(SecretBytes("", isTerminated: true)) { return nil }
+        if verifies(nil) { return nil }
+        let empty = SecretBytes("", isTerminated: true)
+        if verifies(empty) { return empty }
         let secret = passphrase.terminated()
         if let secret, verifies(secret) { return secret }
         throw passphrase.failure(
@@ -112,10 +114,15 @@ final class PKCS12Archive {
 
     /// Runs a call that returns 1 on success, with the algorithms that this archive may use.
     private func attempt(_ body: () -> Int32) -> (isDone: Bool, entries: [OpenSSLError]) {
+        let (isDone, entries) = withAlgorithms { body() == 1 ? true : nil }
+        return (isDone == true, entries)
+    }
+
+    /// Runs a call that returns `nil` on failure, with the algorithms that this archive may use.
+    func withAlgorithms<Value>(_ body: () -> Value?) -> (value: Value?, errors: [OpenSSLError]) {
         let previous = library.map { OSSL_LIB_CTX_set0_default($0.context) }
         defer { if let previous { OSSL_LIB_CTX_set0_default(previous) } }
-        let (isDone, entries) = OpenSSLCall.attempt { body() == 1 ? true : nil }
-        return (isDone == true, entries)
+        return OpenSSLCall.attempt(body)
     }
 
     /// Builds the chain from the key's certificate upwards, without the root.
@@ -162,7 +169,7 @@ extension SecretBytes {
     fileprivate var isPEM: Bool { withBytes { $0.starts(with: "-----BEGIN ".utf8) } }
 
     /// The bytes as a C string, if they are NUL-terminated. The caller must keep this object alive.
-    fileprivate var text: UnsafePointer<CChar>? { keptBytes.baseAddress?.assumingMemoryBound(to: CChar.self) }
+    var text: UnsafePointer<CChar>? { keptBytes.baseAddress?.assumingMemoryBound(to: CChar.self) }
 }
 
 extension TLSCertificate {

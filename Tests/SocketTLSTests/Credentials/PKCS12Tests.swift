@@ -76,6 +76,29 @@ import Testing
         #expect(calls == 1)
     }
 
+    @Test(arguments: ["sesame", "", nil]) func everyCertificateIsListedInTheOrderOfTheFile(passphrase: String?) throws {
+        let root = try TLSCertificate(pem: authority.rootPEM)
+        let stranger = try TLSCertificate(pem: CertificateAuthority(name: "Somebody else").intermediatePEM)
+        let others = [stranger, root, identity.certificateChain[1]]
+        for encryption in [WrittenKey.Encryption.aes, .rc2] {
+            let bytes = try archive(encryption, passphrase: passphrase, others: others)
+            let read = try TLSCertificate.certificates(pkcs12: bytes, allowsLegacyAlgorithms: true) { "sesame" }
+            #expect(read == [identity.certificateChain[0]] + others)
+        }
+    }
+
+    @Test func certificatesNeedNoKeyButARightPassphrase() throws {
+        let leaf = identity.certificateChain[0]
+        let keyless = try key.pkcs12(certificate: leaf, passphrase: "sesame", hasKey: false)
+        #expect(try TLSCertificate.certificates(pkcs12: keyless) { "sesame" } == [leaf])
+        #expect(thrownCode { try TLSCertificate.certificates(pkcs12: keyless) { "wrong" } } == .invalidPrivateKey)
+        #expect(thrownCode { try TLSCertificate.certificates(pkcs12: archive(.rc2)) { "sesame" } } == .invalidPrivateKey)
+        #expect(thrownCode { try TLSCertificate.certificates(pkcs12: leaf.derBytes) { "" } } == .invalidCertificate)
+        let empty = try key.pkcs12(certificate: nil, others: [], passphrase: "sesame")
+        #expect(
+            thrown { try TLSCertificate.certificates(pkcs12: empty) { "sesame" } }?.message.contains("no certificates") == true)
+    }
+
     @Test(arguments: [WrittenKey.Encryption.rc2, .tripleDES])
     func oldAlgorithmsNeedPermission(encryption: WrittenKey.Encryption) throws {
         let bytes = try archive(encryption)

@@ -22,37 +22,37 @@ struct FileInspector: Sendable {
         return report
     }
 
+    /// Returns all certificates in the file. The start of a file does not show its format: text before the
+    /// first PEM block may start with "0", the first byte of DER.
     private func certificates() throws -> [TLSCertificate] {
         let bytes = try InputFile.bytes(path)
-        if bytes.starts(with: Array("-----BEGIN".utf8)) || !bytes.starts(with: [0x30]) {
-            return try fromPEM(String(decoding: bytes, as: UTF8.self))
-        }
+        guard bytes.first == 0x30 else { return try fromPEM(bytes) }
+        if let certificate = try? TLSCertificate(der: bytes) { return [certificate] }
         do {
-            return [try TLSCertificate(der: bytes)]
-        } catch {
             return try fromPKCS12(bytes)
-        }
-    }
-
-    private func fromPEM(_ text: String) throws -> [TLSCertificate] {
-        do {
-            return try TLSCertificate.certificates(pem: text)
         } catch {
+            let isOtherFormat = error.code == .invalidCertificate
+            if isOtherFormat, let certificates = try? fromPEM(bytes) { return certificates }
             throw Failure(
-                "\"\(path)\": \(error.message)", advice: "pass a file with a certificate in PEM, DER or PKCS #12 form",
+                "\"\(path)\": \(error.message)",
+                advice: isOtherFormat ? Self.formats : "pass the passphrase with --passphrase-file",
                 status: .fileFailed, details: error.description)
         }
     }
 
-    private func fromPKCS12(_ bytes: [UInt8]) throws -> [TLSCertificate] {
-        let passphrase = Passphrase(file: passphraseFile)
+    private func fromPEM(_ bytes: [UInt8]) throws -> [TLSCertificate] {
         do {
-            return try TLSIdentity(pkcs12: bytes, allowsLegacyAlgorithms: true) { try passphrase.read(for: path) }
-                .certificateChain
+            return try TLSCertificate.certificates(pem: String(decoding: bytes, as: UTF8.self))
         } catch {
             throw Failure(
-                "\"\(path)\": \(error.message)", advice: "pass the passphrase with --passphrase-file", status: .fileFailed,
-                details: error.description)
+                "\"\(path)\": \(error.message)", advice: Self.formats, status: .fileFailed, details: error.description)
         }
+    }
+
+    private static let formats = "pass a file with a certificate in PEM, DER or PKCS #12 form"
+
+    private func fromPKCS12(_ bytes: [UInt8]) throws(TLSError) -> [TLSCertificate] {
+        let passphrase = Passphrase(file: passphraseFile)
+        return try TLSCertificate.certificates(pkcs12: bytes, allowsLegacyAlgorithms: true) { try passphrase.read(for: path) }
     }
 }
