@@ -67,11 +67,19 @@ public struct TLSCertificate: Sendable, Hashable {
         }
     }
 
-    /// The start of the certificate's validity period.
-    public var notBefore: Date { Self.date(X509_get0_notBefore(handle.x509)) }
+    /// The start of the certificate's validity period, or `.distantFuture` if it cannot be read: see
+    /// `hasReadableDates`.
+    public var notBefore: Date { Self.date(X509_get0_notBefore(handle.x509)) ?? .distantFuture }
 
-    /// The end of the certificate's validity period.
-    public var notAfter: Date { Self.date(X509_get0_notAfter(handle.x509)) }
+    /// The end of the certificate's validity period, or `.distantPast` if it cannot be read: see
+    /// `hasReadableDates`.
+    public var notAfter: Date { Self.date(X509_get0_notAfter(handle.x509)) ?? .distantPast }
+
+    /// Whether both dates of the validity period can be read. OpenSSL decodes a certificate with an
+    /// unreadable date, but never trusts it.
+    public var hasReadableDates: Bool {
+        Self.date(X509_get0_notBefore(handle.x509)) != nil && Self.date(X509_get0_notAfter(handle.x509)) != nil
+    }
 
     /// The SHA-256 digest of `derBytes`, 32 bytes.
     public var sha256Fingerprint: [UInt8] {
@@ -166,13 +174,15 @@ extension TLSCertificate {
         return Array(UnsafeBufferPointer(start: encoding, count: Int(length)))
     }
 
-    private static func date(_ time: COpenSSL_Time?) -> Date {
+    /// Returns `nil` if the time cannot be read. (OpenSSL would interpret a null pointer as the current
+    /// time.)
+    private static func date(_ time: COpenSSL_Time?) -> Date? {
         var days: Int32 = 0
         var seconds: Int32 = 0
-        guard let epoch = ASN1_TIME_set(nil, 0) else { return Date(timeIntervalSince1970: 0) }
+        guard let time, let epoch = ASN1_TIME_set(nil, 0) else { return nil }
         defer { ASN1_STRING_free(epoch) }
-        // OpenSSL rejects a certificate with unreadable dates. This value is for display only.
-        guard ASN1_TIME_diff(&days, &seconds, epoch, time) == 1 else { return Date(timeIntervalSince1970: 0) }
+        let isRead = OpenSSLCall.attempt { ASN1_TIME_diff(&days, &seconds, epoch, time) == 1 ? true : nil }.value
+        guard isRead == true else { return nil }
         return Date(timeIntervalSince1970: Double(days) * 86_400 + Double(seconds))
     }
 }

@@ -61,7 +61,7 @@ struct CertificateFault {
     }
 
     private func day(_ date: Date?) -> String {
-        date?.ISO8601Format() ?? "a date that cannot be read"
+        date?.gregorianText ?? "a date that cannot be read"
     }
 }
 

@@ -1,4 +1,5 @@
 import AsyncSocketsTesting
+import FoundationEssentials
 import SocketTLS
 import Testing
 
@@ -34,5 +35,26 @@ import Testing
         #expect(try TLSCertificate(pem: authority.rootPEM).isAuthority)
         #expect(try TLSCertificate(pem: authority.intermediatePEM).isAuthority)
         #expect(try !certificate(.p256).isAuthority)
+    }
+
+    /// Replaces the dates in a certificate, which does not change the length of its encoding.
+    private func certificate(from start: String, to end: String) throws -> TLSCertificate {
+        var der = try certificate(.p256).derBytes
+        // Each date is a UTCTime (0x17) of 13 bytes.
+        let places = der.indices.dropLast(14).filter { der[$0...].starts(with: [0x17, 13]) && der[$0 + 14] == UInt8(ascii: "Z") }
+        try #require(places.count == 2)
+        for (place, text) in zip(places, [start, end]) { der.replaceSubrange((place + 2)..<(place + 15), with: Array(text.utf8)) }
+        return try TLSCertificate(der: der)
+    }
+
+    @Test func anUnreadableDateIsNeverInsideTheValidityPeriod() throws {
+        let good = try certificate(from: "260101000000Z", to: "270101000000Z")
+        #expect(good.hasReadableDates && good.notBefore < good.notAfter)
+        let (start, end) = (
+            try certificate(from: "26010100000xZ", to: "270101000000Z"),
+            try certificate(from: "260101000000Z", to: "279901000000Z")
+        )
+        #expect(!start.hasReadableDates && start.notBefore == .distantFuture)
+        #expect(!end.hasReadableDates && end.notAfter == .distantPast)
     }
 }
