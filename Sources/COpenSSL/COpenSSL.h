@@ -353,6 +353,15 @@ static inline int COpenSSL_sk_X509_NAME_push(STACK_OF(X509_NAME) *stack, X509_NA
     return sk_X509_NAME_push(stack, name);
 }
 
+// Returns 0 for a null stack.
+static inline int COpenSSL_sk_X509_NAME_num(const STACK_OF(X509_NAME) *stack) {
+    return stack ? sk_X509_NAME_num(stack) : 0;
+}
+
+static inline X509_NAME *COpenSSL_sk_X509_NAME_value(const STACK_OF(X509_NAME) *stack, int index) {
+    return sk_X509_NAME_value(stack, index);
+}
+
 // Frees the stack and the names in it.
 static inline void COpenSSL_sk_X509_NAME_free(STACK_OF(X509_NAME) *stack) {
     sk_X509_NAME_pop_free(stack, X509_NAME_free);

@@ -76,7 +76,8 @@ extension TLSCertificate {
         return text.withUnsafeBufferPointer { $0.baseAddress.map { String(cString: $0) } }
     }
 
-    private static func text(of name: OpaquePointer?) -> String {
+    /// Returns an `X509_NAME` in the format of RFC 4514, without control and format characters.
+    static func text(of name: OpaquePointer?) -> String {
         (MemoryBIO.text { bio in COpenSSL_printName(bio, name) } ?? "").escapingUnprintable
     }
 

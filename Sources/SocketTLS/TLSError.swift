@@ -17,6 +17,9 @@ public struct TLSError: LocalizedError, Sendable, Hashable, CustomStringConverti
     public var sentAlert: TLSAlert?
     /// OpenSSL's `X509_V_ERR_*` code, if a certificate was rejected.
     public var verifyCode: Int32?
+    /// On a client, the server's request for a certificate in the handshake that failed, if it arrived before
+    /// the failure.
+    public var clientCertificateRequest: TLSClientCertificateRequest?
     /// The details about a rejected peer: see `peerTrust`.
     var evidence: Evidence?
     /// OpenSSL's error queue, oldest entry first.

@@ -53,6 +53,13 @@ public struct TLSSession: Sendable, Hashable {
     /// The completed handshake has confirmed that these bytes are not a replay. They have no forward secrecy.
     /// 0 on a client, and for bytes already handled by a `TLSEarlyDataResponder`.
     public let earlyDataByteCount: Int
+    /// On a client, the server's request for a certificate in this handshake. `nil` if the server did not
+    /// request a certificate, which includes resumed sessions, and on a server.
+    ///
+    /// In TLS 1.3, the server verifies the certificate after the client's handshake is complete. If it
+    /// rejects the certificate, or a client without a certificate, a later read fails with the server's
+    /// alert.
+    public let clientCertificateRequest: TLSClientCertificateRequest?
     /// The latest session that the server offered. A later connection can resume it with
     /// `TLSResumption.session(_:)`.
     ///
@@ -86,8 +93,10 @@ public struct TLSSession: Sendable, Hashable {
         peerPublicKey: [UInt8]? = nil,
         ocspResponse: [UInt8]? = nil,
         earlyData: TLSEarlyDataOutcome = .notOffered,
-        earlyDataByteCount: Int = 0
+        earlyDataByteCount: Int = 0,
+        clientCertificateRequest: TLSClientCertificateRequest? = nil
     ) {
+        self.clientCertificateRequest = clientCertificateRequest
         self.preSharedKeyIdentity = preSharedKeyIdentity
         self.peerPublicKey = peerPublicKey
         self.protocolVersion = protocolVersion
@@ -112,7 +121,9 @@ extension TLSProtocolVersion {
 }
 
 extension TLSSession {
-    init(of ssl: OpaquePointer, _ judge: Judge, _ early: EarlyDataFacts) {
+    init(of ssl: OpaquePointer, _ facts: Facts, _ early: EarlyDataFacts) {
+        let judge = facts.judge
+        clientCertificateRequest = facts.certificateRequest(on: ssl)
         matchesPins = judge.matchesPins
         preSharedKeyIdentity = judge.gate.accepted(.preSharedKey)
         peerPublicKey = judge.gate.accepted(.rawPublicKey)

@@ -106,6 +106,7 @@ enum EngineCallbacks {
             case UInt8(SSL3_MT_SERVER_HELLO):
                 facts.serverHelloCount += 1
                 if facts.judge.stopsAtServerHello { facts.bio.isHeld = true }
+            case UInt8(SSL3_MT_CERTIFICATE_REQUEST): facts.noteCertificateRequest()
             case UInt8(SSL3_MT_ENCRYPTED_EXTENSIONS): facts.noteEncryptedExtensions(message)
             case UInt8(SSL3_MT_CERTIFICATE):
                 EngineCallbacks.limitCertificates(in: message, isTLS13: version == TLS1_3_VERSION, of: ssl, facts)

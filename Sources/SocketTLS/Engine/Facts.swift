@@ -22,6 +22,8 @@ final class Facts {
     /// was a HelloRetryRequest (RFC 8446, 4.1.4).
     var serverHelloCount = 0
     var choosesByHello = false
+    /// Whether the server has requested the client's certificate during the handshake.
+    var hasCertificateRequest = false
     /// The ClientHello for which a server's settings were selected. `nil` before the selection, after the
     /// handshake, and if the server has no settings for names.
     private(set) var chosenHello: TLSClientHello?

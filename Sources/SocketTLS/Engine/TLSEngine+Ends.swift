@@ -104,11 +104,12 @@ extension TLSEngine {
 
     func fail(_ operation: String, _ entries: [OpenSSLError], hasReadForWriting: Bool = false) -> TLSError {
         correctAlert(for: entries)
-        let error = EngineFailure(
+        var error = EngineFailure(
             operation: operation, entries: entries, facts: facts,
             hasPeerClosed: SSL_get_shutdown(ssl) & SSL_RECEIVED_SHUTDOWN != 0, hasReadForWriting: hasReadForWriting,
             state: SSL_get_state(ssl).rawValue
         ).error
+        if !facts.isEstablished { error.clientCertificateRequest = facts.certificateRequest(on: ssl) }
         course.fail(error)
         return error
     }

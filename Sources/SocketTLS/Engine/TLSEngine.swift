@@ -45,7 +45,7 @@ package final class TLSEngine {
     /// The result of the handshake, or `nil` before `.complete`. The value is created at each access, because
     /// storing it would take 0.1 KiB per connection.
     package var session: TLSSession? {
-        facts.isEstablished ? TLSSession(of: ssl, judge, earlyFacts) : nil
+        facts.isEstablished ? TLSSession(of: ssl, facts, earlyFacts) : nil
     }
 
     /// Available on any thread once the handshake is complete.
