@@ -17,11 +17,13 @@ enum Assessment {
 
     private static func endOfValidity(of certificate: CertificateReport, days: Int, at now: Date) -> [Problem] {
         let owner = "the certificate of \"\(certificate.displayName)\""
-        let (begin, end) = (certificate.notBefore.ISO8601Format(), certificate.notAfter.ISO8601Format())
-        if now > certificate.notAfter { return [.error(.expired, "\(owner) expired on \(end)")] }
-        if now < certificate.notBefore { return [.error(.notYetValid, "\(owner) is not valid before \(begin)")] }
-        guard certificate.daysLeft < days else { return [] }
-        return [.error(.expiresSoon, "\(owner) expires on \(end), in less than \(days) days")]
+        guard let start = certificate.notBefore, let end = certificate.notAfter, let daysLeft = certificate.daysLeft else {
+            return [.error(.unreadableDate, "\(owner) has a validity period that cannot be read")]
+        }
+        if now > end { return [.error(.expired, "\(owner) expired on \(end.gregorianText)")] }
+        if now < start { return [.error(.notYetValid, "\(owner) is not valid before \(start.gregorianText)")] }
+        guard daysLeft < days else { return [] }
+        return [.error(.expiresSoon, "\(owner) expires on \(end.gregorianText), in less than \(days) days")]
     }
 
     private static func strength(of certificate: CertificateReport) -> [Problem] {
@@ -83,6 +85,7 @@ enum Assessment {
         switch code {
         case 10: .expired
         case 9: .notYetValid
+        case 13, 14: .unreadableDate
         case 62, 64: .nameMismatch
         case 2, 18, 19, 20, 21, 27: .unknownIssuer
         case 23: .revoked
@@ -112,7 +115,7 @@ enum Assessment {
     /// same certificate. Errors are first.
     static func merged(_ faults: [Problem], _ own: [Problem]) -> [Problem] {
         let remaining = own.filter { problem in
-            guard [.expired, .notYetValid].contains(problem.code) else { return true }
+            guard [.expired, .notYetValid, .unreadableDate].contains(problem.code) else { return true }
             let certificate = problem.message.prefix(
                 upTo: problem.message.range(of: "\" ")?.upperBound ?? problem.message.endIndex)
             return !faults.contains { $0.code == problem.code && $0.message.hasPrefix(certificate) }

@@ -9,9 +9,11 @@ struct CertificateReport: Codable, Equatable, Sendable {
     /// The DNS names and IP addresses.
     var names: [String]
     var serialNumber: String
-    var notBefore: Date
-    var notAfter: Date
-    var daysLeft: Int
+    /// `nil` if the date cannot be read.
+    var notBefore: Date?
+    /// `nil` if the date cannot be read.
+    var notAfter: Date?
+    var daysLeft: Int?
     /// The kind and size of the key, such as "ECDSA P-256" or "RSA 2048 bits".
     var key: String
     var keyBits: Int
@@ -30,8 +32,10 @@ struct CertificateReport: Codable, Equatable, Sendable {
         commonName = certificate.commonName
         names = certificate.dnsNames + certificate.ipAddresses
         serialNumber = certificate.serialNumber
-        (notBefore, notAfter) = (certificate.notBefore, certificate.notAfter)
-        daysLeft = Self.days(from: now, to: certificate.notAfter)
+        let isReadable = certificate.hasReadableDates
+        notBefore = isReadable || certificate.notBefore != .distantFuture ? certificate.notBefore : nil
+        notAfter = isReadable || certificate.notAfter != .distantPast ? certificate.notAfter : nil
+        daysLeft = notAfter.map { Self.days(from: now, to: $0) }
         key = certificate.publicKeyDescription
         keyBits = certificate.publicKeyBits
         keyStrength = certificate.publicKeySecurityBits
@@ -49,5 +53,32 @@ struct CertificateReport: Codable, Equatable, Sendable {
     /// Complete days, rounded down: 0 on the last day, and negative after the end.
     static func days(from now: Date, to end: Date) -> Int {
         Int((end.timeIntervalSince(now) / 86_400).rounded(.down))
+    }
+}
+
+extension Date {
+    /// The date in UTC in the format of ISO 8601, such as "2026-11-27T18:01:22Z".
+    ///
+    /// Years before 1582 are in the Gregorian calendar too, as ISO 8601 and X.509 require. Foundation's
+    /// functions use the Julian calendar for them.
+    var gregorianText: String {
+        let seconds = Int(timeIntervalSince1970.rounded(.down))
+        let second = ((seconds % 86_400) + 86_400) % 86_400
+        let (year, month, day) = Self.gregorianDay((seconds - second) / 86_400)
+        return String(
+            format: "%04d-%02d-%02dT%02d:%02d:%02dZ", year, month, day, second / 3600, second / 60 % 60, second % 60)
+    }
+
+    /// Returns the date of a day that is counted from 1970-01-01. Internally, years start on March 1, so that
+    /// a leap day is the last day of its year.
+    private static func gregorianDay(_ number: Int) -> (year: Int, month: Int, day: Int) {
+        let days = number + 719_468  // since 0000-03-01
+        let era = (days >= 0 ? days : days - 146_096) / 146_097  // 400 years
+        let dayOfEra = days - era * 146_097
+        let yearOfEra = (dayOfEra - dayOfEra / 1460 + dayOfEra / 36_524 - dayOfEra / 146_096) / 365
+        let dayOfYear = dayOfEra - (365 * yearOfEra + yearOfEra / 4 - yearOfEra / 100)
+        let month = (5 * dayOfYear + 2) / 153
+        let day = dayOfYear - (153 * month + 2) / 5 + 1
+        return (yearOfEra + era * 400 + (month >= 10 ? 1 : 0), month < 10 ? month + 3 : month - 9, day)
     }
 }

@@ -12,7 +12,7 @@ struct FileInspector: Sendable {
         do {
             report.certificates = try certificates().map { CertificateReport($0, at: now) }
             report.problems = Assessment.problems(of: report.certificates, days: days, at: now, isServer: false)
-            report.daysLeft = report.certificates.map(\.daysLeft).min()
+            report.daysLeft = report.certificates.compactMap(\.daysLeft).min()
             report.status = Assessment.status(of: report.problems)
         } catch {
             let failure = Failure(error)

@@ -106,6 +106,7 @@ struct Problem: Codable, Equatable, Hashable, Sendable {
 
     enum Code: String, Codable, Sendable, CaseIterable {
         case expired, notYetValid, nameMismatch, unknownIssuer, revoked, rejected, pinMismatch, expiresSoon, stapling
+        case unreadableDate
         case weakKey, weakSignature, noNames, chainOrder, needlessRoot, oldVersion, weakSuite, noTLS13
     }
 

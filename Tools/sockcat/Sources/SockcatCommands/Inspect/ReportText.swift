@@ -53,16 +53,20 @@ struct ReportText {
     }
 
     private func validity(of certificate: CertificateReport) -> PrintableText {
-        let left: PrintableText =
-            certificate.daysLeft < 0
-            ? style.red("expired") : "\(certificate.daysLeft) \(certificate.daysLeft == 1 ? "day" : "days") left"
-        return "\(certificate.notBefore.ISO8601Format()) to \(certificate.notAfter.ISO8601Format()), \(left)"
+        let (start, end) = (Self.text(of: certificate.notBefore), Self.text(of: certificate.notAfter))
+        return "\(start) to \(end)\(remainder(of: certificate))"
+    }
+
+    private static func text(of date: Date?) -> String { date?.gregorianText ?? "a date that cannot be read" }
+
+    private func remainder(of certificate: CertificateReport) -> PrintableText {
+        guard let days = certificate.daysLeft else { return "" }
+        return ", \(days < 0 ? style.red("expired") : "\(days) \(days == 1 ? "day" : "days") left")"
     }
 
     private var chainLines: [PrintableText] {
         report.certificates.dropFirst().enumerated().flatMap { index, certificate in
-            line(
-                index == 0 ? "chain" : "", "\(certificate.displayName), \(certificate.key), \(certificate.daysLeft) days left")
+            line(index == 0 ? "chain" : "", "\(certificate.displayName), \(certificate.key)\(remainder(of: certificate))")
         }
     }
 

@@ -78,7 +78,7 @@ struct ServerInspector: Sendable {
         }
         if choices.probes {
             report.capabilities = try await resumption(
-                of: observation, hasEnded: report.certificates.contains { $0.daysLeft < 0 })
+                of: observation, hasEnded: report.certificates.contains { ($0.daysLeft ?? -1) < 0 })
         }
     }
 
@@ -164,7 +164,7 @@ struct ServerInspector: Sendable {
     private func conclude(_ report: inout InspectionReport) {
         let own = Assessment.problems(of: report.certificates, days: choices.days, at: report.inspectedAt, isServer: true)
         report.problems = Assessment.merged(report.problems, own)
-        report.daysLeft = report.certificates.map(\.daysLeft).min()
+        report.daysLeft = report.certificates.compactMap(\.daysLeft).min()
         if report.failure == nil { report.status = Assessment.status(of: report.problems) }
     }
 }

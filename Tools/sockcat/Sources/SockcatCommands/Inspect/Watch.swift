@@ -24,7 +24,7 @@ struct Watch: Sendable {
         let changes = ReportChanges.lines(from: previous, to: report)
         if changes.isEmpty { return }
         if printer.printsJSON { return try await printer.print(report) }
-        let time = printer.style.dim("\(report.inspectedAt.ISO8601Format())")
+        let time = printer.style.dim("\(report.inspectedAt.gregorianText)")
         try await printer.print(changes.map { "\(time) \(report.target): \($0)" }.asLines)
     }
 
@@ -76,7 +76,7 @@ enum ReportChanges {
     }
 
     private static func end(_ report: InspectionReport) -> String? {
-        report.certificates.first?.notAfter.ISO8601Format()
+        report.certificates.first?.notAfter?.gregorianText
     }
 
     private static func chain(_ report: InspectionReport) -> String? {

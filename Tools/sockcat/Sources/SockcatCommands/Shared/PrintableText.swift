@@ -53,7 +53,10 @@ extension PrintableText {
     init(json value: some Encodable) throws {
         let encoder = JSONEncoder()
         encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
-        encoder.dateEncodingStrategy = .iso8601
+        encoder.dateEncodingStrategy = .custom { date, encoder in
+            var container = encoder.singleValueContainer()
+            try container.encode(date.gregorianText)
+        }
         let json = String(decoding: try encoder.encode(value), as: UTF8.self)
         // The encoder escapes control characters as \n, \u001b and so on, but leaves format characters as they are.
         let cleaned = json.replacing(#/\\(?:(["\\/])|u([0-9a-fA-F]{4})|.)/#) { match in

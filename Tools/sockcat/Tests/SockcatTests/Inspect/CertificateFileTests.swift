@@ -75,4 +75,45 @@ import Testing
         #expect(other.status == ExitStatus.fileFailed.rawValue)
         #expect(other.report.failure?.advice == "pass a file with a certificate in PEM, DER or PKCS #12 form")
     }
+
+    // MARK: - Dates
+
+    @Test func anUnreadableDateIsNotShownAsADate() async throws {
+        var der = try TLSCertificate(pem: folder.text("server.pem")).derBytes
+        let places = der.indices.dropLast(14).filter { der[$0...].starts(with: [0x17, 13]) && der[$0 + 14] == UInt8(ascii: "Z") }
+        let end = try #require(places.last)
+        der.replaceSubrange((end + 2)..<(end + 15), with: Array("279901000000Z".utf8))
+        try Data(der).write(to: URL(fileURLWithPath: folder.path("unreadable.der")))
+        let (status, report) = try await inspect("unreadable.der")
+        #expect(status == ExitStatus.untrusted.rawValue)
+        #expect(report.problems.map(\.code) == [.unreadableDate])
+        #expect(report.daysLeft == nil && report.certificates.first?.notAfter == nil)
+        let text = try await SockcatProcess.run("inspect unreadable.der", in: folder).output
+        #expect(text.contains(" to a date that cannot be read\n"))
+        #expect(!text.contains("1970") && !text.contains("expired"), "\(text)")
+    }
+
+    /// `openssl` uses the Gregorian calendar for all years.
+    @Test(arguments: [
+        "00000101000000Z", "00010101000000Z", "10000228000000Z", "15160229120000Z", "15821004235959Z", "15821015000000Z",
+        "19000301000000Z",
+    ])
+    func oldDatesAreGregorian(date: String) async throws {
+        let made = try await SockcatProcess.shell(
+            """
+            printf '%s\\n' '[ca]' 'default_ca=d' '[d]' 'new_certs_dir=.' 'database=index' 'serial=serial' 'default_md=sha256' \
+            'policy=p' '[p]' 'commonName=supplied' > ca.conf && : > index && echo 01 > serial &&
+            openssl req -new -key server.key -subj /CN=old -out old.csr &&
+            openssl ca -config ca.conf -batch -selfsign -keyfile server.key -in old.csr -out old.pem -notext \
+            -startdate \(date) -enddate 99991231235959Z && openssl x509 -in old.pem -noout -startdate -dateopt iso_8601
+            """, in: folder)
+        try #require(made.status == 0, "\(made.errors)")
+        // openssl prints "notBefore=   1-01-01 00:00:00Z".
+        let parts = made.output.split(separator: "=")[1].split(whereSeparator: \.isWhitespace)
+        let expected = String(repeating: "0", count: max(0, 10 - parts[0].count)) + parts.joined(separator: "T")
+        let outcome = try await SockcatProcess.run("inspect old.pem", in: folder)
+        #expect(outcome.output.contains("\(expected) to 9999-12-31T23:59:59Z, "), "\(expected): \(outcome.output)")
+        let json = try await SockcatProcess.run("inspect --json old.pem", in: folder)
+        #expect(json.output.contains("\"notBefore\":\"\(expected)\""), "\(json.output)")
+    }
 }
