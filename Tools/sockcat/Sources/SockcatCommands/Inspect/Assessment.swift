@@ -105,7 +105,7 @@ enum Assessment {
         if capabilities.versions[TLSVersionName.tls13] == .notAccepted {
             problems.append(.warning(.noTLS13, "the server does not support TLS 1.3"))
         }
-        if let weakest = capabilities.weakestSuite, let kind = capabilities.suites.last?.kind, SuiteTier.isWeak(kind) {
+        if let weakest = capabilities.weakestSuite, let kind = capabilities.acceptedKind {
             problems.append(.warning(.weakSuite, "the server accepts the cipher suite \(weakest) (\(kind))"))
         }
         return problems

@@ -19,8 +19,16 @@ struct SuiteTier: Sendable {
         return "0x" + String(number, radix: 16, uppercase: true)
     }
 
-    /// The numbers of all suites that versions up to TLS 1.2 can use, strongest first.
-    static var numbersUpToTLS12: [UInt16] { all.dropLast().reversed().flatMap { $0.suites.map(\.number) } }
+    /// Returns the number of a suite with a name in the table.
+    static func number(of name: String) -> UInt16? {
+        all.lazy.flatMap(\.suites).first { $0.name == name }?.number
+    }
+
+    /// The numbers of all suites that versions up to TLS 1.2 can use, weakest first.
+    static let numbersUpToTLS12 = all.dropLast().flatMap { $0.suites.map(\.number) }
+
+    /// The numbers of all suites that a server should not accept, weakest first.
+    static let weakNumbers = all.filter(\.isWeak).flatMap { $0.suites.map(\.number) }
 
     static var numbersOfTLS13: [UInt16] { tls13.suites.map(\.number) }
 

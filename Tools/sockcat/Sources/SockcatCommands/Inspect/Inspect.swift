@@ -11,7 +11,8 @@ struct Inspect: SockcatCommand {
             Certificates that fail verification are reported, not rejected: nothing is sent over these \
             connections. The oldest version and the weakest cipher suite are found with separate connections, \
             each of which sends only a ClientHello. This also works for versions and suites that the system's \
-            OpenSSL cannot negotiate. A test that fails for a reason other than a rejection is "not testable".
+            OpenSSL cannot negotiate. A test that fails for a reason other than a rejection is "not testable", and no \
+            more connections are made.
 
             The exit code is that of the most serious problem in any target: 0 if there are no problems, 8 if a certificate \
             expires within --days, 4 if a certificate is not valid, 3 if TLS failed, 5 if a time limit expired, 2 if \

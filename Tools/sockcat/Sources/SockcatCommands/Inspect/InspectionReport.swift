@@ -72,10 +72,13 @@ struct CapabilityReport: Codable, Equatable, Sendable {
     var versions: [String: Support] = [:]
     /// The oldest version that the server accepted.
     var oldestVersion: String?
-    /// The weakest cipher suite that the server accepted.
+    /// The weakest of the weak cipher suites that the server accepted, or `nil` if it accepted no weak suite.
     var weakestSuite: String?
-    /// The kinds of suites that were offered, from the weakest to the first kind that the server accepted.
+    /// The kinds of suites, from the weakest to the first kind that the server accepted.
     var suites: [SuiteReport] = []
+
+    /// The weakest kind of suites that the server accepts.
+    var acceptedKind: String? { suites.first { $0.support == .accepted }?.kind }
 }
 
 /// Whether a server accepts the suites of one kind.

@@ -97,12 +97,21 @@ struct ReportText {
         let versions = TLSVersionName.all.compactMap { name -> PrintableText? in
             capabilities.versions[name].map { "\(name) \(Self.text(of: $0))" }
         }
-        let untested = capabilities.suites.filter { $0.support == .notTestable }.map(\.kind)
         return line("resumption", Self.text(of: capabilities.resumption)) + line("early data", early)
-            + line("oldest version", capabilities.oldestVersion.map { "\($0)" } ?? "none accepted")
+            + line("oldest version", Self.text(ofOldest: capabilities.oldestVersion, Self.olderVersions(in: capabilities)))
             + line("versions", versions.joined(separator: ", "))
-            + line("weakest suite", capabilities.weakestSuite.map { "\($0)" } ?? "none accepted")
-            + line("not testable", untested.isEmpty ? nil : "suites with \(untested.joined(separator: ", "))")
+            + line("weakest suite", "\(capabilities.weakestSuiteText)")
+    }
+
+    /// The versions that are older than the oldest accepted version and could not be tested.
+    private static func olderVersions(in capabilities: CapabilityReport) -> [String] {
+        TLSVersionName.all.prefix { $0 != capabilities.oldestVersion }.filter { capabilities.versions[$0] == .notTestable }
+    }
+
+    private static func text(ofOldest version: String?, _ untested: [String]) -> PrintableText {
+        let rest = untested.joined(separator: ", ")
+        if let version { return untested.isEmpty ? "\(version)" : "\(version) (\(rest) not testable)" }
+        return untested.isEmpty ? "none accepted" : "unknown (\(rest) not testable)"
     }
 
     private static func text(of support: Support) -> PrintableText {
@@ -120,5 +129,13 @@ struct ReportText {
             case .warning: "  \(style.yellow("warning:")) \(problem.message)"
             }
         }
+    }
+}
+
+extension CapabilityReport {
+    var weakestSuiteText: String {
+        let untested = suites.filter { $0.support == .notTestable }.map(\.kind)
+        if untested.isEmpty { return weakestSuite ?? "no weak suite accepted" }
+        return "\(weakestSuite ?? "unknown") (suites not testable: \(untested.joined(separator: ", ")))"
     }
 }

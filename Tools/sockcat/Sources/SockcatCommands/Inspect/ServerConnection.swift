@@ -10,14 +10,19 @@ struct InspectionChoices: Sendable {
     var timeout = Duration.seconds(10)
     /// A certificate that expires within this many days is a problem.
     var days = 14
-    /// Whether to test versions, cipher suites and resumption, which takes about 15 connections.
+    /// Whether to test versions, cipher suites and resumption, which takes more connections.
     var probes = true
 }
 
-/// Opens the connections of an inspection. Each connection sends nothing but handshakes.
+/// Opens the connections of an inspection. After the server has refused one connection, no more are opened.
 struct ServerConnection: Sendable {
     let target: ServerTarget
     let choices: InspectionChoices
+    private let refusal = ServerRefusal()
+
+    init(target: ServerTarget, choices: InspectionChoices) {
+        (self.target, self.choices) = (target, choices)
+    }
 
     /// Settings that accept every certificate, so that invalid certificates can be reported. No data is sent.
     func settings() throws -> TLSClientSettings {
@@ -56,8 +61,8 @@ struct ServerConnection: Sendable {
 
     /// Connects and sends an offer without performing a handshake, after STARTTLS if the target requires it.
     func probe(_ probe: TLSProbe) async throws -> TLSProbe.Reply {
-        try await withDeadline(choices.timeout) {
-            try await connection { socket in
+        let reply = try await withDeadline(choices.timeout) {
+            try await connection(isProbe: true) { socket in
                 if let startTLS = target.startTLS {
                     try await startTLS.reply(
                         to: probe, over: socket, host: target.expectedName ?? "", timeout: choices.timeout)
@@ -66,9 +71,25 @@ struct ServerConnection: Sendable {
                 }
             }
         }
+        refusal.note(reply)
+        return reply
     }
 
     private func connection<Result>(
+        isProbe: Bool = false, _ body: nonisolated(nonsending) (AsyncSocket) async throws -> Result
+    ) async throws -> Result {
+        guard !refusal.hasOccurred else {
+            throw Failure("the server has refused an earlier connection", status: .connectFailed)
+        }
+        do {
+            return try await open(body)
+        } catch {
+            refusal.note(error, isProbe: isProbe, usesStartTLS: target.startTLS != nil)
+            throw error
+        }
+    }
+
+    private func open<Result>(
         _ body: nonisolated(nonsending) (AsyncSocket) async throws -> Result
     ) async throws -> Result {
         switch target.endpoint {
@@ -96,5 +117,51 @@ struct ServerConnection: Sendable {
     ) async throws -> Result {
         defer { socket.disconnect() }
         return try await body(socket)
+    }
+}
+
+/// Whether a server has refused a connection, for example because it blocks the client. This is different from the
+/// rejection of an offer, which is the result of a test.
+final class ServerRefusal: Sendable {
+    private let state = Atomic(false)
+
+    var hasOccurred: Bool { state.load(ordering: .relaxed) }
+
+    fileprivate func note(_ error: any Error, isProbe: Bool, usesStartTLS: Bool) {
+        let isClosed = !isProbe && Self.isClosedWithoutReply(error)
+        if isClosed || Self.isRefusal(error, usesStartTLS: usesStartTLS) { state.store(true, ordering: .relaxed) }
+    }
+
+    fileprivate func note(_ reply: TLSProbe.Reply) {
+        let isRefusal =
+            switch reply {
+            case .accepted: false
+            case .rejected(let alert): Self.isRefusal(alert)
+            case .notTLS: true
+            }
+        if isRefusal { state.store(true, ordering: .relaxed) }
+    }
+
+    /// Alerts that do not concern the offered versions and cipher suites.
+    static func isRefusal(_ alert: TLSAlert) -> Bool { [.accessDenied, .unrecognizedName, .userCanceled].contains(alert) }
+
+    /// Everything except a TLS failure, and the end of a connection to which the server may have replied with an
+    /// alert.
+    static func isRefusal(_ error: any Error, usesStartTLS: Bool) -> Bool {
+        guard let error = error as? AsyncSocketError else { return !(error is Failure) }
+        if let tls = error.tls { return tls.code == .notTLS || tls.alert.map { isRefusal($0) } == true }
+        switch error.code {
+        case .closedByPeer: return false
+        // After STARTTLS, the reset may be the reply to the protocol's commands.
+        case .connectionReset: return usesStartTLS
+        default: return true
+        }
+    }
+
+    /// Modern servers send an alert. A server that closes the first handshake without an alert refuses the client.
+    private static func isClosedWithoutReply(_ error: any Error) -> Bool {
+        guard let error = error as? AsyncSocketError else { return false }
+        guard let tls = error.tls else { return [.closedByPeer, .connectionReset].contains(error.code) }
+        return tls.code == .closedDuringHandshake && tls.clientCertificateRequest == nil
     }
 }

@@ -154,7 +154,7 @@ struct ServerInspector: Sendable {
 
     private func describeCapabilities(in report: inout InspectionReport) async throws {
         var capabilities = report.capabilities ?? CapabilityReport(resumption: .notTestable, earlyData: .notTestable)
-        try await CapabilityProbes(connection).run(&capabilities)
+        try await CapabilityProbes(connection: connection).run(&capabilities, negotiated: report.session)
         // The server does not speak TLS, or its STARTTLS dialogue fails.
         if report.failure != nil, capabilities.versions.values.allSatisfy({ $0 == .notTestable }) { return }
         report.capabilities = capabilities

@@ -68,7 +68,7 @@ enum ReportChanges {
             ("OCSP stapling", old.session?.stapling.rawValue, new.session?.stapling.rawValue),
             ("resumption", old.capabilities?.resumption.rawValue, new.capabilities?.resumption.rawValue),
             ("oldest version", old.capabilities?.oldestVersion, new.capabilities?.oldestVersion),
-            ("weakest suite", old.capabilities?.weakestSuite, new.capabilities?.weakestSuite),
+            ("weakest suite", old.capabilities?.weakestSuiteText, new.capabilities?.weakestSuiteText),
         ]
         return pairs.compactMap { name, old, new in
             old == new ? nil : "\(name) was \(old ?? "unknown"), is \(new ?? "unknown")"

@@ -47,14 +47,14 @@ import Testing
     @Test func handshakesAreResumed() async throws {
         let server = try await OpenSSLServer("-www", in: folder)
         let result = try await bench("handshakes --resumed --ca ca.pem --count 10 localhost \(server.port)")
-        await server.stop()
+        try await server.stop()
         #expect(result.report?.count == 10 && result.report?.resumed == 10)
     }
 
     @Test func aServerWithoutTicketsIsExplained() async throws {
         let server = try await OpenSSLServer("-www -num_tickets 0 -no_ticket -no_cache", in: folder)
         let result = try await bench("handshakes --resumed --ca ca.pem localhost \(server.port)")
-        await server.stop()
+        try await server.stop()
         #expect(result.outcome.status == ExitStatus.handshakeFailed.rawValue)
         #expect(result.outcome.errors.contains("hint: enable session tickets on the server"))
     }
@@ -73,7 +73,7 @@ import Testing
     @Test func webPagesAreRequested() async throws {
         let server = try await OpenSSLServer("-www", in: folder)
         let result = try await bench("requests --tls --ca ca.pem --http / --count 6 --connections 2 localhost \(server.port)")
-        await server.stop()
+        try await server.stop()
         #expect(result.report?.count == 6, "\(result.outcome)")
     }
 

@@ -6,6 +6,7 @@ import Foundation
 final class OpenSSLServer: Sendable {
     let port: Int
     private let child: ChildProcess
+    private let lines: LineReader
 
     /// Starts a server with the certificate server.pem and the key server.key, and returns when it accepts
     /// connections.
@@ -20,7 +21,7 @@ final class OpenSSLServer: Sendable {
                 cd \(folder.path); exec openssl s_server -accept 127.0.0.1:0 -cert server.pem -key server.key \
                 \(option) \(arguments) 2>&1
                 """, environment: [:])
-        let lines = LineReader(child.output)
+        lines = LineReader(child.output)
         while let line = try await lines.next() {
             guard line.hasPrefix("ACCEPT ") else { continue }
             port = line.split(separator: ":").last.flatMap { Int($0) } ?? 0
@@ -29,8 +30,13 @@ final class OpenSSLServer: Sendable {
         throw Failure("openssl s_server did not start")
     }
 
-    func stop() async {
+    /// Stops the server and returns its output.
+    @discardableResult
+    func stop() async throws -> String {
         child.terminate()
+        var output = ""
+        while let line = try await lines.next() { output += line + "\n" }
         _ = await child.wait()
+        return output
     }
 }
