@@ -9,13 +9,15 @@ struct Inspect: SockcatCommand {
         abstract: "Report the certificates of servers or files, what a server negotiates, and each problem in one line.",
         discussion: """
             Certificates that fail verification are reported, not rejected: nothing is sent over these \
-            connections. The oldest version and the weakest cipher suite are found with separate connections, \
-            each of which sends only a ClientHello. This also works for versions and suites that the system's \
-            OpenSSL cannot negotiate. A test that fails for a reason other than a rejection is "not testable", and no \
-            more connections are made.
+            connections. The certificate of --cert is sent only to a server that is trusted, because of --ca, the system's \
+            authorities, or --pin with the key of the server itself. The report includes the server's decision about it.
+
+            The oldest version and the weakest cipher suite are found with separate connections, each of which sends only \
+            a ClientHello. This also works for versions and suites that the system's OpenSSL cannot negotiate. A test \
+            that fails for a reason other than a rejection is "not testable", and no more connections are made.
 
             The exit code is that of the most serious problem in any target: 0 if there are no problems, 8 if a certificate \
-            expires within --days, 4 if a certificate is not valid, 3 if TLS failed, 5 if a time limit expired, 2 if \
+            expires within --days, 4 if a certificate is not valid, 3 if TLS failed or the server refused the client, 5 if a time limit expired, 2 if \
             no connection was established, 7 if a file cannot be read, and 1 for any other failure. Warnings do not \
             change the exit code, and --quiet omits them.
 

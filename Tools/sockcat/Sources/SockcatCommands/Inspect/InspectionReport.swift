@@ -10,13 +10,14 @@ struct InspectionReport: Codable, Equatable, Sendable {
     var kind: Kind
     var inspectedAt: Date
     var status: Status
-    /// Why no handshake was completed.
+    /// Why no handshake was completed, or why the server refused the client.
     var failure: FailureReport?
     /// The address that the connection was made to.
     var address: String?
     /// The name that the certificate must have.
     var serverName: String?
     var session: SessionReport?
+    var clientCertificate: ClientCertificateReport?
     /// The certificates in the order in which the server sent them, or in which the file contains them.
     var certificates: [CertificateReport] = []
     /// The days until the first certificate expires. Negative if it has expired.
@@ -109,7 +110,7 @@ struct Problem: Codable, Equatable, Hashable, Sendable {
 
     enum Code: String, Codable, Sendable, CaseIterable {
         case expired, notYetValid, nameMismatch, unknownIssuer, revoked, rejected, pinMismatch, expiresSoon, stapling
-        case unreadableDate
+        case unreadableDate, unconfirmed, withheld
         case weakKey, weakSignature, noNames, chainOrder, needlessRoot, oldVersion, weakSuite, noTLS13
     }
 

@@ -16,7 +16,7 @@ struct ReportText {
             lines.append("  \(style.red("failed:")) \(failure.message)")
             if let advice = failure.advice { lines.append("  \(style.dim("hint: \(advice)"))") }
         }
-        lines += certificateLines + sessionLines + capabilityLines + problemLines
+        lines += certificateLines + sessionLines + clientLines + capabilityLines + problemLines
         return lines.asLines
     }
 
@@ -87,6 +87,34 @@ struct ReportText {
         case .good: "good"
         case .unchecked: "a response that cannot be checked without the issuer"
         case .rejected: "rejected"
+        }
+    }
+
+    private var clientLines: [PrintableText] {
+        guard let report = report.clientCertificate else { return [] }
+        let shown = report.authorities.prefix(3).joined(separator: " or ")
+        let more = report.authorities.count > 3 ? " or \(report.authorities.count - 3) more" : ""
+        let authorities = report.authorities.isEmpty ? "" : ", from \(shown)\(more)"
+        return line("client cert", "\(Self.text(of: report.request))\(authorities)")
+            + line("use of --cert", report.presentation.map(text))
+    }
+
+    private static func text(of request: ClientCertificateReport.Request) -> PrintableText {
+        switch request {
+        case .notRequested: "not requested"
+        case .requested: "requested"
+        case .optional: "requested, but not required"
+        case .required: "required"
+        }
+    }
+
+    private func text(of presentation: ClientCertificateReport.Presentation) -> PrintableText {
+        switch presentation {
+        case .accepted: style.green("accepted by the server")
+        case .refused: style.red("refused by the server")
+        case .notConfirmed: style.yellow("sent, but not confirmed by the server")
+        case .withheld: style.yellow("not sent, because the server is not trusted")
+        case .notRequested: "not sent, because the server did not request it"
         }
     }
 

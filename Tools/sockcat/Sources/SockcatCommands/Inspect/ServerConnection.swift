@@ -24,7 +24,8 @@ struct ServerConnection: Sendable {
         (self.target, self.choices) = (target, choices)
     }
 
-    /// Settings that accept every certificate, so that invalid certificates can be reported. No data is sent.
+    /// Settings that accept every certificate, so that invalid certificates can be reported. They contain no
+    /// identity: see `handshake(_:_:_:)`.
     func settings() throws -> TLSClientSettings {
         guard let name = target.expectedName else {
             throw Failure.usage("\"\(target)\" has no host name", advice: "pass the expected name with --sni")
@@ -33,29 +34,38 @@ struct ServerConnection: Sendable {
         settings.trustRoots = choices.trustRoots
         settings.trustEvaluation = .manual
         settings.policy = .compatible
-        settings.identity = choices.identity
         settings.applicationProtocols = choices.applicationProtocols
         settings.resumption = .none
         settings.handshakeTimeout = choices.timeout
         return settings
     }
 
-    /// Connects and performs a handshake, with STARTTLS if the target requires it.
+    /// Connects and performs a handshake, with STARTTLS if the target requires it. Then calls `body`, which
+    /// the time limit does not cover.
+    ///
+    /// Only this function gives a connection the client's identity, and `decision` then rejects servers that
+    /// are not trusted.
+    ///
+    /// - Parameter connected: Called with the server's address before the handshake.
     func handshake<Result: Sendable>(
-        _ settings: TLSClientSettings, trust: @escaping @Sendable (PeerTrust) async throws -> Bool = { _ in true },
+        _ settings: TLSClientSettings, _ decision: TrustDecision,
+        connected: @escaping @Sendable (SocketEndpoint?) -> Void = { _ in },
         _ body: @escaping @Sendable (AsyncSocket, TLSSession) async throws -> Result
     ) async throws -> Result {
-        try await withDeadline(choices.timeout) {
-            try await connection { socket in
-                let session =
-                    if let startTLS = target.startTLS {
-                        try await startTLS.startTLS(
-                            on: socket, host: target.expectedName ?? "", settings: settings, trust: trust)
-                    } else {
-                        try await socket.startTLS(settings: settings, trust: trust)
-                    }
-                return try await body(socket, session)
+        var settings = settings
+        settings.identity = decision.presentsIdentity ? choices.identity : nil
+        let (ready, end) = (settings, ContinuousClock.now + choices.timeout)
+        return try await connection { socket in
+            connected(socket.connectedAddress)
+            let session = try await withDeadline(max(.zero, end - ContinuousClock.now)) {
+                if let startTLS = target.startTLS {
+                    try await startTLS.startTLS(
+                        on: socket, host: target.expectedName ?? "", settings: ready, trust: { decision.decide($0) })
+                } else {
+                    try await socket.startTLS(settings: ready, trust: { decision.decide($0) })
+                }
             }
+            return try await body(socket, session)
         }
     }
 
@@ -120,8 +130,31 @@ struct ServerConnection: Sendable {
     }
 }
 
-/// Whether a server has refused a connection, for example because it blocks the client. This is different from the
-/// rejection of an offer, which is the result of a test.
+/// Records the certificates of a server and OpenSSL's verdict, and decides whether the handshake continues.
+final class TrustDecision: Sendable {
+    /// Whether the client presents its certificate. If so, a server that is not trusted is rejected before
+    /// the client's certificate is sent. Otherwise, every server is accepted.
+    let presentsIdentity: Bool
+    private let pins: Set<[UInt8]>
+    private let value = Mutex<PeerTrust?>(nil)
+
+    init(presentsIdentity: Bool = false, pins: Set<[UInt8]> = []) {
+        (self.presentsIdentity, self.pins) = (presentsIdentity, pins)
+    }
+
+    var trust: PeerTrust? { value.withLock { $0 } }
+
+    /// A server is trusted if its chain is, or if its own key is pinned. A pin of another key in an untrusted
+    /// chain is no proof. (The settings require that a trusted chain contains a pinned key, if pins are
+    /// given.)
+    func decide(_ trust: PeerTrust) -> Bool {
+        value.withLock { $0 = trust }
+        return !presentsIdentity || trust.verdict == .trusted || trust.leaf.map { pins.contains($0.publicKeySHA256) } == true
+    }
+}
+
+/// Whether a server has refused a connection, for example because it blocks the client. This is different
+/// from the rejection of an offer, which is the result of a test.
 final class ServerRefusal: Sendable {
     private let state = Atomic(false)
 
@@ -145,8 +178,8 @@ final class ServerRefusal: Sendable {
     /// Alerts that do not concern the offered versions and cipher suites.
     static func isRefusal(_ alert: TLSAlert) -> Bool { [.accessDenied, .unrecognizedName, .userCanceled].contains(alert) }
 
-    /// Everything except a TLS failure, and the end of a connection to which the server may have replied with an
-    /// alert.
+    /// Everything except a TLS failure, and the end of a connection to which the server may have replied with
+    /// an alert.
     static func isRefusal(_ error: any Error, usesStartTLS: Bool) -> Bool {
         guard let error = error as? AsyncSocketError else { return !(error is Failure) }
         if let tls = error.tls { return tls.code == .notTLS || tls.alert.map { isRefusal($0) } == true }
@@ -158,7 +191,8 @@ final class ServerRefusal: Sendable {
         }
     }
 
-    /// Modern servers send an alert. A server that closes the first handshake without an alert refuses the client.
+    /// Modern servers send an alert. A server that closes the first handshake without an alert refuses the
+    /// client.
     private static func isClosedWithoutReply(_ error: any Error) -> Bool {
         guard let error = error as? AsyncSocketError else { return false }
         guard let tls = error.tls else { return [.closedByPeer, .connectionReset].contains(error.code) }

@@ -5,10 +5,12 @@ internal import Foundation
 /// accepts.
 struct ServerInspector: Sendable {
     private let connection: ServerConnection
+    private let observer: SessionObserver
     private let choices: InspectionChoices
 
     init(_ target: ServerTarget, _ choices: InspectionChoices) {
         connection = ServerConnection(target: target, choices: choices)
+        observer = SessionObserver(connection: connection)
         self.choices = choices
     }
 
@@ -19,17 +21,10 @@ struct ServerInspector: Sendable {
         var report = InspectionReport(
             target: connection.target.description, kind: .server, inspectedAt: now, status: .ok,
             serverName: connection.target.expectedName)
-        do {
-            try await describeSession(in: &report)
-        } catch let error where error is CancellationError {
-            throw error
-        } catch {
-            let failure = Failure(error)
-            report.failure = FailureReport(message: failure.message, advice: failure.advice)
-            report.status = Self.status(of: failure)
-        }
+        let observation = try await observer.observe()
+        describe(observation, in: &report)
         if choices.probes, report.failure == nil || report.status == .handshakeFailed {
-            try await describeCapabilities(in: &report)
+            try await describeCapabilities(observation, in: &report)
         }
         conclude(&report)
         return report
@@ -47,39 +42,36 @@ struct ServerInspector: Sendable {
 
     // MARK: - The session
 
-    private struct Observation: Sendable {
-        var session: TLSSession
-        var address: String?
-        var trust: PeerTrust?
-        var resumable: TLSResumableSession?
-        /// Why the stapled response was rejected, in which case it was not requested again.
-        var staplingFault: TLSError?
-    }
-
-    private func describeSession(in report: inout InspectionReport) async throws {
-        let observation = try await observe()
-        let (session, trust) = (observation.session, observation.trust)
+    private func describe(_ observation: Observation, in report: inout InspectionReport) {
         report.address = observation.address
-        report.certificates = session.peerCertificates.map { CertificateReport($0, at: report.inspectedAt) }
-        let faults = trust.map { Assessment.problems(of: $0) } ?? []
+        report.certificates = observation.certificates.map { CertificateReport($0, at: report.inspectedAt) }
+        report.clientCertificate = ClientCertificateReport(observation, hasIdentity: choices.identity != nil)
+        if let failure = observation.failure { describe(failure, in: &report) }
+        let faults = observation.trust.map { Assessment.problems(of: $0) } ?? []
         // The issuer signs the response, so it must be known.
         let isCheckable = !faults.contains { $0.code == .unknownIssuer }
-        report.session = SessionReport(
-            version: "\(session.protocolVersion)", cipherSuite: session.cipherSuite, group: session.group,
-            signature: session.peerSignatureAlgorithm, applicationProtocol: session.applicationProtocol,
-            isTrusted: trust?.verdict == .trusted && observation.staplingFault == nil,
-            stapling: Self.stapling(of: observation, isCheckable: isCheckable))
         if isCheckable, let fault = observation.staplingFault {
             report.problems.append(.error(fault.code == .certificateRevoked ? .revoked : .stapling, fault.message))
         }
-        report.problems += faults
+        report.problems += faults + (report.clientCertificate?.problems ?? [])
+        guard let session = observation.session else { return }
+        report.session = SessionReport(
+            version: "\(session.protocolVersion)", cipherSuite: session.cipherSuite, group: session.group,
+            signature: session.peerSignatureAlgorithm, applicationProtocol: session.applicationProtocol,
+            isTrusted: observation.trust?.verdict == .trusted && observation.staplingFault == nil,
+            stapling: Self.stapling(of: session, observation.staplingFault, isCheckable: isCheckable))
         if !choices.pins.isEmpty, !matchesPins(session) {
             report.problems.append(.error(.pinMismatch, "no certificate in the server's chain has a key that matches --pin"))
         }
-        if choices.probes {
-            report.capabilities = try await resumption(
-                of: observation, hasEnded: report.certificates.contains { ($0.daysLeft ?? -1) < 0 })
-        }
+    }
+
+    private func describe(_ failure: Failure, in report: inout InspectionReport) {
+        // The advice for a client without a certificate is to pass one.
+        let isWithheld = report.clientCertificate?.presentation == .withheld
+        report.failure = FailureReport(
+            message: failure.message,
+            advice: isWithheld ? "the certificate of --cert is sent only if the server is trusted: pass --ca" : failure.advice)
+        report.status = Self.status(of: failure)
     }
 
     /// An unverified chain has no known root, so only the certificates that the server sent count.
@@ -87,63 +79,37 @@ struct ServerInspector: Sendable {
         session.matchesPins ?? session.peerCertificates.contains { choices.pins.contains($0.publicKeySHA256) }
     }
 
-    private static func stapling(of observation: Observation, isCheckable: Bool) -> SessionReport.Stapling {
-        if observation.staplingFault != nil { return isCheckable ? .rejected : .unchecked }
-        return observation.session.ocspResponse == nil ? .notSent : .good
+    private static func stapling(
+        of session: TLSSession, _ fault: TLSError?, isCheckable: Bool
+    ) -> SessionReport.Stapling {
+        if fault != nil { return isCheckable ? .rejected : .unchecked }
+        return session.ocspResponse == nil ? .notSent : .good
     }
 
-    private func rules(_ stapling: TLSOCSPStapling) -> TLSServerProof {
-        let rules =
-            choices.pins.isEmpty
-            ? TLSCertificateRules() : TLSCertificateRules(pins: choices.pins, onlyReportsPins: true)
-        return .certificates(rules, ocspStapling: stapling)
+    // MARK: - Capabilities
+
+    private func describeCapabilities(_ observation: Observation, in report: inout InspectionReport) async throws {
+        var capabilities = try await resumption(of: observation)
+        try await CapabilityProbes(connection: connection).run(&capabilities, negotiated: report.session)
+        // The server does not speak TLS, or its STARTTLS dialogue fails.
+        if report.failure != nil, capabilities.versions.values.allSatisfy({ $0 == .notTestable }) { return }
+        report.capabilities = capabilities
+        report.problems += Assessment.problems(of: capabilities)
     }
 
-    private func observe() async throws -> Observation {
-        do {
-            return try await observe(.requested)
-        } catch let error as AsyncSocketError {
-            // The trust callback accepts every chain, so only the stapled response can have been rejected, or
-            // a chain that is too large, which is rejected again.
-            guard let fault = error.tls, fault.fault == .certificate else { throw error }
-            var observation = try await observe(.none)
-            observation.staplingFault = fault
-            return observation
-        }
-    }
-
-    private func observe(_ stapling: TLSOCSPStapling) async throws -> Observation {
-        let (record, collector) = (TrustRecord(), SessionCollector())
-        var settings = try connection.settings()
-        settings.proof = rules(stapling)
-        if choices.probes { settings.resumption = .store(collector) }
-        let wait = choices.probes ? min(choices.timeout, .seconds(1)) : .zero
-        return try await connection.handshake(settings, trust: { record.accept($0) }) { socket, session in
-            let address = socket.connectedAddress.map { "\($0)" }
-            let resumable = wait > .zero ? await collector.session(on: socket, within: wait) : nil
-            return Observation(session: session, address: address, trust: record.trust, resumable: resumable)
-        }
-    }
-
-    // MARK: - Resumption
-
-    /// - Parameter hasEnded: Whether a certificate has expired. Sessions then have no remaining lifetime.
-    private func resumption(of observation: Observation, hasEnded: Bool) async throws -> CapabilityReport {
+    private func resumption(of observation: Observation) async throws -> CapabilityReport {
         guard let resumable = observation.resumable else {
-            let support: Support = hasEnded ? .notTestable : .notAccepted
+            // Sessions have no remaining lifetime if a certificate has expired.
+            let hasEnded = observation.certificates.contains { $0.notAfter < Date() }
+            let support: Support = hasEnded || observation.failure != nil ? .notTestable : .notAccepted
             return CapabilityReport(resumption: support, earlyData: support)
         }
-        var settings = try connection.settings()
-        settings.proof = rules(observation.staplingFault == nil ? .requested : .none)
-        settings.resumption = .session(resumable)
         var report = CapabilityReport(resumption: .notTestable, earlyData: .notAccepted)
         if resumable.maximumEarlyDataBytes > 0 {
             (report.earlyData, report.earlyDataBytes) = (.accepted, resumable.maximumEarlyDataBytes)
         }
         do {
-            report.resumption = try await connection.handshake(settings) { _, session in
-                session.isResumed ? .accepted : .notAccepted
-            }
+            report.resumption = try await isResumed(resumable, after: observation) ? .accepted : .notAccepted
         } catch let error where error is CancellationError {
             throw error
         } catch {
@@ -152,13 +118,14 @@ struct ServerInspector: Sendable {
         return report
     }
 
-    private func describeCapabilities(in report: inout InspectionReport) async throws {
-        var capabilities = report.capabilities ?? CapabilityReport(resumption: .notTestable, earlyData: .notTestable)
-        try await CapabilityProbes(connection: connection).run(&capabilities, negotiated: report.session)
-        // The server does not speak TLS, or its STARTTLS dialogue fails.
-        if report.failure != nil, capabilities.versions.values.allSatisfy({ $0 == .notTestable }) { return }
-        report.capabilities = capabilities
-        report.problems += Assessment.problems(of: capabilities)
+    /// The session belongs to the identity with which it was negotiated.
+    private func isResumed(_ session: TLSResumableSession, after observation: Observation) async throws -> Bool {
+        var settings = try connection.settings()
+        settings.proof = observer.rules(
+            observation.staplingFault == nil ? .requested : .none, presentsIdentity: observation.presentsIdentity)
+        settings.resumption = .session(session)
+        let decision = TrustDecision(presentsIdentity: observation.presentsIdentity, pins: choices.pins)
+        return try await connection.handshake(settings, decision) { _, session in session.isResumed }
     }
 
     private func conclude(_ report: inout InspectionReport) {

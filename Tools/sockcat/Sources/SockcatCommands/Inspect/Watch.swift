@@ -66,6 +66,8 @@ enum ReportChanges {
             ("cipher suite", old.session?.cipherSuite, new.session?.cipherSuite),
             ("group", old.session?.group, new.session?.group),
             ("OCSP stapling", old.session?.stapling.rawValue, new.session?.stapling.rawValue),
+            ("client certificate", old.clientCertificate?.request.rawValue, new.clientCertificate?.request.rawValue),
+            ("use of --cert", old.clientCertificate?.presentation?.rawValue, new.clientCertificate?.presentation?.rawValue),
             ("resumption", old.capabilities?.resumption.rawValue, new.capabilities?.resumption.rawValue),
             ("oldest version", old.capabilities?.oldestVersion, new.capabilities?.oldestVersion),
             ("weakest suite", old.capabilities?.weakestSuiteText, new.capabilities?.weakestSuiteText),

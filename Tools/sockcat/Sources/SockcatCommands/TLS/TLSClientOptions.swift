@@ -53,7 +53,10 @@ struct TLSClientOptions: ParsableArguments {
         completion: .file())
     var keylog: String?
 
-    @Flag(help: "Accept any certificate. Anyone on the network can then read and change the data.")
+    @Flag(
+        help:
+            "Accept any certificate. Anyone on the network can then read and change the data, and receive the certificate of --cert."
+    )
     var insecure = false
 
     func validate() throws {

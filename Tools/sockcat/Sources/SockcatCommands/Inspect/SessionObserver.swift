@@ -1,0 +1,110 @@
+internal import AsyncSockets
+internal import Synchronization
+
+/// What the handshakes with a server showed. The values that were known before a failure are kept.
+struct Observation: Sendable {
+    var session: TLSSession?
+    var address: String?
+    var trust: PeerTrust?
+    var resumable: TLSResumableSession?
+    /// The server's request for a certificate.
+    var request: TLSClientCertificateRequest?
+    /// The server's decision about the client's certificate or, if no certificate was presented, about a
+    /// client without a certificate. `nil` if the server requested no certificate or there was a failure.
+    var verdict: ServerVerdict?
+    /// Whether the client's certificate was presented.
+    var presentsIdentity = false
+    /// Why the stapled response was rejected, in which case it was not requested again.
+    var staplingFault: TLSError?
+    /// Why no handshake was completed, or why the server refused the client.
+    var failure: Failure?
+    /// Why the server's certificate was rejected.
+    fileprivate var certificateFault: TLSError?
+
+    var certificates: [TLSCertificate] { session?.peerCertificates ?? trust?.chain ?? [] }
+}
+
+/// Performs the first handshake with a server, and repeats it with fewer demands if the server's certificate
+/// was rejected: without the client's certificate, and then without a stapled response.
+struct SessionObserver: Sendable {
+    let connection: ServerConnection
+
+    private var choices: InspectionChoices { connection.choices }
+
+    /// - Throws: `CancellationError`.
+    func observe() async throws -> Observation {
+        if choices.identity != nil {
+            let observation = try await observe(.requested, presentsIdentity: true)
+            if observation.certificateFault == nil { return observation }
+        }
+        let observation = try await observe(.requested)
+        // Without an identity, every chain is accepted, so only the stapled response can have been rejected,
+        // or a chain that is too large, which is rejected again.
+        guard let fault = observation.certificateFault else { return observation }
+        var second = try await observe(.none)
+        second.staplingFault = fault
+        return second
+    }
+
+    /// The rules for the server's certificate. A server that receives the client's certificate must match the
+    /// pins.
+    func rules(_ stapling: TLSOCSPStapling, presentsIdentity: Bool) -> TLSServerProof {
+        let rules =
+            choices.pins.isEmpty
+            ? TLSCertificateRules() : TLSCertificateRules(pins: choices.pins, onlyReportsPins: !presentsIdentity)
+        return .certificates(rules, ocspStapling: stapling)
+    }
+
+    private func observe(_ stapling: TLSOCSPStapling, presentsIdentity: Bool = false) async throws -> Observation {
+        let decision = TrustDecision(presentsIdentity: presentsIdentity, pins: choices.pins)
+        let record = ObservationRecord()
+        record.change { $0.presentsIdentity = presentsIdentity }
+        do {
+            try await handshake(stapling, decision, record)
+        } catch let error where error is CancellationError {
+            throw error
+        } catch {
+            let tls = (error as? AsyncSocketError)?.tls
+            record.change { observation in
+                observation.failure = Failure(error)
+                observation.request = observation.request ?? tls?.clientCertificateRequest
+                observation.certificateFault = tls?.fault == .certificate ? tls : nil
+            }
+        }
+        record.change { $0.trust = decision.trust }
+        return record.observation
+    }
+
+    private func handshake(
+        _ stapling: TLSOCSPStapling, _ decision: TrustDecision, _ record: ObservationRecord
+    ) async throws {
+        let collector = SessionCollector()
+        var settings = try connection.settings()
+        settings.proof = rules(stapling, presentsIdentity: decision.presentsIdentity)
+        settings.resumption = .store(collector)
+        // No data is sent to a server that may not be trusted.
+        let command = decision.presentsIdentity ? connection.target.startTLS?.harmlessCommand : nil
+        let waitsForSession = choices.probes
+        let connected = { @Sendable (address: SocketEndpoint?) in record.change { $0.address = address.map { "\($0)" } } }
+        try await connection.handshake(settings, decision, connected: connected) { socket, session in
+            record.change { ($0.session, $0.request) = (session, session.clientCertificateRequest) }
+            if session.clientCertificateRequest != nil {
+                let verdict = try await ServerVerdict.arrives(
+                    on: socket, session, collector, command: command, hasIdentity: decision.presentsIdentity)
+                record.change { $0.verdict = verdict }
+            } else if waitsForSession, session.protocolVersion >= .tls13 {
+                _ = await collector.session(on: socket, within: ServerVerdict.wait)
+            }
+            record.change { $0.resumable = collector.latest }
+        }
+    }
+}
+
+/// An observation that a connection's task completes step by step.
+private final class ObservationRecord: Sendable {
+    private let value = Mutex(Observation())
+
+    var observation: Observation { value.withLock { $0 } }
+
+    func change(_ body: (inout sending Observation) -> Void) { value.withLock { body(&$0) } }
+}
