@@ -57,13 +57,16 @@ struct BenchOptions: ParsableArguments {
 
     func endpoint() throws -> Endpoint { try port.map { try Endpoint.host(host, port: $0) } ?? Endpoint(host) }
 
+    /// Returns the target after a handshake in which the server has accepted the client.
     func target(
         _ tls: TLSClientOptions, isSecure: Bool, startTLS: StartTLSName?, _ reporter: Reporter
-    ) throws -> BenchTarget {
+    ) async throws -> BenchTarget {
         if tls.insecure { reporter.warn(TLSClientChoices.insecureWarning) }
-        return BenchTarget(
+        Interruption.exitsImmediately()
+        let target = BenchTarget(
             endpoint: try endpoint(), plan: isSecure ? try tls.choices.plan(timeout: timeout.duration) : nil, startTLS: startTLS,
             timeout: timeout.duration, resets: resets)
+        return try await target.checked(reporter)
     }
 
     /// Runs a measurement and prints its result. If operations failed, the exit code is 1.

@@ -24,8 +24,7 @@ struct BenchHandshakes: SockcatCommand {
     @OptionGroup(title: "Output") var output: OutputOptions
 
     func perform(_ reporter: Reporter) async throws {
-        var target = try options.target(tls, isSecure: true, startTLS: starttls, reporter)
-        try await target.checkAcceptance()
+        var target = try await options.target(tls, isSecure: true, startTLS: starttls, reporter)
         if resumed {
             guard let session = try await target.session() else {
                 throw Failure(
@@ -98,7 +97,7 @@ struct BenchRequests: SockcatCommand {
     }
 
     func perform(_ reporter: Reporter) async throws {
-        let target = try options.target(tls, isSecure: transport.isSecure, startTLS: transport.starttls, reporter)
+        let target = try await options.target(tls, isSecure: transport.isSecure, startTLS: transport.starttls, reporter)
         let workload = RequestWorkload(target: target, request: request(target.endpoint), response: response)
         try await options.measure(.requests, output, reporter) { try await workload.perform($0) }
     }
@@ -152,7 +151,7 @@ struct BenchBytes: SockcatCommand {
     }
 
     func perform(_ reporter: Reporter) async throws {
-        let target = try options.target(tls, isSecure: transport.isSecure, startTLS: transport.starttls, reporter)
+        let target = try await options.target(tls, isSecure: transport.isSecure, startTLS: transport.starttls, reporter)
         let workload = BlockWorkload(
             target: target, direction: direction, request: send?.bytes ?? Data(), blockSize: block)
         try await options.measure(.blocks, output, reporter) { try await workload.perform($0) }

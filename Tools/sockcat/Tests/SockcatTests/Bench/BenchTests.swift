@@ -44,6 +44,57 @@ import Testing
         #expect(result.report == nil)
     }
 
+    private func issueClients() throws {
+        let authority = try CertificateAuthority()
+        try folder.issue(.server(names: ["localhost"]), by: authority, to: "server")
+        try folder.issue(.client(commonName: "ada"), by: authority, to: "ada")
+        let stranger = try CertificateAuthority(name: "Stranger").issue(.client(commonName: "eve"))
+        try folder.write(stranger.certificateChainPEM, to: "eve.pem")
+        try folder.write(stranger.privateKeyPEM, to: "eve.key")
+    }
+
+    private static let requiring = "--tls --cert server.pem --key server.key --client-ca ca.pem"
+
+    @Test(arguments: ["handshakes", "requests --tls --send x --response-bytes 1", "bytes --tls --direction send"])
+    func aServerThatRefusesTheCertificateIsNotMeasured(measurement: String) async throws {
+        try issueClients()
+        let server = try await echoServer(Self.requiring)
+        let refused = try await bench(
+            "\(measurement) --ca ca.pem --cert eve.pem --key eve.key --count 5 localhost \(server.port)")
+        let accepted = try await bench(
+            "\(measurement) --ca ca.pem --cert ada.pem --key ada.key --count 5 localhost \(server.port)")
+        await server.stop()
+        #expect(refused.outcome.status == ExitStatus.handshakeFailed.rawValue, "\(refused.outcome)")
+        #expect(refused.report == nil)
+        #expect(accepted.outcome.status == 0 && accepted.report?.count == 5, "\(accepted.outcome)")
+    }
+
+    /// A server can accept the certificate and refuse it later.
+    @Test func aRefusedHandshakeIsAFailure() async throws {
+        try issueClients()
+        let server = try await echoServer(Self.requiring)
+        try folder.write(try CertificateAuthority(name: "Stranger").rootPEM, to: "other.pem")
+        let other = try await echoServer(Self.requiring.replacingOccurrences(of: "ca.pem", with: "other.pem"))
+        let (port, otherPort) = (server.port, other.port)
+        let relay = try CountingServer { .forward(toPort: $0 < 4 ? port : otherPort) }
+        let result = try await bench(
+            "handshakes --ca ca.pem --cert ada.pem --key ada.key --count 6 --connections 1 localhost \(relay.port)")
+        await relay.stop()
+        await server.stop()
+        await other.stop()
+        #expect(result.report?.count == 2 && result.report?.failures == 4, "\(result.outcome)")
+        #expect(result.outcome.status == ExitStatus.failure.rawValue)
+    }
+
+    @Test func aServerThatConfirmsNothingIsAWarning() async throws {
+        try issueClients()
+        let server = try await OpenSSLServer(
+            "-Verify 1 -verify_return_error -CAfile ca.pem -tls1_3 -num_tickets 0 -no_ticket -no_cache", in: folder)
+        let result = try await bench("handshakes --ca ca.pem --cert ada.pem --key ada.key --count 2 localhost \(server.port)")
+        try await server.stop()
+        #expect(result.outcome.errors.contains("has not confirmed that it accepts the client"), "\(result.outcome)")
+    }
+
     @Test func handshakesAreResumed() async throws {
         let server = try await OpenSSLServer("-www", in: folder)
         let result = try await bench("handshakes --resumed --ca ca.pem --count 10 localhost \(server.port)")
