@@ -50,7 +50,7 @@ import Testing
         var (texts, contradictions): (Set<String>, [String]) = ([], [])
         for session in Self.sessions {
             Self.forEachEnd(of: CapabilitySearch(negotiated: session)) { search in
-                let text = ReportText(report: Self.report(session, search), style: .plain).full
+                let text = ReportText(report: Self.report(session, search), style: .plain).full.text
                 if texts.insert(text).inserted { contradictions += ReportChecker(text).contradictions }
             }
         }
@@ -60,7 +60,7 @@ import Testing
 
     /// The checker notices contradictions.
     @Test func aContradictionIsNoticed() {
-        let text = { ReportText(report: $0, style: .plain).full }
+        let text = { ReportText(report: $0, style: .plain).full.text }
         var report = Self.report(("TLSv1.3", "TLS_AES_256_GCM_SHA384"), CapabilitySearch())
         #expect(!ReportChecker(text(report)).contradictions.isEmpty)
         report = Self.report(nil, CapabilitySearch())

@@ -69,7 +69,7 @@ import Testing
         let wrong = try await SockcatProcess.shell(
             "sockcat inspect three.p12", in: folder, environment: ["SOCKCAT_PASSPHRASE": "wrong"])
         #expect(wrong.status == ExitStatus.fileFailed.rawValue)
-        #expect(wrong.output.contains("next: pass the passphrase with --passphrase-file"))
+        #expect(wrong.output.contains("hint: pass the passphrase with --passphrase-file"))
         try folder.write("0 is the first byte of DER\n", to: "other")
         let other = try await inspect("other")
         #expect(other.status == ExitStatus.fileFailed.rawValue)

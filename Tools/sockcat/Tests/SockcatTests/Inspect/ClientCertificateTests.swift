@@ -38,7 +38,7 @@ import Testing
         let decoder = JSONDecoder()
         decoder.dateDecodingStrategy = .iso8601
         let report = try decoder.decode(InspectionReport.self, from: Data(json.output.utf8))
-        let text = ReportText(report: report, style: .plain).full
+        let text = ReportText(report: report, style: .plain).full.text
         return Result(status: json.status, report: report, text: text, server: output)
     }
 

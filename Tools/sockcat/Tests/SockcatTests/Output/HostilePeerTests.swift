@@ -36,7 +36,7 @@ import Testing
     @Test(arguments: ["", "--verbose", "--quiet", "--json"]) func inspectPrintsNoLineOfTheServer(options: String) async throws {
         let server = try await OpenSSLServer("", in: folder)
         let outcome = try await run("inspect \(options) --no-probes --timeout 30s 127.0.0.1 \(server.port)")
-        await server.stop()
+        _ = try await server.stop()
         #expect(outcome.status == ExitStatus.untrusted.rawValue)
         let text = outcome.output
         #expect(text.contains("evil"), "\(text)")
@@ -62,13 +62,13 @@ import Testing
         #expect(untrusted.status == ExitStatus.untrusted.rawValue)
         let trusted = try await run("connect --verbose --tls --insecure 127.0.0.1 \(server.port)")
         #expect(trusted.errors.contains("* peer: "), "\(trusted)")
-        await server.stop()
+        _ = try await server.stop()
     }
 
     @Test func benchPrintsNoLineOfTheServer() async throws {
         let server = try await OpenSSLServer("", in: folder)
         let outcome = try await run("bench handshakes --verbose --count 1 --connections 1 127.0.0.1 \(server.port)")
-        await server.stop()
+        _ = try await server.stop()
         #expect(outcome.errors.contains("evil"), "\(outcome)")
     }
 

@@ -47,26 +47,26 @@ import Testing
     @Test func aTargetThatIsNotTrustedIsNamed() async throws {
         let target = try await SockcatServer("listen --echo --tls --cert server.pem --key server.key 127.0.0.1:0", in: folder)
         let text = try await line("--to localhost:\(target.port) --to-tls")
-        #expect(text.hasPrefix("target localhost:\(target.port) at 127.0.0.1:\(target.port) (client CLIENT): startTLS: "))
+        #expect(text.hasPrefix("target localhost:\(target.port) at 127.0.0.1:\(target.port) (client CLIENT): TLS: "))
         await target.stop()
     }
 
     @Test func aTargetWithoutTLSIsNamed() async throws {
         let target = try LocalServer { try await $0.write("220 ready\r\n") }
         let text = try await line("--to 127.0.0.1:\(target.port) --to-tls")
-        #expect(text.hasPrefix("target 127.0.0.1:\(target.port) (client CLIENT): startTLS: "))
+        #expect(text.hasPrefix("target 127.0.0.1:\(target.port) (client CLIENT): TLS: "))
     }
 
     @Test func aTargetThatRefusesTheUpgradeIsNamed() async throws {
         let target = try LocalServer { try await $0.write("554 no service\r\n") }
         let text = try await line("--to 127.0.0.1:\(target.port) --to-starttls smtp")
-        #expect(text.hasPrefix("target 127.0.0.1:\(target.port) (client CLIENT): startTLS: "))
+        #expect(text.hasPrefix("target 127.0.0.1:\(target.port) (client CLIENT): TLS: "))
     }
 
     @Test func aTargetThatIsSilentIsNamed() async throws {
         let target = try LocalServer { _ = try await $0.readToEnd() }
         let text = try await line("--to 127.0.0.1:\(target.port) --to-starttls smtp --timeout 200ms")
-        #expect(text.hasPrefix("target 127.0.0.1:\(target.port) (client CLIENT): startTLS: "))
+        #expect(text.hasPrefix("target 127.0.0.1:\(target.port) (client CLIENT): TLS: "))
         #expect(text.hasSuffix("within 200ms (--timeout)"))
     }
 
@@ -110,7 +110,7 @@ import Testing
             _ = try await socket.readToEnd()
         }
         let text = try await line("--to target.example:25 --to-starttls smtp --to-proxy http://127.0.0.1:\(proxy.port)")
-        #expect(text.hasPrefix("target target.example:25 (client CLIENT): startTLS: "))
+        #expect(text.hasPrefix("target target.example:25 (client CLIENT): TLS: "))
     }
 
     // MARK: - The client
