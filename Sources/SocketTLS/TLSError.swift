@@ -166,8 +166,8 @@ extension TLSError {
 }
 
 extension String {
-    /// The string made safe for an error message: control and format characters are replaced, and long text is
-    /// truncated.
+    /// The string made safe for an error message: control and format characters are replaced, and long text
+    /// is truncated.
     var printable: String {
         let limit = 120
         var shown = String.UnicodeScalarView()
@@ -175,8 +175,8 @@ extension String {
         return String(shown) + (unicodeScalars.dropFirst(limit).isEmpty ? "" : "…")
     }
 
-    /// The string with control and format characters escaped as in RFC 4514, section 2.4: a backslash and two hexadecimal
-    /// digits for each byte of the character in UTF-8.
+    /// The string with control and format characters escaped as in RFC 4514, section 2.4: a backslash and
+    /// two hexadecimal digits for each byte of the character in UTF-8.
     var escapingUnprintable: String {
         guard !unicodeScalars.allSatisfy(\.isPrintable) else { return self }
         return unicodeScalars.map { scalar in

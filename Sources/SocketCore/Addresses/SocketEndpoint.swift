@@ -202,8 +202,8 @@ extension SocketEndpoint: CustomStringConvertible {
     /// The address as text: `127.0.0.1:25`, `[::1]:25`, `vsock:2:1024`, `unix:/run/service` for a path,
     /// `unix:@service` for an abstract name, and `unix:` for an unnamed socket.
     ///
-    /// Control and format characters in a path or name, which the peer may have chosen, are replaced with question
-    /// marks.
+    /// Control and format characters in a path or name, which the peer may have chosen, are replaced with
+    /// question marks.
     public var description: String {
         if let contextID, let vsockPort { return "vsock:\(contextID):\(vsockPort)" }
         guard let host, let port else { return "unix:" + Self.printable(unixPath ?? abstractName.map { "@" + $0 } ?? "") }

@@ -38,7 +38,8 @@ public struct Sockcat: AsyncParsableCommand {
 }
 
 extension Sockcat {
-    /// Opens the descriptors 0, 1 and 2 if the process inherited them closed. Call this before any other code.
+    /// Opens the descriptors 0, 1 and 2 if the process inherited them closed. Call this before any other
+    /// code.
     public static func reserveStandardDescriptors() { StandardDescriptors.reserve() }
 
     /// Runs the command that the process arguments describe. If it fails, exits with its exit code.
@@ -59,8 +60,8 @@ extension Sockcat {
         }
     }
 
-    /// Prints what the argument parser throws: the help or the version on standard output, or what is wrong with the
-    /// arguments on standard error.
+    /// Prints what the argument parser throws: the help or the version on standard output, or what is wrong
+    /// with the arguments on standard error.
     private static func end(with error: any Error, _ reporter: Reporter) async {
         let code = exitCode(for: error)
         let text = fullMessage(for: error)

@@ -3,8 +3,8 @@ internal import Glibc
 
 /// Writes files completely or not at all.
 enum FileReplacement {
-    /// Writes to a temporary file, which then replaces `path`, so that no program reads half a file and a secret is never
-    /// readable by others.
+    /// Writes to a temporary file, which then replaces `path`, so that no program reads half a file and a
+    /// secret is never readable by others.
     ///
     /// - Parameter mode: The permissions of the new file.
     static func write(_ contents: Data, to path: String, mode: mode_t) throws {

@@ -1,5 +1,5 @@
-/// Rewrites the library's messages for users of the program: they do not know the names of properties and functions,
-/// and cannot change them.
+/// Rewrites the library's messages for users of the program: they do not know the names of properties and
+/// functions, and cannot change them.
 enum LibraryMessage {
     /// Returns the message without such names. Text in quotation marks stays as it is.
     static func translated(_ message: String) -> String {

@@ -3,8 +3,8 @@ internal import Foundation
 /// Text for a terminal, a log or a report. Values that are inserted into it cannot contain control or format
 /// characters, so a peer cannot add lines, change colors or reorder what people read.
 ///
-/// Only literals in the source code are copied as they are. All output of the program has this type, except the data
-/// that `connect` and `listen` forward.
+/// Only literals in the source code are copied as they are. All output of the program has this type, except
+/// the data that `connect` and `listen` forward.
 struct PrintableText: ExpressibleByStringInterpolation, Equatable, Hashable, Sendable {
     let text: String
 
@@ -58,7 +58,8 @@ extension PrintableText {
             try container.encode(date.gregorianText)
         }
         let json = String(decoding: try encoder.encode(value), as: UTF8.self)
-        // The encoder escapes control characters as \n, \u001b and so on, but leaves format characters as they are.
+        // The encoder escapes control characters as \n, \u001b and so on, but leaves format characters as
+        // they are.
         let cleaned = json.replacing(#/\\(?:(["\\/])|u([0-9a-fA-F]{4})|.)/#) { match in
             if match.1 != nil { return String(match.0) }
             let scalar = match.2.flatMap { UInt32($0, radix: 16) }.flatMap(Unicode.Scalar.init)

@@ -84,8 +84,8 @@ import Testing
         #expect(!names.contains { $0.hasPrefix("localhost") }, "\(names)")
     }
 
-    /// Each command, with each of the three standard descriptors closed. Without them, descriptors of the event loops and
-    /// connections would be used as input and output.
+    /// Each command, with each of the three standard descriptors closed. Without them, descriptors of the
+    /// event loops and connections would be used as input and output.
     @Test(arguments: ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"]) func closedDescriptorsAreNotReused(closing: String) async throws {
         let server = try await SockcatServer("listen --echo --tls --cert server.pem --key server.key localhost:0", in: folder)
         let commands = [

@@ -4,7 +4,8 @@ import Testing
 @testable import SockcatCommands
 
 @Suite struct PrintableTextTests {
-    /// A line break, an escape sequence, a C1 control character, a line separator and a character that reverses text.
+    /// A line break, an escape sequence, a C1 control character, a line separator and a character that
+    /// reverses text.
     static let hostile = "a\nb\r\n\u{1B}[2J\u{9B}\u{7F}\u{2028}\u{202E}\u{200B}c"
 
     @Test func insertedValuesAreCleanedAndLiteralsAreNot() {
