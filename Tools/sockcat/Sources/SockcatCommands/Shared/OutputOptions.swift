@@ -70,7 +70,8 @@ struct Reporter: Sendable {
 extension Reporter {
     /// Prints a message of the argument parser: what is wrong, and then how to use the command.
     func report(usage text: String) {
-        let lines = text.split(separator: "\n", omittingEmptySubsequences: false).map { PrintableText(String($0)) }
+        let lines = text.utf8.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false)
+            .map { PrintableText(String(Substring($0))) }
         guard let first = lines.first?.text else { return }
         let message = PrintableText(first.hasPrefix("Error: ") ? String(first.dropFirst(7)) : first)
         StandardError.write("\(style.red("sockcat:")) \(message)\n\(lines.dropFirst().asLines)")
