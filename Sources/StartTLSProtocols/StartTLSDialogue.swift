@@ -126,6 +126,8 @@ public struct StartTLSDialogue: Sendable {
         input.append(bytes)
         while !input.isEmpty {
             try checkForTLS()
+            // Without its second byte, a TLS record looks like a malformed message.
+            guard input.count > 1 || !side.isTLS(input.rest + [MessageInput.recordVersion]) else { break }
             guard let action = try side.receive(&input) else { break }
             if let receivedTLSBytes = try perform(action, &output) {
                 return .startTLS(sending: output, receivedTLSBytes: receivedTLSBytes)

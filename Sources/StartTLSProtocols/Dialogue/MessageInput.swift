@@ -6,6 +6,8 @@ struct MessageInput: Sendable {
     static let handshakeRecord: UInt8 = 22
     /// The first byte of TLS records with alerts.
     static let alertRecord: UInt8 = 21
+    /// The second byte of all TLS records.
+    static let recordVersion: UInt8 = 3
 
     // Consumed bytes are not removed: a dialogue consumes at most `limit` bytes.
     private var bytes: [UInt8] = []

@@ -47,7 +47,7 @@ extension ProtocolSide {
     func allows(following rest: ArraySlice<UInt8>) -> Bool { !isClient }
 
     func isTLS(_ rest: ArraySlice<UInt8>) -> Bool {
-        rest.starts(with: [isClient ? MessageInput.alertRecord : MessageInput.handshakeRecord, 3])
+        rest.starts(with: [isClient ? MessageInput.alertRecord : MessageInput.handshakeRecord, MessageInput.recordVersion])
     }
 
     func quotablePart(of message: String) -> String? { isClient ? message : message.words.first }

@@ -51,7 +51,7 @@ struct PostgreSQLServer: ProtocolSide {
     func allows(following rest: ArraySlice<UInt8>) -> Bool { false }
 
     func isTLS(_ rest: ArraySlice<UInt8>) -> Bool {
-        !acceptsDirectTLS && rest.starts(with: [MessageInput.handshakeRecord, 3])
+        !acceptsDirectTLS && rest.starts(with: [MessageInput.handshakeRecord, MessageInput.recordVersion])
     }
 
     mutating func receive(_ input: inout MessageInput) throws(StartTLSError) -> DialogueAction? {
