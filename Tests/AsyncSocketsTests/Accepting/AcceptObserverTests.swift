@@ -86,7 +86,9 @@ import Testing
             Issue.record("\(told)")
             return
         }
-        #expect(LogRecorder.warnings(of: "not kept").count == 1)
+        // The listener also logs failures of accept(2).
+        let warnings = LogRecorder.warnings(of: "not kept").filter { $0.message.contains("was released") }
+        #expect(warnings.count == 1)
         withExtendedLifetime(delegate) {}
     }
 
