@@ -40,7 +40,7 @@ import Testing
 
 extension PostHandshakeInteropTests {
     @Test(arguments: [true, false], [true, false])
-    func ourServerAsksOpensslsClient(hasCertificate: Bool, isOffered: Bool) async throws {
+    func aServerRequestsACertificateFromOpenSSLAfterTheHandshake(hasCertificate: Bool, isOffered: Bool) async throws {
         let folder = try TemporaryFolder()
         let root = try TestCertificates.authority.writeRoot(to: folder.path)
         let settings = try TestCertificates.mutual(.certificatesOnRequest()).server

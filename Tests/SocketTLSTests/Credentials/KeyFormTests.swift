@@ -38,7 +38,7 @@ import Testing
         }
     }
 
-    @Test func theClosureIsCalledOnceForAnEncryptedKey() throws {
+    @Test func thePassphraseClosureIsCalledOnceForAnEncryptedKey() throws {
         let pem = try Self.keyPEM()
         let key = try WrittenKey(pem: pem)
         let encrypted = [try TemporaryFile(key.encryptedPEM("sesame")), try TemporaryFile(bytes: key.encryptedDER("sesame"))]
@@ -53,7 +53,7 @@ import Testing
         }
     }
 
-    @Test func theClosureIsNotCalledForAKeyInTheOpen() throws {
+    @Test func thePassphraseClosureIsNotCalledForAnUnencryptedKey() throws {
         let pem = try Self.keyPEM()
         let der = try WrittenKey(pem: pem).der(.pkcs8)
         var calls = 0

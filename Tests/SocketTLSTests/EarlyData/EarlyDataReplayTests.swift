@@ -193,7 +193,7 @@ import Testing
     // MARK: - The responder
 
     /// The response arrives with the server's first flight, half a round trip before the client is confirmed.
-    @Test(arguments: [2, 200_000]) func aResponderAnswersBeforeTheHandshakeIsComplete(count: Int) async throws {
+    @Test(arguments: [2, 200_000]) func aResponderRepliesBeforeTheHandshakeIsComplete(count: Int) async throws {
         let text = String(repeating: "a", count: count)
         answer.withLock { $0 = .send(Array(text.utf8)) }
         var conversation = try world.connect(resuming: world.session(), sending: "early")

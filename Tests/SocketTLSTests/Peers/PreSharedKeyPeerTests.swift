@@ -53,7 +53,7 @@ import Testing
     /// not. The guess is offered in place of a ticket, with an invalid binder. With and without a second
     /// ClientHello.
     @Test(arguments: [TLSPreSharedKeys.Use.required, .preferred], [nil, "P-521:P-256"])
-    func aGuessAheadOfAKeyIsAnsweredAlike(use: TLSPreSharedKeys.Use, groups: String?) throws {
+    func guessedIdentitiesGetTheSameReplyWhetherOrNotTheyExist(use: TLSPreSharedKeys.Use, groups: String?) throws {
         let ticket = try RawPeer.client(of: engine(mixed))
         let guess = try TLSPreSharedKey(identity: ticket.ticket(), key: [UInt8](repeating: 9, count: 32))
         for keys in [[try PreSharedKeyFixture.key()], [guess, try PreSharedKeyFixture.key()]] {

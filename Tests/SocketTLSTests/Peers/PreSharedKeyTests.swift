@@ -8,9 +8,9 @@ import Testing
 @Suite struct PreSharedKeyTests {
     private let alice = Array("alice".utf8)
 
-    @Test(arguments: versions, [1, Int.max]) func aKeyTakesThePlaceOfCertificates(_ version: TLSProtocolVersion, chunk: Int)
-        throws
-    {
+    @Test(arguments: versions, [1, Int.max]) func aPreSharedKeyAuthenticatesWithoutCertificates(
+        _ version: TLSProtocolVersion, chunk: Int
+    ) throws {
         let pair = try PreSharedKeyFixture(version).shaken(chunk: chunk)
         #expect(pair.clientError == nil && pair.serverError == nil && pair.isComplete)
         for engine in [pair.client, pair.server] {
@@ -47,7 +47,7 @@ import Testing
         }
     }
 
-    @Test(arguments: versions) func aServerFindsTheKeyOfEachClient(_ version: TLSProtocolVersion) throws {
+    @Test(arguments: versions) func aServerFindsThePreSharedKeyOfEachClient(_ version: TLSProtocolVersion) throws {
         let keys = try (0..<20).map { try PreSharedKeyFixture.key("client \($0)", Array("the key of client \($0)".utf8)) }
         let list = try TLSPreSharedKeys(keys)
         let function = TLSPreSharedKeys { identity in keys.first { $0.identity == identity } }
@@ -168,7 +168,7 @@ import Testing
         #expect(pair.client.session?.preSharedKeyIdentity == alice && pair.server.session?.preSharedKeyIdentity == alice)
     }
 
-    @Test(arguments: versions) func withoutACommonKeyCertificatesCount(_ version: TLSProtocolVersion) throws {
+    @Test(arguments: versions) func withoutACommonKeyCertificatesAreUsed(_ version: TLSProtocolVersion) throws {
         var fixture = try preferring(version)
         var keyless = fixture
         keyless.client.proof = .certificates
@@ -198,7 +198,7 @@ import Testing
         #expect(pair.isRefused && pair.serverError?.code == .preSharedKeyMismatch)
     }
 
-    @Test(arguments: versions) func aKeyOrACertificateOfTheClient(_ version: TLSProtocolVersion) throws {
+    @Test(arguments: versions) func aClientAuthenticatesWithAKeyOrACertificate(_ version: TLSProtocolVersion) throws {
         let certificates = try Fixture(version)
         var fixture = try preferring(version)
         fixture.server.values.clientCertificates = .required
@@ -270,7 +270,7 @@ import Testing
     }
 
     /// For keys that must be fetched.
-    @Test func aFunctionOfNamesSeesTheIdentities() async throws {
+    @Test func theServerNameClosureReceivesThePreSharedKeyIdentities() async throws {
         let fixture = try PreSharedKeyFixture()
         let names = TLSServerNames { hello in
             guard hello.preSharedKeyIdentities == [Array("alice".utf8)] else { return nil }

@@ -7,7 +7,9 @@ import Testing
 /// Connections with raw public keys, in memory. With OpenSSL older than 3.2, each test checks that its
 /// settings are rejected.
 @Suite struct RawPublicKeyTests {
-    @Test(arguments: versions, [1, Int.max]) func aServerIsKnownByItsKey(_ version: TLSProtocolVersion, chunk: Int) throws {
+    @Test(arguments: versions, [1, Int.max]) func aServerIsAuthenticatedByItsRawPublicKey(
+        _ version: TLSProtocolVersion, chunk: Int
+    ) throws {
         let fixture = try RawPublicKeyFixture(version)
         guard try fixture.isSupported() else { return }
         let pair = try fixture.shaken(chunk: chunk)
@@ -48,7 +50,7 @@ import Testing
         #expect(pair.client.session?.peerPublicKey == nil && pair.client.session?.peerCertificates.count == 1)
     }
 
-    @Test(arguments: versions) func oneOfSeveralKeysIsEnough(_ version: TLSProtocolVersion) throws {
+    @Test(arguments: versions) func anyOfSeveralExpectedKeysIsAccepted(_ version: TLSProtocolVersion) throws {
         var fixture = try RawPublicKeyFixture(version)
         let digests = try [RawPublicKeyFixture.otherKey, fixture.serverKey].map(PublicKeyInfo.sha256)
         fixture.client.proof = .rawPublicKeys(try TLSRawPublicKeys(expectedSHA256: Set(digests)))
@@ -158,7 +160,7 @@ import Testing
 
     // MARK: - Keys or certificates
 
-    @Test(arguments: versions) func aCertificateCountsWhereAKeyIsPreferred(_ version: TLSProtocolVersion) throws {
+    @Test(arguments: versions) func aTrustedCertificateIsAcceptedInsteadOfAPreferredKey(_ version: TLSProtocolVersion) throws {
         var fixture = try RawPublicKeyFixture(version)
         fixture.client.values.rawPublicKeys?.use = .preferred
         guard try fixture.isSupported() else { return }
@@ -172,7 +174,7 @@ import Testing
         #expect(trusted.client.session?.peerCertificates.count == 1)
     }
 
-    @Test(arguments: versions) func aPeerWithoutRawKeysGetsTheCertificate(_ version: TLSProtocolVersion) throws {
+    @Test(arguments: versions) func aPeerWithoutRawKeySupportReceivesACertificate(_ version: TLSProtocolVersion) throws {
         var fixture = try RawPublicKeyFixture(version)
         try fixture.makeMutual(.preferred)
         guard try fixture.isSupported() else { return }
@@ -189,7 +191,7 @@ import Testing
     // MARK: - Decisions
 
     @Test(arguments: versions, Side.allCases)
-    func theTrustCallbackCanRefuseAnExpectedKey(_ version: TLSProtocolVersion, side: Side) throws {
+    func theTrustCallbackCanRejectAnExpectedKey(_ version: TLSProtocolVersion, side: Side) throws {
         for mode in [TLSTrustEvaluation.delegate, .manual] {
             for isAccepted in [true, false] {
                 var fixture = try RawPublicKeyFixture(version)

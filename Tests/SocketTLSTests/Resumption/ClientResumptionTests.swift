@@ -238,7 +238,7 @@ import Testing
         #expect(throws: TLSError.self) { try tests.converse(settings) }
     }
 
-    @Test(arguments: versions) func aSessionSurvivesItsBytes(_ version: TLSProtocolVersion) throws {
+    @Test(arguments: versions) func aSessionCanBeRestoredFromItsBytes(_ version: TLSProtocolVersion) throws {
         let tests = try Self(version)
         let first = try #require(try tests.converse().session)
         let session = try #require(first.resumable)

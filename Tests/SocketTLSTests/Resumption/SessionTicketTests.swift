@@ -140,7 +140,7 @@ import Testing
         try fixture.authority.issue(.client(commonName: "alice"), signedBy: .root).pem
     }
 
-    @Test(arguments: versions) func theClientsCertificateGoesWithItsTicket(_ version: TLSProtocolVersion) throws {
+    @Test(arguments: versions) func aResumedSessionKeepsTheClientCertificate(_ version: TLSProtocolVersion) throws {
         let settings = try asking()
         let first = try server(settings)
         let peer = try RawPeer.client(version, of: first, showing: clientPEM())
@@ -150,7 +150,7 @@ import Testing
         #expect(second.session?.peerCertificates.first?.commonName == "alice")
     }
 
-    @Test(arguments: versions) func theDecisionAboutAClientIsAskedForAgain(_ version: TLSProtocolVersion) throws {
+    @Test(arguments: versions) func resumptionRequiresANewTrustDecisionAboutTheClient(_ version: TLSProtocolVersion) throws {
         let settings = try asking(.delegate)
         let peer = try RawPeer.client(version, of: server(settings), showing: clientPEM(), deciding: true)
         let second = try server(settings)

@@ -116,7 +116,7 @@ import Testing
 
     // MARK: - Invalid policies
 
-    @Test func unknownNamesAreAnErrorThatListsWhatIsKnown() throws {
+    @Test func theErrorForAnUnknownNameListsTheKnownNames() throws {
         let suite = try #require(try complaint { $0.cipherSuites = ["TLS_NO_SUCH_SUITE"] })
         #expect(suite.contains("TLS_NO_SUCH_SUITE") && suite.contains("TLS_AES_128_GCM_SHA256"))
         #expect(suite.contains("TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384"))

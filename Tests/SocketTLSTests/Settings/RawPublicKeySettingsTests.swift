@@ -6,7 +6,7 @@ import Testing
 
 /// Settings with raw public keys, their errors, and their effect on the trust gate.
 @Suite struct RawPublicKeySettingsTests {
-    @Test func onlyOpenSSLBefore32HasNoRawKeys() throws {
+    @Test func rawPublicKeysRequireOpenSSL32() throws {
         let isNew = (OPENSSL_version_major(), OPENSSL_version_minor()) >= (3, 2)
         #expect(TLSRawPublicKeys.isSupported == isNew)
         guard !isNew else { return }
@@ -34,7 +34,7 @@ import Testing
         }
     }
 
-    @Test func whatIsNoKeyIsAnError() throws {
+    @Test func malformedPublicKeysAndDigestsAreRejected() throws {
         let key = try RawPublicKeyFixture.otherKey
         let digest = PublicKeyInfo.sha256(of: key)
         #expect(refusal { _ = try TLSRawPublicKeys(expected: []) }?.contains("the list of expected keys is empty") == true)

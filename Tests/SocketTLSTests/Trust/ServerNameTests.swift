@@ -67,7 +67,7 @@ import Testing
     }
 
     @Test(arguments: versions)
-    func anUnknownNameIsRefusedIfYouLike(_ version: TLSProtocolVersion) throws {
+    func unknownServerNamesCanBeRejected(_ version: TLSProtocolVersion) throws {
         let settings = try settings(unknownName: .reject)
         let refused = try pair(asking: "other.net", of: settings, version)
         #expect(refused.serverError?.code == .unrecognizedName && refused.serverError?.sentAlert == .unrecognizedName)
@@ -169,7 +169,7 @@ import Testing
     private struct Unavailable: Error {}
 
     @Test(arguments: ["one.example.org", "nobody", "broken"])
-    func aFunctionIsAskedOnce(_ name: String) async throws {
+    func theServerNameClosureIsCalledOnce(_ name: String) async throws {
         let one = try server("one.example.org")
         let asked = Locked<[TLSClientHello]>([])
         var settings = try server("default.example.org")

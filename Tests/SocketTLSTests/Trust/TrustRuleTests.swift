@@ -5,7 +5,7 @@ import SocketTLS
 import Testing
 
 @Suite struct TrustRuleTests {
-    @Test func anIntermediateIsAnAnchorOnlyOnRequest() throws {
+    @Test func partialChainsAreAcceptedOnlyIfEnabled() throws {
         let chain = try HandmadeCertificate.chain()
         var fixture = try Fixture(leaf: chain.leaf, roots: [chain.intermediate])
         #expect(try fixture.clientError()?.code == .unknownIssuer)
@@ -17,7 +17,7 @@ import Testing
         #expect(try fixture.clientError()?.code == .unknownIssuer)
     }
 
-    @Test(arguments: versions) func theTimeOfVerificationCanBeFixed(version: TLSProtocolVersion) throws {
+    @Test(arguments: versions) func theVerificationTimeCanBeFixed(version: TLSProtocolVersion) throws {
         var fixture = try Fixture(version, validity: .expired)
         #expect(try fixture.clientError()?.code == .certificateExpired)
         fixture.client.values.rules.verificationTime = Date() - 10 * 86_400
@@ -32,7 +32,7 @@ import Testing
         #expect(thrown { try TLSContext.context(for: settings) }?.message.contains("verificationTime") == true)
     }
 
-    @Test func strictModeWantsWhatRFC5280Wants() throws {
+    @Test func strictModeRejectsCertificatesThatViolateRFC5280() throws {
         let identifiers = HandmadeCertificate.authority.filter { $0.0 != NID_authority_key_identifier }
         let chain = try HandmadeCertificate.chain(intermediate: identifiers)
         var fixture = try Fixture(leaf: chain.leaf, roots: [chain.root])
@@ -41,7 +41,7 @@ import Testing
         #expect(try fixture.clientError()?.code == .certificateRejected)
     }
 
-    @Test(arguments: versions) func strictModeRefusesAnAuthorityAsAPeer(version: TLSProtocolVersion) throws {
+    @Test(arguments: versions) func strictModeRejectsAPeerWithACACertificate(version: TLSProtocolVersion) throws {
         let chain = try HandmadeCertificate.chain(leaf: HandmadeCertificate.server(isAuthority: true))
         var fixture = try Fixture(version, leaf: chain.leaf, roots: [chain.root])
         #expect(try fixture.clientError() == nil)
