@@ -51,7 +51,7 @@ import Testing
         }
     }
 
-    @Test func aFamilyThatIsSwitchedOffIsNotListenedOn() async throws {
+    @Test func aListenerDoesNotListenOnADisabledFamily() async throws {
         let recorder = Recorder()
         let listener = AsyncSocket(inlineDelegate: recorder)
         listener.isIPv4Enabled = false
@@ -81,7 +81,7 @@ import Testing
     }
 
     @Test(arguments: ["127.0.0.1", "::1"])
-    func anAddressIsListenedOn(_ host: String) async throws {
+    func aListenerAcceptsOnAGivenAddress(_ host: String) async throws {
         let recorder = Recorder()
         let listener = AsyncSocket(inlineDelegate: recorder)
         try listener.accept(onAddress: .loopback(host))
@@ -134,7 +134,7 @@ import Testing
         withExtendedLifetime(client) {}
     }
 
-    @Test func anAcceptedSocketLivesOnTheQueueThatTheDelegateGivesIt() async throws {
+    @Test func anAcceptedSocketUsesTheSocketQueueFromTheDelegate() async throws {
         final class Giver: AsyncSocketDelegate, Sendable {
             static let key = DispatchSpecificKey<String>()
             let asked = AsyncStream<SocketEndpoint>.makeStream()
@@ -173,7 +173,7 @@ import Testing
 
     /// The most common mistake: the new socket is not retained.
     @Test(.unmodifiedKernel, arguments: [Link.Delivery.inline, .delegateQueue])
-    func anAcceptedSocketThatNoOneKeepsIsClosedAndOnceLogged(_ delivery: Link.Delivery) async throws {
+    func anUnretainedAcceptedSocketIsClosedWithOneWarning(_ delivery: Link.Delivery) async throws {
         final class Careless: AsyncSocketDelegate, Sendable {
             func socket(_ socket: AsyncSocket, didAcceptNewSocket newSocket: AsyncSocket) {
                 newSocket.readData(withTimeout: .patient, tag: 0)
@@ -258,7 +258,7 @@ import Testing
     // MARK: - The limit
 
     @Test(arguments: [Link.Delivery.inline, .delegateQueue])
-    func atTheLimitConnectionsWaitUntilOneIsClosed(_ delivery: Link.Delivery) async throws {
+    func connectionsOverTheLimitWaitUntilAnotherConnectionCloses(_ delivery: Link.Delivery) async throws {
         let recorder = Recorder()
         let listener = AsyncSocket(recorder, calledOn: delivery.delegateQueue)
         let log = "a limit of 2, \(delivery)"

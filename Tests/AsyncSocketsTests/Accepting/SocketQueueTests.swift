@@ -120,7 +120,7 @@ import Testing
         }
     }
 
-    @Test func socketQueuesThatShareATargetServeTheirSockets() async throws {
+    @Test func socketQueuesMayShareATargetQueue() async throws {
         let target = DispatchQueue(label: "target")
         let echo = Echo()
         let listener = AsyncSocket(inlineDelegate: echo)

@@ -8,7 +8,7 @@ import SocketTestTraits
 import Testing
 
 @Suite(.timeLimit(.patient)) struct UnixListenerTests {
-    @Test func aUnixListenerServesItsPathAndRemovesItWhenItEnds() async throws {
+    @Test func aUnixListenerRemovesItsSocketFileWhenItCloses() async throws {
         let folder = try TemporaryFolder()
         let recorder = Recorder()
         let listener = AsyncSocket(inlineDelegate: recorder)
@@ -34,7 +34,7 @@ import Testing
     ]
 
     @Test(arguments: 0..<obstacles.count)
-    func d15AUnixListenerNeverDeletesWhatIsNoSocket(_ index: Int) throws {
+    func d15AUnixListenerDoesNotDeleteOtherFiles(_ index: Int) throws {
         let (name, make) = Self.obstacles[index]
         let folder = try TemporaryFolder()
         let url = folder.url("obstacle")
@@ -105,7 +105,7 @@ import Testing
         withExtendedLifetime((listener, recorder)) {}
     }
 
-    @Test func d15APathThatIsTooLongIsRefusedAndNeverCut() throws {
+    @Test func d15APathThatIsTooLongIsRejectedRatherThanTruncated() throws {
         let folder = try TemporaryFolder()
         let recorder = Recorder()
         let listener = AsyncSocket(inlineDelegate: recorder)
@@ -124,7 +124,7 @@ import Testing
         #expect(try folder.names == [])
     }
 
-    @Test func d15ClosingRemovesTheFileOnlyWhileItIsTheListenersOwn() throws {
+    @Test func d15ClosingAListenerDoesNotRemoveAnotherSocketsFile() throws {
         let folder = try TemporaryFolder()
         let recorder = Recorder()
         let listener = AsyncSocket(inlineDelegate: recorder)
@@ -158,7 +158,7 @@ import Testing
         #expect(error?.errno == ENOENT)
     }
 
-    @Test func abstractNamesAreListenedOnAndLeaveNoFile() async throws {
+    @Test func aListenerAcceptsOnAnAbstractName() async throws {
         var bytes = Data([UInt8(AF_UNIX), 0, 0])
         bytes.append(Data("async-sockets-\(getpid())".utf8))
         let address = try #require(SocketEndpoint(data: bytes))

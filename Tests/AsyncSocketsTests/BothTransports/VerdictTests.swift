@@ -38,7 +38,7 @@ import Testing
     }
 
     @Test(arguments: Transport.allCases, [true, false])
-    func d8AVerdictThatDoesNotComeIsANo(_ transport: Transport, isClient: Bool) async throws {
+    func d8AMissingTrustDecisionRejectsThePeer(_ transport: Transport, isClient: Bool) async throws {
         let link = try await UpgradeLink(transport)
         let (client, server) = try UpgradeLink.settings(asking: isClient, within: .seconds(0.05))
         try link.begin(client, server)
@@ -110,7 +110,7 @@ import Testing
     // MARK: - The clock of the handshake
 
     @Test(arguments: Transport.allCases, [true, false])
-    func d8ASilentPeerEndsTheHandshakeInTime(_ transport: Transport, isClient: Bool) async throws {
+    func d8AHandshakeWithASilentPeerTimesOut(_ transport: Transport, isClient: Bool) async throws {
         let link = try await UpgradeLink(transport)
         let (end, other) = link.ends(asking: isClient)
         var values = isClient ? try TestCertificates.client().values : try TestCertificates.server().values

@@ -50,7 +50,7 @@ import Testing
         withExtendedLifetime(socket) {}
     }
 
-    @Test func d14AdoptingOnTheGivenQueueDoesNotDeadlock() async throws {
+    @Test func d14AdoptingADescriptorOnTheSocketQueueDoesNotDeadlock() async throws {
         let (peer, descriptor) = try Self.pair()
         let queue = DispatchQueue(label: "socket and delegate")
         let recorder = Recorder()
@@ -62,7 +62,7 @@ import Testing
         try await Self.expectConversation(socket, recorder, with: peer)
     }
 
-    @Test func d14WritingToAPeerThatHasGoneIsNoSignal() async throws {
+    @Test func d14WritingToAClosedPeerDoesNotRaiseSIGPIPE() async throws {
         let recorder = Recorder()
         let socket = try {
             let (peer, descriptor) = try Self.pair()

@@ -11,7 +11,7 @@ import Testing
 /// An abandoned attempt to connect leaves nothing behind.
 @Suite(.timeLimit(.patient)) struct ConnectEndingTests {
     /// A second client with a longer delay shows when the delay of the first has passed.
-    @Test func d3TheDelayedAttemptEndsWithTheDisconnect() async throws {
+    @Test func d3DisconnectCancelsADelayedConnectionAttempt() async throws {
         let silent = try FullBacklog()
         let listener = try RawSocket.listening()
         let addresses = try [silent.address, listener.localAddress]
@@ -34,7 +34,7 @@ import Testing
     }
 
     /// Later connections reuse the descriptors of abandoned attempts.
-    @Test func d4WhatComesLateOfAnAttemptDoesNotTouchTheNextConnection() async throws {
+    @Test func d4ALateCompletionDoesNotAffectTheNextConnection() async throws {
         let listener = try RawSocket.listening(backlog: 512)
         let address = try listener.localAddress
         let recorder = Recorder()

@@ -14,7 +14,7 @@ import Testing
         ("lo", "::1", "::1"), ("::1", "::1", "::1"), ("[::1]", "::1", "::1"), ("loopback", "::1", "::1"),
         ("", "127.0.0.1", "127.0.0.1"),
     ])
-    func theConnectionComesFromThere(_ interface: String, _ host: String, _ from: String) async throws {
+    func theConnectionUsesTheAddressOfTheGivenInterface(_ interface: String, _ host: String, _ from: String) async throws {
         let listener = try RawSocket.listening(host)
         let recorder = Recorder()
         let client = AsyncSocket(inlineDelegate: recorder)
@@ -30,7 +30,7 @@ import Testing
         ("127.0.0.6:", "127.0.0.1", "127.0.0.6"), ("[::1]:", "::1", "::1"), (":", "127.0.0.1", "127.0.0.1"),
         ("lo:", "::1", "::1"),
     ])
-    func thePortMayBeOurs(_ interface: String, _ host: String, _ from: String) async throws {
+    func theLocalPortCanBeChosen(_ interface: String, _ host: String, _ from: String) async throws {
         let listener = try RawSocket.listening(host)
         let port = try RawSocket.freePort()
         let recorder = Recorder()

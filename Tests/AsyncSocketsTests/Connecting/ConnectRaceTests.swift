@@ -9,7 +9,7 @@ import Testing
 
 /// Hosts with several addresses (RFC 8305). A delay of one hour means that the test must not depend on it.
 @Suite(.timeLimit(.patient)) struct ConnectRaceTests {
-    @Test func d5TheNextAddressIsTriedAtOnceWhenOneFails() async throws {
+    @Test func d5TheNextAddressIsTriedImmediatelyAfterAFailure() async throws {
         let listener = try RawSocket.listening()
         let refusing = try (0..<5).map { _ in try RawSocket.refusing() }
         let addresses = try refusing.map { try $0.localAddress } + [listener.localAddress]
@@ -21,7 +21,7 @@ import Testing
         withExtendedLifetime(refusing) {}
     }
 
-    @Test func d5TheNextAddressIsTriedBesideThoseThatDoNotAnswer() async throws {
+    @Test func d5TheNextAddressIsTriedWhileEarlierAttemptsArePending() async throws {
         let silent = try [FullBacklog(), FullBacklog()]
         let listener = try RawSocket.listening()
         let recorder = Recorder()
@@ -33,7 +33,7 @@ import Testing
         withExtendedLifetime(silent) {}
     }
 
-    @Test func theStepsOfAttemptsBesideEachOtherAreToldInOrder() async throws {
+    @Test func stepsOfConcurrentConnectionAttemptsAreReportedInOrder() async throws {
         let silent = try FullBacklog()
         let refusing = try RawSocket.refusing()
         let listener = try RawSocket.listening()
@@ -111,7 +111,7 @@ import Testing
     // MARK: - Families
 
     @Test(arguments: [SocketEndpoint.Family.ipv4, .ipv6])
-    func d2DisabledFamiliesAreNotTriedThoughTheResolverHasThem(_ disabled: SocketEndpoint.Family) async throws {
+    func d2AddressesOfADisabledFamilyAreNotTried(_ disabled: SocketEndpoint.Family) async throws {
         let listeners = try [RawSocket.listening("127.0.0.1"), RawSocket.listening("::1")]
         let addresses = try listeners.map { try $0.localAddress }
         let recorder = Recorder(recordsSteps: true)

@@ -5,7 +5,7 @@ import SocketTestTraits
 import Testing
 
 @Suite(.timeLimit(.patient)) struct LookupTests {
-    @Test func namesAndLiteralsAreLookedUp() async throws {
+    @Test func hostNamesAndAddressLiteralsAreResolved() async throws {
         #expect(try await SocketEndpoint.lookUp(host: "localhost", port: 80).map(\.description) == ["127.0.0.1:80", "[::1]:80"])
         #expect(try await SocketEndpoint.lookUp(host: "192.0.2.1", port: 443).map(\.description) == ["192.0.2.1:443"])
     }

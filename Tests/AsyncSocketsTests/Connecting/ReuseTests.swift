@@ -27,7 +27,7 @@ import Testing
 
     /// The delegate queue is blocked while the first connection reads data, closes and is replaced. Its data
     /// must not be delivered afterwards. The original delivered it, to the delegate at the time of the read.
-    @Test func d11NothingButTheEndIsToldOfAConnectionThatWasReplaced() async throws {
+    @Test func d11OnlyTheDisconnectOfAReplacedConnectionIsReported() async throws {
         let (first, second) = (try Greeter("first"), try Greeter("second"))
         let recorder = Recorder()
         let queue = DispatchQueue(label: "delegate")
@@ -79,7 +79,7 @@ import Testing
         #expect(try await recorder.readText() == "answer")
     }
 
-    @Test func d11PendingEventsGoToTheDelegateThatIsSetWhenTheyArrive() async throws {
+    @Test func d11PendingEventsAreDeliveredToTheNewDelegate() async throws {
         let greeter = try Greeter("hello")
         let (old, new) = (Recorder(), Recorder())
         let queue = DispatchQueue(label: "delegate")
@@ -97,7 +97,7 @@ import Testing
     }
 
     @Test(arguments: Link.Delivery.allCases)
-    func aSocketCanBeConnectedAgainRightAfterDisconnect(_ delivery: Link.Delivery) async throws {
+    func aSocketCanReconnectImmediatelyAfterDisconnect(_ delivery: Link.Delivery) async throws {
         let greeter = try Greeter("hello")
         let recorder = Recorder()
         let socket = AsyncSocket(recorder, calledOn: delivery.delegateQueue, socketQueue: delivery.socketQueue)

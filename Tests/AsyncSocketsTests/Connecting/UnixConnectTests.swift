@@ -9,7 +9,7 @@ import Testing
 
 /// Connections to Unix-domain sockets, by path and by abstract name.
 @Suite(.timeLimit(.patient)) struct UnixConnectTests {
-    @Test func aPathIsConnectedToAndTold() async throws {
+    @Test func aConnectionToAPathReportsThePath() async throws {
         let folder = try TemporaryFolder()
         let path = folder.path("a socket")
         let listener = try RawSocket.listening(on: folder.address("a socket"))
@@ -29,7 +29,7 @@ import Testing
         withExtendedLifetime(folder) {}
     }
 
-    @Test func anAbstractNameIsConnectedToAndTold() async throws {
+    @Test func aConnectionToAnAbstractNameReportsTheName() async throws {
         let name = "AsyncSockets-\(UUID().uuidString)"
         let address = try #require(SocketEndpoint(abstractName: name))
         let listener = try RawSocket.listening(on: address)

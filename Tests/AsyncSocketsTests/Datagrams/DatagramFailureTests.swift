@@ -54,7 +54,7 @@ import Testing
         #expect(socket.localPort == local)
     }
 
-    @Test func aFailureBelongsToOneDatagramOfManyInOrder() async throws {
+    @Test func eachFailureIsReportedForItsOwnDatagram() async throws {
         let recorder = DatagramRecorder()
         let other = try AsyncUDPSocket.bound()
         let socket = try AsyncUDPSocket.bound("127.0.0.1", AsyncUDPSocket(inlineDelegate: recorder))

@@ -8,7 +8,7 @@ import Testing
 
 /// A delegate on the main actor, as in the documentation of `AsyncSocketDelegate`.
 @Suite(.timeLimit(.patient)) struct MainActorDelegateTests {
-    @MainActor @Test func aDelegateOnTheMainActorReads() async throws {
+    @MainActor @Test func aDelegateOnTheMainActorReceivesData() async throws {
         let peer = try ScriptedPeer.listening([.send("one\r\ntwo\r\n"), .expectEnd])
         let session = Session()
         let socket = AsyncSocket(delegate: session)

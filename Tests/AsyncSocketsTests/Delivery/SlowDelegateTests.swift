@@ -85,7 +85,7 @@ import Testing
     }
 
     /// A delegate written for CocoaAsyncSocket uses that library's spelling of the disconnect method.
-    @Test func bothSpellingsOfTheEndAreCalled() async throws {
+    @Test func theCocoaAsyncSocketSpellingOfDidDisconnectIsCalled() async throws {
         final class Ported: AsyncSocketDelegate, Sendable {
             let ends = AsyncStream<(any Error)?>.makeStream()
             func socketDidDisconnect(_ socket: AsyncSocket, withError error: (any Error)?) { ends.continuation.yield(error) }

@@ -31,7 +31,7 @@ import Testing
         #expect(AsyncSocket().localAddress == nil && AsyncSocket().localPort == 0)
     }
 
-    @Test func aResetIsToldFromAClose() async throws {
+    @Test func aResetIsNotReportedAsAClose() async throws {
         let (socket, recorder) = try await connect(to: ScriptedPeer.listening([.expect("hello"), .reset]))
         socket.write(Data("hello"), withTimeout: .patient, tag: 0)
         socket.readData(withTimeout: .patient, tag: 0)
@@ -76,7 +76,7 @@ import Testing
         withExtendedLifetime((holder, held)) {}
     }
 
-    @Test func aLineInPiecesOfOneByteArrivesWhole() async throws {
+    @Test func aLineSentByteByByteIsReadWhole() async throws {
         let (socket, recorder) = try await connect(to: ScriptedPeer.listening([.send("a line, byte by byte\r\n", inPiecesOf: 1)]))
         socket.readData(to: .lineEnd, withTimeout: .patient, tag: 0)
         #expect(try await recorder.readText() == "a line, byte by byte\r\n")
@@ -105,7 +105,7 @@ import Testing
     }
 
     @Test(arguments: TLSProtocolVersion.tested)
-    func d7ACloseNotifyATruncationAndAResetAreToldApart(_ version: TLSProtocolVersion) async throws {
+    func d7CloseNotifyTruncationAndResetAreDistinguished(_ version: TLSProtocolVersion) async throws {
         for ending in Ending.allCases {
             let steps: [ScriptedPeer.Step] = [.startTLS(try TestCertificates.server()), .expect("bye")]
             let (socket, recorder) = try await connect(to: ScriptedPeer.listening(steps + ending.steps))

@@ -29,7 +29,7 @@ import Testing
     }
 
     @Test(arguments: layers)
-    func afterThePeersLastByteWritingGoesOn(_ version: TLSProtocolVersion?) async throws {
+    func writingWorksAfterThePeerClosesItsWriteSide(_ version: TLSProtocolVersion?) async throws {
         let (socket, recorder, peer) = try await connect(
             [.send("that is all\r\n")] + finish(version) + [.expect("and this is our answer")], tls: version)
         socket.readData(to: .lineEnd, withTimeout: .patient, tag: 1)
@@ -45,7 +45,7 @@ import Testing
 
     /// In the original, such a read waited forever, or timed out and closed the connection.
     @Test(arguments: layers)
-    func d18AReadBehindTheEndOfTheReadStreamEndsAtOnceAndAlone(_ version: TLSProtocolVersion?) async throws {
+    func d18AReadAfterEndOfStreamFailsAndKeepsTheConnection(_ version: TLSProtocolVersion?) async throws {
         let (socket, recorder, peer) = try await connect([.send("abc")] + finish(version) + [.expect("ok")], tls: version)
         socket.readData(toLength: 5, withTimeout: .patient, tag: 1)
         try await recorder.readStreamClosed()
@@ -102,7 +102,7 @@ import Testing
     }
 
     @Test(arguments: layers)
-    func d18OurSideCanBeClosedWhileReadingGoesOn(_ version: TLSProtocolVersion?) async throws {
+    func d18TheWriteSideCanBeClosedWhileReadingContinues(_ version: TLSProtocolVersion?) async throws {
         let (socket, recorder, peer) = try await connect(
             [.expect("the question"), .expectEnd, .send("the answer\r\n")] + finish(version), tls: version)
         socket.write(Data("the question"), withTimeout: .patient, tag: 1)
@@ -156,7 +156,7 @@ import Testing
         withExtendedLifetime((socket, peer)) {}
     }
 
-    @Test func withoutTheSettingTheConnectionEndsWithThePeersLastByte() async throws {
+    @Test func withAutoDisconnectTheConnectionClosesAtEndOfStream() async throws {
         let (socket, recorder, _) = try await connect([.send("abc"), .finish])
         socket.autoDisconnectOnClosedReadStream = true
         socket.readData(toLength: 3, withTimeout: .patient, tag: 1)

@@ -19,7 +19,7 @@ import Testing
 
     private static func names(_ socket: AsyncUDPSocket) -> [String]? { socket.tlsSession?.peerCertificates.first?.dnsNames }
 
-    @Test func newSettingsCountFromTheNextPeerOn() async throws {
+    @Test func replacedSettingsApplyToTheNextPeer() async throws {
         let listener = try DatagramListener(address: .loopback(), dtls: TestCertificates.server())
         let serving = listener.echoing()
         let first = try await Self.client(of: listener)
@@ -46,7 +46,7 @@ import Testing
         #expect(undecided?.code == .badConfiguration && undecided?.message.contains("pass a trust closure") == true)
     }
 
-    @Test func settingsAreReadAfterAChangeOfTheFile() async throws {
+    @Test func settingsAreReloadedWhenTheFileChanges() async throws {
         let folder = try TemporaryFolder()
         let name = folder.path("name")
         try Data("first.test".utf8).write(to: folder.url("name"), options: .atomic)

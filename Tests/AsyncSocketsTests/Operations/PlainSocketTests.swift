@@ -10,7 +10,7 @@ import Testing
     // MARK: - Connecting and accepting
 
     @Test(arguments: Link.Delivery.allCases)
-    func bytesGoBothWays(_ delivery: Link.Delivery) async throws {
+    func dataFlowsInBothDirections(_ delivery: Link.Delivery) async throws {
         let link = try await Link.make(delivery)
         link.server.readData(to: .lineEnd, withTimeout: .patient, tag: 1)
         link.client.write(Data("hello\r\n"), withTimeout: .patient, tag: 2)
@@ -20,7 +20,7 @@ import Testing
         #expect(try await link.atClient.readText() == "bye")
     }
 
-    @Test func bothEndsKnowEachOthersAddress() async throws {
+    @Test func bothEndsReportTheirAddresses() async throws {
         let link = try await Link.make()
         #expect(link.client.isConnected && link.server.isConnected)
         #expect(link.client.connectedPort == link.listener.localPort)
@@ -30,7 +30,7 @@ import Testing
         #expect(!link.client.isSecure)
     }
 
-    @Test func oneListenerServesBothAddressFamiliesOnOnePort() async throws {
+    @Test func aListenerOnLocalhostAcceptsIPv4AndIPv6OnOnePort() async throws {
         let atListener = Recorder()
         let listener = AsyncSocket(inlineDelegate: atListener)
         try listener.accept(onInterface: "localhost", port: 0)
@@ -79,7 +79,7 @@ import Testing
         #expect(client.isDisconnected)
     }
 
-    @Test func anUnknownHostIsTheCallersError() async throws {
+    @Test func anUnknownHostIsReportedAsHostNotFound() async throws {
         let recorder = Recorder()
         let client = AsyncSocket(inlineDelegate: recorder)
         try client.connect(toHost: "no-such-host.invalid", onPort: 1, withTimeout: .patient)
@@ -89,7 +89,7 @@ import Testing
     }
 
     /// The listener's backlog is filled first, so that the kernel does not respond to further SYNs.
-    @Test func anUnansweredConnectionTimesOut() async throws {
+    @Test func anUnansweredConnectionAttemptTimesOut() async throws {
         let full = try FullBacklog()
         let recorder = Recorder()
         let client = AsyncSocket(inlineDelegate: recorder)
@@ -126,7 +126,7 @@ import Testing
         _ = try await atListener.accepted()
     }
 
-    @Test func connectRefusesWhatMakesNoSense() throws {
+    @Test func connectAndAcceptRejectInvalidParameters() throws {
         let recorder = Recorder()
         let socket = AsyncSocket(inlineDelegate: recorder)
         #expect(throws: AsyncSocketError.self) { try socket.connect(toHost: "", onPort: 1) }
@@ -136,7 +136,7 @@ import Testing
         #expect(socket.isDisconnected)
     }
 
-    @Test func aSocketInUseRefusesASecondConnection() async throws {
+    @Test func aSocketInUseCannotConnectAgain() async throws {
         let link = try await Link.make()
         let error = #expect(throws: AsyncSocketError.self) {
             try link.client.connect(toHost: "127.0.0.1", onPort: link.listener.localPort)
@@ -171,7 +171,7 @@ import Testing
         withExtendedLifetime(link) {}
     }
 
-    @Test func aPortThatIsTakenIsASystemError() async throws {
+    @Test func listeningOnAPortInUseIsASystemError() async throws {
         let link = try await Link.make()
         let recorder = Recorder()
         let second = AsyncSocket(inlineDelegate: recorder)
@@ -186,7 +186,7 @@ import Testing
 
     /// A TLS record is delivered as a whole. A segment may arrive in pieces.
     @Test(arguments: [false, true])
-    func readsAreServedInOrderFromOneSegment(isRecord: Bool) async throws {
+    func queuedReadsCompleteInOrderFromOneSegment(isRecord: Bool) async throws {
         let link = try await Link.make()
         if isRecord { try await link.secure(client: TestCertificates.client(), server: TestCertificates.server()) }
         link.client.readData(to: .lineEnd, withTimeout: .patient, tag: 1)
@@ -203,7 +203,7 @@ import Testing
         #expect(!atMostTwo.isEmpty && !rest.isEmpty)
     }
 
-    @Test func tooManyBytesWithoutTheDelimiterEndTheConnection() async throws {
+    @Test func tooManyBytesBeforeTheDelimiterCloseTheConnection() async throws {
         let link = try await Link.make()
         link.client.readData(to: .lineEnd, withTimeout: .patient, maxLength: 8, tag: 1)
         link.server.write(Data("123456789"), withTimeout: .patient, tag: 0)
@@ -212,7 +212,7 @@ import Testing
         #expect(error.fault == .peer)
     }
 
-    @Test func badReadsEndTheConnectionWithATypedError() async throws {
+    @Test func invalidReadsCloseTheConnectionWithATypedError() async throws {
         for refuse: @Sendable (AsyncSocket) -> Void in [
             { $0.readData(toLength: -1, withTimeout: -1, tag: 0) },
             { $0.readData(to: Data(), withTimeout: -1, tag: 0) },
@@ -225,7 +225,7 @@ import Testing
         }
     }
 
-    @Test func aReadToALengthReportsItsProgress() async throws {
+    @Test func aReadOfAFixedLengthReportsProgress() async throws {
         let link = try await Link.make(atClient: Recorder(recordsProgress: true))
         link.client.readData(toLength: 10, withTimeout: .patient, tag: 7)
         link.server.write(Data("1234"), withTimeout: .patient, tag: 0)
@@ -239,7 +239,7 @@ import Testing
         }
     }
 
-    @Test func aWriteThatFillsTheKernelReportsItsProgress() async throws {
+    @Test func aWriteLargerThanTheKernelBuffersReportsProgress() async throws {
         let link = try await Link.make(atClient: Recorder(recordsProgress: true))
         let count = 32 * 1024 * 1024
         link.client.write(Data(count: count), withTimeout: .patient, tag: 9)
@@ -253,7 +253,7 @@ import Testing
         withExtendedLifetime(link) {}
     }
 
-    @Test func aReadTimesOutAndSaysSo() async throws {
+    @Test func aReadTimeoutClosesTheConnection() async throws {
         let link = try await Link.make()
         link.client.readData(toLength: 10, withTimeout: 0.05, tag: 1)
         let error = try #require(try await link.atClient.disconnected())
@@ -269,14 +269,14 @@ import Testing
         #expect(try await link.atClient.readText() == "cd")
     }
 
-    @Test func aWriteThatThePeerDoesNotReadTimesOut() async throws {
+    @Test func aWriteTimesOutIfThePeerDoesNotRead() async throws {
         let link = try await Link.make()
         link.client.write(Data(count: 64 * 1024 * 1024), withTimeout: 0.1, tag: 1)
         let error = try #require(try await link.atClient.disconnected())
         #expect(error.code == .writeTimeout)
     }
 
-    @Test func largeDataArrivesWhole() async throws {
+    @Test func largeDataArrivesIntact() async throws {
         let link = try await Link.make()
         let data = pattern(5_000_000)
         link.client.write(data, withTimeout: .patient, tag: 1)
@@ -329,7 +329,7 @@ import Testing
         #expect(try await link.atClient.disconnected()?.code == .closedByPeer)
     }
 
-    @Test func disconnectAfterWritingLosesNothing() async throws {
+    @Test func disconnectAfterWritingLosesNoData() async throws {
         let link = try await Link.make()
         let data = Data(repeating: 7, count: 3_000_000)
         link.client.write(data, withTimeout: .patient, tag: 1)
@@ -342,7 +342,7 @@ import Testing
         #expect(try await link.atClient.disconnected() == nil)
     }
 
-    @Test func disconnectAfterReadingWaitsForTheReads() async throws {
+    @Test func disconnectAfterReadingWaitsForPendingReads() async throws {
         let link = try await Link.make()
         link.client.readData(toLength: 5, withTimeout: .patient, tag: 1)
         link.client.disconnectAfterReading()

@@ -7,7 +7,7 @@ import Testing
 
 /// Reads into the caller's own buffer, and their progress.
 @Suite(.timeLimit(.patient)) struct ReadBufferTests {
-    @Test func readsOfAllKindsLandAtTheirOffsets() async throws {
+    @Test func readsOfAllKindsFillTheBufferAtTheirOffset() async throws {
         let link = try await Link.make()
         let buffer = ReadBuffer(capacity: 4)
         link.client.readData(toLength: 3, withTimeout: .patient, buffer: buffer, tag: 0)
@@ -23,7 +23,7 @@ import Testing
         #expect(buffer.count == 8)
     }
 
-    @Test func aReadToALengthGrowsTheBufferPieceByPiece() async throws {
+    @Test func aReadOfAFixedLengthGrowsTheBuffer() async throws {
         let link = try await Link.make()
         let buffer = ReadBuffer()
         let expected = pattern(1_000_000)
@@ -138,7 +138,7 @@ import Testing
 
     // MARK: - Progress
 
-    @Test func theProgressOfAReadAndOfAWriteCanBeAskedFor() async throws {
+    @Test func readProgressReportsTheCurrentRead() async throws {
         let link = try await Link.make(atClient: Recorder(recordsProgress: true))
         #expect(link.client.readProgress == nil)
         link.client.readData(toLength: 10, withTimeout: .patient, tag: 7)
@@ -157,7 +157,7 @@ import Testing
         #expect(link.client.readProgress?.bytesDone == 1)
     }
 
-    @Test func aWriteThatWaitsForThePeerSaysHowFarItIs() async throws {
+    @Test func writeProgressReportsTheCurrentWrite() async throws {
         let link = try await Link.make(atClient: Recorder(recordsProgress: true))
         #expect(link.client.writeProgress == nil)
         let size = 64 << 20

@@ -19,7 +19,7 @@ import Testing
     }
 
     @Test(arguments: [false, true])
-    func d20AReadThatTimesOutCanHandOverItsBytesAndKeepTheConnection(secure: Bool) async throws {
+    func d20AReadTimeoutCanReturnTheBytesAndKeepTheConnection(secure: Bool) async throws {
         let start: [ScriptedPeer.Step] = secure ? [.startTLS(try TestCertificates.server())] : []
         let peer = try ScriptedPeer.listening(start + [.send("abc"), .expect("go on"), .send("def\r\n")])
         let recorder = Recorder(patientUntil: 2)
@@ -42,7 +42,7 @@ import Testing
     }
 
     @Test(arguments: ["length", "delimiter", "buffer"])
-    func d20TheBytesSoFarAreHandedOverOnce(kind: String) async throws {
+    func d20TheBytesReceivedBeforeATimeoutAreDeliveredOnce(kind: String) async throws {
         let peer = try ScriptedPeer.listening([.send("abc"), .expect("go on"), .send("def\r\n")])
         let recorder = Recorder(recordsProgress: true, patientUntil: 3)
         let socket = try await connect(to: peer, recorder)
@@ -105,7 +105,7 @@ import Testing
         }
     }
 
-    @Test func d6ALateAnswerAboutOneReadDoesNotEndTheNext() async throws {
+    @Test func d6ALateTimeoutResponseForAReadDoesNotAffectTheNextRead() async throws {
         let (first, second) = (try TestSignal(), try TestSignal())
         let peer = try ScriptedPeer.listening([.wait(for: first), .send("one"), .wait(for: second), .send("two")])
         let delegate = LateAnswer()
@@ -125,7 +125,7 @@ import Testing
         #expect(try await delegate.recorder.readText() == "two")
     }
 
-    @Test func d6ALateAnswerAboutOneWriteDoesNotEndTheNext() async throws {
+    @Test func d6ALateTimeoutResponseForAWriteDoesNotAffectTheNextWrite() async throws {
         let atListener = Recorder()
         let listener = AsyncSocket(inlineDelegate: atListener)
         try listener.accept(onInterface: "127.0.0.1", port: 0)
@@ -151,7 +151,7 @@ import Testing
         withExtendedLifetime((listener, atListener, socket, peer)) {}
     }
 
-    @Test func theDelegateCanGrantMoreTimeAndIsAskedAgain() async throws {
+    @Test func theDelegateCanExtendAReadTimeoutRepeatedly() async throws {
         let peer = try ScriptedPeer.listening([.expect("enough"), .send("late")])
         let asked = AskCounter()
         let socket = AsyncSocket(inlineDelegate: asked)

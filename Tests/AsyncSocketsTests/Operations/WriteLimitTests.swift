@@ -8,7 +8,7 @@ import Testing
 /// Limits on queued writes, and the corresponding delegate callbacks.
 @Suite(.timeLimit(.patient)) struct WriteLimitTests {
     @Test(arguments: [false, true])
-    func d13AWriteQueueThatExceedsItsLimitEndsTheConnection(secure: Bool) async throws {
+    func d13AWriteOverTheQueueLimitClosesTheConnection(secure: Bool) async throws {
         let link = try await Link.make()
         if secure { try await link.secure(client: TestCertificates.client(), server: TestCertificates.server()) }
         link.client.maximumPendingWriteBytes = 1 << 20
@@ -115,7 +115,7 @@ import Testing
         #expect(socket.isConnected)
     }
 
-    @Test func d13TheHighWaterMarkIsToldOnceUntilHalfOfItIsLeft() async throws {
+    @Test func d13HighWaterIsReportedOnceUntilTheQueueDropsToHalfTheMark() async throws {
         let link = try await Link.make()
         link.client.writeHighWaterMark = 1 << 20
         link.client.maximumPendingWriteBytes = .max
@@ -151,7 +151,7 @@ import Testing
     private static let contents = pattern(3_000_001)
 
     @Test(arguments: [nil, TLSProtocolVersion.tls12, .tls13])
-    func aFileArrivesWholeBetweenOtherWrites(_ version: TLSProtocolVersion?) async throws {
+    func aFileArrivesIntactBetweenOtherWrites(_ version: TLSProtocolVersion?) async throws {
         let link = try await Link.make()
         if let version {
             try await link.secure(client: TestCertificates.client().only(version), server: TestCertificates.server())

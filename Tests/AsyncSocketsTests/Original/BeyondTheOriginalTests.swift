@@ -10,7 +10,7 @@ import Testing
 
 /// Parts of the API that no other suite tests. See `Documentation/GCDAsyncSocketReference.md`.
 @Suite(.timeLimit(.patient)) struct BeyondTheOriginalTests {
-    @Test func aReadToTheEndBringsEverything() async throws {
+    @Test func aReadToTheEndReturnsAllBytes() async throws {
         let peer = try ScriptedPeer.listening([.send("one\r\n"), .send("two"), .finish, .expectEnd])
         let recorder = Recorder()
         let socket = AsyncSocket(inlineDelegate: recorder)
@@ -39,7 +39,7 @@ import Testing
         }
     }
 
-    @Test func bothSpellingsOfTheEndAreCalled() async throws {
+    @Test func bothSpellingsOfDidDisconnectAreCalled() async throws {
         let typed = TypedDelegate()
         let original = OriginalDelegate()
         let sockets = [AsyncSocket(inlineDelegate: typed), AsyncSocket(inlineDelegate: original)]
@@ -72,7 +72,7 @@ import Testing
         }
     }
 
-    @Test func aSocketLogsToTheLoggerThatItIsGiven() async throws {
+    @Test func aSocketLogsToItsLogger() async throws {
         let messages = Locked<[String]>([])
         let peer = try ScriptedPeer.listening([.finish, .expectEnd])
         let recorder = Recorder()

@@ -15,7 +15,7 @@ import Testing
 
     /// The original reported whatever `errno` happened to hold.
     @Test(arguments: TLSProtocolVersion.tested)
-    func d1ATLSFailureWhileWritesWaitIsToldAsWhatItIs(_ version: TLSProtocolVersion) async throws {
+    func d1ATLSFailureWithQueuedWritesIsReportedAsATLSError(_ version: TLSProtocolVersion) async throws {
         let (full, over) = (try TestSignal(), try TestSignal())
         let peer = try ScriptedPeer.listening([
             .startTLS(TestCertificates.server()), .wait(for: full), .sendRaw(Self.garbage), .wait(for: over),
@@ -38,7 +38,7 @@ import Testing
     /// Unread bytes keep a connection open after its TLS engine has failed, until a write detects the
     /// failure.
     @Test(arguments: TLSProtocolVersion.tested)
-    func d1AWriteThatMeetsATLSFailureIsToldWhatItWas(_ version: TLSProtocolVersion) async throws {
+    func d1AWriteAfterATLSFailureReportsTheTLSError(_ version: TLSProtocolVersion) async throws {
         let over = try TestSignal()
         let peer = try ScriptedPeer.listening([
             .startTLS(TestCertificates.server()), .send("unread"), .sendRaw(Self.garbage), .wait(for: over),
@@ -70,7 +70,7 @@ import Testing
 
     /// The original used more stack for each of them.
     @Test(arguments: Link.Delivery.allCases)
-    func d12ManyReadsAreServedFromWhatIsThere(_ delivery: Link.Delivery) async throws {
+    func d12ManyQueuedReadsDoNotExhaustTheStack(_ delivery: Link.Delivery) async throws {
         let count = 30_000
         let link = try await Link.make(delivery)
         for tag in 0..<count { link.client.readData(toLength: 1, withTimeout: -1, tag: tag) }
@@ -86,7 +86,7 @@ import Testing
     }
 
     /// The original allocated the length that the peer announced.
-    @Test func d13AnAnnouncedLengthUsesNoMemory() async throws {
+    @Test func d13AnAnnouncedLengthAllocatesNoMemory() async throws {
         // Other tests allocate memory at the same time, so use the minimum. An allocation for the length
         // would occur each time.
         var leastGrowth = Int.max

@@ -8,7 +8,7 @@ import Testing
 
 /// Parts of the original's API that no other suite tests. See `Documentation/GCDAsyncSocketReference.md`.
 @Suite(.timeLimit(.patient)) struct OriginalInterfaceTests {
-    @Test func theDelimitersOfTheOriginalAreThere() async throws {
+    @Test func readsEndAtEachPredefinedDelimiter() async throws {
         let link = try await Link.make()
         link.server.write(Data("one\r\ntwo\nthree\rfour\0"), withTimeout: .patient, tag: 0)
         for delimiter in [AsyncSocket.crlf, AsyncSocket.lf, AsyncSocket.cr, AsyncSocket.zero] {
@@ -19,7 +19,7 @@ import Testing
         }
     }
 
-    @Test func anAcceptOnEveryInterfaceIsReachedByBothFamilies() async throws {
+    @Test func aListenerOnAllInterfacesAcceptsIPv4AndIPv6() async throws {
         let atListener = Recorder()
         let listener = AsyncSocket(inlineDelegate: atListener)
         try listener.accept(onPort: 0)
@@ -38,7 +38,7 @@ import Testing
     }
 
     @Test(arguments: ["127.0.0.1", "::1"])
-    func theFamilyOfAConnectionIsKnown(_ host: String) async throws {
+    func aConnectionReportsItsAddressFamily(_ host: String) async throws {
         let atListener = Recorder()
         let listener = AsyncSocket(inlineDelegate: atListener)
         try listener.accept(onInterface: host, port: 0)
@@ -110,7 +110,7 @@ import Testing
     }
 
     @Test(arguments: [false, true])
-    func theDelegateCanGrantAWriteMoreTime(secure: Bool) async throws {
+    func theDelegateCanExtendAWriteTimeout(secure: Bool) async throws {
         let link = try await Link.make()
         if secure { try await link.secure(client: TestCertificates.client(), server: TestCertificates.server()) }
         let patient = Patient()

@@ -155,7 +155,7 @@ import Testing
         #expect(status == 0, "\(output)")
     }
 
-    @Test func d9BytesThatArriveDuringATrustPauseCostNoProcessorTime() async throws {
+    @Test func d9BytesReceivedDuringATrustDecisionCostNoProcessorTime() async throws {
         let (status, output) = try await run("trust")
         #expect(status == 0, "\(output)")
     }

@@ -346,7 +346,7 @@ import Testing
 
     // MARK: - User data
 
-    @Test func userDataGoesWithItsSocketAndNoOther() async throws {
+    @Test func userDataIsNotInheritedByAcceptedSockets() async throws {
         let recorder = Recorder()
         let listener = AsyncSocket(inlineDelegate: recorder)
         #expect(listener.userData == nil)
@@ -360,7 +360,7 @@ import Testing
     }
 
     @Test(arguments: Link.Delivery.allCases)
-    func performGivesTheDescriptorWhileThereIsOne(_ delivery: Link.Delivery) async throws {
+    func performPassesTheDescriptorWhileTheSocketIsOpen(_ delivery: Link.Delivery) async throws {
         let link = try await Link.make(delivery)
         let port = link.client.localPort
         #expect(await localPort(of: link.client) == port)

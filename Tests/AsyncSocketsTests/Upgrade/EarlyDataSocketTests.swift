@@ -75,7 +75,7 @@ import Testing
         }
     }
 
-    @Test func aRequestIsAnsweredEarlyIfTheProgramAllowsIt() async throws {
+    @Test func theResponderDecidesWhichRequestsGetAnEarlyReply() async throws {
         let listener = try listener(answering: true)
         try await serving(listener, { try await serve($0) }) { _ in
             for (request, answer) in [("GET /\n", "got it"), ("POST /\n", "POST /")] {
@@ -107,7 +107,7 @@ import Testing
     ///
     /// A server accepts early data if the ticket's age and the age stated by the client differ by at most 10
     /// s. On a busy machine, the first copy may arrive later. Then try again.
-    @Test func whatSomeoneRepeatsIsTakenOnce() async throws {
+    @Test func replayedEarlyDataIsAcceptedAtMostOnce() async throws {
         let listener = try listener(answering: true)
         try await serving(listener, { try await serve($0) }) { _ in
             for attempt in 1...30 {

@@ -124,7 +124,7 @@ import Testing
 
     // MARK: - Server names
 
-    @Test(arguments: [false, true]) func aListenerChoosesByName(byFunction: Bool) async throws {
+    @Test(arguments: [false, true]) func aListenerSelectsSettingsByServerName(byFunction: Bool) async throws {
         let (one, two) = (try TestCertificates.server(for: ["one.test"]), try TestCertificates.server(for: ["two.test"]))
         let listener = try listener { settings in
             settings.serverNames =
@@ -188,7 +188,7 @@ import Testing
     }
 
     /// A function that never returns does not keep a connection open.
-    @Test func aFunctionHasTheTimeOfTheHandshake() async throws {
+    @Test func theHandshakeTimeoutIncludesTheServerNameClosure() async throws {
         let asked = Findings<Bool>()
         var settings = try TestCertificates.server()
         settings.serverNames = TLSServerNames { _ in
@@ -215,7 +215,7 @@ import Testing
     // MARK: - Many handshakes
 
     /// Peers that never finish use all permits. The next one is served when a permit is free again.
-    @Test func noMoreHandshakesThanAllowedRunAtATime() async throws {
+    @Test func simultaneousHandshakesAreLimited() async throws {
         let listener = try listener()
         #expect(listener.maximumHandshakes == 4096)
         listener.maximumHandshakes = 2
@@ -251,7 +251,7 @@ import Testing
         #expect(slots.takenCount == 1 && slots.waitingCount == 0)
     }
 
-    @Test func aShutdownDoesNotWaitForAPlace() async throws {
+    @Test func aShutdownDoesNotWaitForAHandshakePermit() async throws {
         let listener = try listener { $0.handshakeTimeout = .patient * 2 }
         listener.maximumHandshakes = 1
         let silent = try (0..<5).map { _ in try RawSocket.connected(to: .loopback(port: listener.localPort)) }
@@ -266,7 +266,7 @@ import Testing
 
     // MARK: - New settings
 
-    @Test func newSettingsCountFromTheNextConnectionOn() async throws {
+    @Test func replacedSettingsApplyToTheNextConnection() async throws {
         let listener = try listener()
         let next = try TestCertificates.server(for: ["localhost", "next.test"])
         try await serving(listener, { try await $0.echo() }) { _ in
@@ -306,7 +306,7 @@ import Testing
         }
     }
 
-    @Test func filesAreWatched() async throws {
+    @Test func changedCertificateFilesAreReloaded() async throws {
         let folder = try TemporaryFolder()
         let (certificate, key) = (folder.path("server.pem"), folder.path("server.key"))
         func write(_ name: String) throws {
@@ -345,7 +345,7 @@ import Testing
     }
 
     /// Changes since the listener was created are detected.
-    @Test func filesAreReadWhenWatchingBegins() async throws {
+    @Test func reloadTLSReadsTheSettingsWhenItStarts() async throws {
         let names = Findings<String>()
         names.add("first.test")
         @Sendable func read() throws -> TLSServerSettings {

@@ -11,7 +11,7 @@ import Testing
     // MARK: - The upgrade
 
     @Test(arguments: TLSProtocolVersion.tested, Link.Delivery.allCases)
-    func plaintextBecomesTLSOnALiveConnection(_ version: TLSProtocolVersion, _ delivery: Link.Delivery) async throws {
+    func aLiveConnectionIsUpgradedToTLS(_ version: TLSProtocolVersion, _ delivery: Link.Delivery) async throws {
         let link = try await Link.make(delivery)
         link.client.write(Data("STARTTLS\r\n"), withTimeout: .patient, tag: 0)
         link.server.readData(to: .lineEnd, withTimeout: .patient, tag: 0)
@@ -72,7 +72,7 @@ import Testing
     }
 
     @Test(arguments: TLSProtocolVersion.tested)
-    func d19TheSessionTellsTheFacts(_ version: TLSProtocolVersion) async throws {
+    func d19TheSessionHasTheNegotiatedParameters(_ version: TLSProtocolVersion) async throws {
         let link = try await Link.make()
         var (client, server) = try TestCertificates.mutual()
         client.applicationProtocols = ["imap", "smtp"]
@@ -145,7 +145,7 @@ import Testing
     }
 
     @Test(arguments: Link.Delivery.allCases, [false, true])
-    func aSettingsErrorEndsTheConnection(_ delivery: Link.Delivery, asServer: Bool) async throws {
+    func invalidTLSSettingsCloseTheConnection(_ delivery: Link.Delivery, asServer: Bool) async throws {
         let link = try await Link.make(delivery)
         link.client.write(Data("before\r\n"), withTimeout: .patient, tag: 0)
         #expect(try await link.atClient.wrote() == 0)

@@ -22,7 +22,7 @@ import Testing
     }
 
     @Test(arguments: TLSProtocolVersion.tested)
-    func d10ACertificateForAnotherHostIsRefused(_ version: TLSProtocolVersion) async throws {
+    func d10ACertificateForAnotherHostIsRejected(_ version: TLSProtocolVersion) async throws {
         let failure = try await failure(
             client: TestCertificates.client().only(version), server: TestCertificates.server(for: ["mail.example.org"]))
         #expect(failure.client.tls?.code == .hostNameMismatch)
@@ -74,7 +74,7 @@ import Testing
     }
 
     @Test(arguments: TLSProtocolVersion.tested)
-    func d19AMissingClientCertificateIsRefusedWhereRequired(_ version: TLSProtocolVersion) async throws {
+    func d19AClientWithoutARequiredCertificateIsRejected(_ version: TLSProtocolVersion) async throws {
         let (_, server) = try TestCertificates.mutual()
         let failure = try await failure(client: TestCertificates.client().only(version), server: server)
         #expect(failure.server.tls?.code == .clientCertificateMissing)
@@ -101,7 +101,7 @@ import Testing
     // MARK: - The delegate's verdict
 
     @Test(arguments: TLSProtocolVersion.tested)
-    func theClientsDelegateAccepts(_ version: TLSProtocolVersion) async throws {
+    func theClientsDelegateAcceptsTheServer(_ version: TLSProtocolVersion) async throws {
         let link = try await Link.make()
         var client = try TestCertificates.client().only(version)
         client.trustEvaluation = .delegate
@@ -146,7 +146,7 @@ import Testing
     }
 
     @Test(arguments: TLSProtocolVersion.tested)
-    func aManualVerdictMayAcceptWhatOpenSSLRefuses(_ version: TLSProtocolVersion) async throws {
+    func aManualDecisionCanAcceptAPeerThatOpenSSLRejects(_ version: TLSProtocolVersion) async throws {
         let link = try await Link.make()
         var client = TLSSettings.client(serverName: "localhost").only(version).patient
         client.trustRoots = try TestCertificates.stranger.roots
@@ -179,7 +179,7 @@ import Testing
     }
 
     @Test(arguments: TLSProtocolVersion.tested)
-    func nothingPassesTheServersGateBeforeTheVerdict(_ version: TLSProtocolVersion) async throws {
+    func noDataPassesTheServerBeforeTheTrustDecision(_ version: TLSProtocolVersion) async throws {
         let link = try await Link.make()
         var (client, server) = try TestCertificates.mutual()
         server.trustEvaluation = .delegate

@@ -169,7 +169,7 @@ import Testing
         #expect(socket.isDisconnected && diary.lines.isEmpty)
     }
 
-    @Test func aSocketInUseRefusesASecondConnection() throws {
+    @Test func aSocketInUseCannotConnectAgain() throws {
         let (listener, diary) = try Wire.listening()
         withExtendedLifetime(diary) {
             #expect(code { try listener.connect(toHost: "127.0.0.1", onPort: 1) } == .badConfigError)

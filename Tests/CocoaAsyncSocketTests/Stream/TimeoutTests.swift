@@ -31,7 +31,7 @@ import Testing
         #expect(wire.client.isConnected)
     }
 
-    @Test func aWriteThatThePeerDoesNotReadTimesOut() async throws {
+    @Test func aWriteTimesOutIfThePeerDoesNotRead() async throws {
         let wire = try await Wire.make()
         wire.atClient.extraTimes = [0.01]
         wire.client.write(Data(count: 64 << 20), withTimeout: 0.05, tag: 8)

@@ -53,7 +53,7 @@ import Testing
         #expect(wire.atClient.has("wrote 1") && !wire.atClient.has("wrote 2"))
     }
 
-    @Test func disconnectAfterReadingWaitsForTheReads() async throws {
+    @Test func disconnectAfterReadingWaitsForPendingReads() async throws {
         let wire = try await Wire.make()
         wire.client.readData(toLength: 5, withTimeout: -1, tag: 1)
         wire.client.disconnectAfterReading()

@@ -29,7 +29,7 @@ enum TestSettings {
 }
 
 @Suite(.timeLimit(.patient)) struct HandshakeTests {
-    @Test func plaintextBecomesTLSOnALiveConnection() async throws {
+    @Test func aLiveConnectionIsUpgradedToTLS() async throws {
         let wire = try await Wire.make()
         wire.client.write(Data("STARTTLS\n".utf8), withTimeout: -1, tag: 1)
         wire.server.readData(to: GCDAsyncSocket.lfData(), withTimeout: -1, tag: 1)

@@ -4,7 +4,7 @@ import SocketCore
 import Testing
 
 @Suite struct SocketAddressTests {
-    @Test func anAddressInDataSaysItsHostPortAndFamily() throws {
+    @Test func anEndpointFromDataHasTheHostPortAndFamily() throws {
         let ipv4 = try #require(SocketEndpoint(data: SocketEndpoint(literal: "192.0.2.1", port: 80)?.data ?? Data()))
         #expect(ipv4.host == "192.0.2.1" && ipv4.port == 80 && ipv4.family == .ipv4)
         let ipv6 = try #require(SocketEndpoint(data: SocketEndpoint(literal: "2001:db8::1", port: 443)?.data ?? Data()))
