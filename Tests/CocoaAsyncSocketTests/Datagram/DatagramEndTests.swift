@@ -6,7 +6,7 @@ import SocketTestTraits
 import Testing
 
 @Suite(.timeLimit(.patient)) struct DatagramEndTests {
-    @Test func closingIsToldOnceAndLast() async throws {
+    @Test func closingAUDPSocketIsReportedOnceAndLast() async throws {
         let pair = try Pair()
         pair.send("x", tag: 1)
         try await pair.atFar.wait(for: "received x")
@@ -18,7 +18,7 @@ import Testing
         #expect(pair.atFar.lines == ["received x", "closed"])
     }
 
-    @Test func closingAfterSendingSendsWhatWaits() async throws {
+    @Test func closeAfterSendingSendsQueuedDatagrams() async throws {
         let pair = try Pair()
         for tag in 1...100 { pair.send("\(tag)", tag: tag) }
         pair.near.closeAfterSending()
@@ -27,7 +27,7 @@ import Testing
         try await pair.atFar.wait(for: "received 100")
     }
 
-    @Test func aClosedSocketIsUsedAgainWithItsConfigurationAndItsFilters() async throws {
+    @Test func aReusedUDPSocketKeepsItsSettingsAndFilters() async throws {
         let pair = try Pair()
         let queue = DispatchQueue(label: "filters")
         DatagramFilterSpellings.install(on: pair.far, queue)
@@ -46,7 +46,7 @@ import Testing
         #expect(!pair.atFar.lines.contains { $0.hasPrefix("received -") })
     }
 
-    @Test func thePortIsFreeWhenClosingReturns() async throws {
+    @Test func thePortIsFreeWhenCloseReturns() async throws {
         let pair = try Pair()
         let port = pair.far.localPort()
         // The loop is busy with the socket being closed.
@@ -81,7 +81,7 @@ import Testing
         return fstat(number, &facts) == 0 ? facts.st_ino : nil
     }
 
-    @Test func sendsThatWaitAreDroppedWithoutACallback() async throws {
+    @Test func closingDropsQueuedSendsWithoutACallback() async throws {
         let pair = try Pair()
         // The filter's queue is blocked, so that the datagrams wait.
         let (queue, gate) = (DispatchQueue(label: "filter"), DispatchSemaphore(value: 0))
@@ -96,7 +96,7 @@ import Testing
         #expect(pair.atNear.lines == ["closed"])
     }
 
-    @Test func aSendTimesOut() async throws {
+    @Test func aSendBlockedByAFilterTimesOut() async throws {
         let pair = try Pair()
         let (queue, gate) = (DispatchQueue(label: "filter"), DispatchSemaphore(value: 0))
         queue.async { gate.wait() }
@@ -108,7 +108,7 @@ import Testing
         #expect(pair.atNear.error?.localizedDescription == "Send operation timed out")
     }
 
-    @Test func aSocketThatIsLetGoClosesWithoutACallback() async throws {
+    @Test func aReleasedUDPSocketClosesWithoutACallback() async throws {
         let diary = DatagramDiary()
         var socket: GCDAsyncUdpSocket? = GCDAsyncUdpSocket(delegate: diary, delegateQueue: DispatchQueue(label: "delegate"))
         try socket?.bind(toPort: 0, interface: "127.0.0.1")

@@ -30,7 +30,7 @@ struct Pair {
         return nil
     }
 
-    @Test func aDatagramArrivesWithItsSenderAndIsAnswered() async throws {
+    @Test func aReplyReachesTheSenderOfADatagram() async throws {
         let pair = try Pair()
         pair.send("ping", tag: 4)
         try await pair.atFar.wait(for: "received ping")
@@ -42,7 +42,7 @@ struct Pair {
         try await pair.atNear.wait(for: "received pong")
     }
 
-    @Test func aSocketThatIsBoundHasAnAddressForEachFamily() throws {
+    @Test func aBoundSocketHasAnAddressOfEachFamily() throws {
         let diary = DatagramDiary()
         let socket = GCDAsyncUdpSocket(delegate: diary, delegateQueue: .main)
         try socket.bind(toPort: 0)
@@ -55,7 +55,7 @@ struct Pair {
         #expect(socket.isClosed() && socket.localPort() == 0 && socket.localAddress() == nil)
     }
 
-    @Test func bindingNeedsADelegateAndAQueue() throws {
+    @Test func bindingRequiresADelegateAndAQueue() throws {
         let socket = GCDAsyncUdpSocket()
         #expect(code { try socket.bind(toPort: 0) } == .badConfigError)
         let diary = DatagramDiary()
@@ -70,7 +70,7 @@ struct Pair {
         socket.close()
     }
 
-    @Test func aConnectedSocketSendsToItsPeerAndHearsItAlone() async throws {
+    @Test func aConnectedUDPSocketSendsOnlyToItsPeer() async throws {
         let pair = try Pair()
         try pair.near.connect(toHost: "127.0.0.1\0", onPort: pair.far.localPort())
         try await pair.atNear.wait(for: "connected to 127.0.0.1")
@@ -85,7 +85,7 @@ struct Pair {
         #expect((pair.atNear.error as? GCDAsyncUdpSocketError)?.code == .badConfigError && pair.near.isConnected())
     }
 
-    @Test func anAddressIsConnectedTo() async throws {
+    @Test func aUDPSocketConnectsToAnAddress() async throws {
         let pair = try Pair()
         let address = try #require(pair.far.localAddress())
         try pair.near.connect(toAddress: address)
@@ -93,7 +93,7 @@ struct Pair {
         #expect(pair.near.connectedAddress() == address)
     }
 
-    @Test func aHostThatDoesNotExistIsAnAnswerAboutItAlone() async throws {
+    @Test func anUnknownHostDoesNotCloseTheUDPSocket() async throws {
         let pair = try Pair()
         pair.near.send(Data("x".utf8), toHost: "nothing.invalid", port: 9, withTimeout: -1, tag: 1)
         try await pair.atNear.wait(for: "not sent 1")
@@ -104,7 +104,7 @@ struct Pair {
         try await pair.atFar.wait(for: "received still open")
     }
 
-    @Test func d17AnErrorOfOneDatagramLeavesTheSocketOpen() async throws {
+    @Test func d17AnErrorForOneDatagramLeavesTheSocketOpen() async throws {
         let pair = try Pair()
         pair.near.send(Data(count: 65_520), toHost: "127.0.0.1", port: pair.far.localPort(), withTimeout: -1, tag: 1)
         try await pair.atNear.wait(for: "not sent 1")
@@ -116,7 +116,7 @@ struct Pair {
         #expect(!pair.near.isClosed() && pair.near.localPort() == port)
     }
 
-    @Test func aDatagramWithoutBytesIsDroppedAndOneThatArrivesIsNot() async throws {
+    @Test func emptyDatagramsAreReceivedButNotSent() async throws {
         let pair = try Pair()
         pair.near.send(Data(), toHost: "127.0.0.1", port: pair.far.localPort(), withTimeout: -1, tag: 1)
         pair.send("next", tag: 2)
@@ -134,7 +134,7 @@ struct Pair {
         #expect(!pair.far.isClosed())
     }
 
-    @Test func receivingOnceGivesOneAndPausingNone() async throws {
+    @Test func receiveOnceReceivesExactlyOneDatagram() async throws {
         let pair = try Pair()
         pair.far.pauseReceiving()
         try pair.far.receiveOnce()
@@ -148,7 +148,7 @@ struct Pair {
         try await pair.atFar.wait(for: "received 3")
     }
 
-    @Test func longDatagramsAreCutToTheSizeThatWasSet() async throws {
+    @Test func longDatagramsAreTruncatedToTheReceiveBufferSize() async throws {
         let pair = try Pair()
         #expect(pair.far.maxReceiveIPv4BufferSize() == 65_535 && pair.far.maxReceiveIPv6BufferSize() == 65_535)
         #expect(pair.far.maxSendBufferSize() == 65_535)
@@ -172,7 +172,7 @@ struct Pair {
         #expect(pair.atFar.lines.count == 1)
     }
 
-    @Test func theConfigurationHasItsMethods() throws {
+    @Test func settingsOfAUDPSocketCanBeReadAndChanged() throws {
         let socket = GCDAsyncUdpSocket(socketQueue: nil)
         #expect(socket.isIPVersionNeutral() && !socket.isIPv4Preferred() && !socket.isIPv6Preferred())
         socket.setPreferIPv4()
@@ -187,7 +187,7 @@ struct Pair {
         try socket.enableBroadcast(true)
     }
 
-    @Test func theDelegateAndItsQueueHaveAllTheirMethods() {
+    @Test func theDelegateAndQueueOfAUDPSocketCanBeReadAndSet() {
         let (first, second) = (DatagramDiary(), DatagramDiary())
         let (queue, other) = (DispatchQueue(label: "first"), DispatchQueue(label: "other"))
         let socket = GCDAsyncUdpSocket(delegate: first, delegateQueue: queue)
@@ -205,7 +205,7 @@ struct Pair {
         #expect(socket.delegate() == nil && socket.delegateQueue() == nil)
     }
 
-    @Test func aDelegateWithoutMethodsReceivesInPeace() async throws {
+    @Test func aUDPDelegateMayOmitAllMethods() async throws {
         let pair = try Pair()
         let silent = SilentDatagramObserver()
         pair.far.setDelegate(silent)
@@ -216,7 +216,7 @@ struct Pair {
         try await pair.atFar.wait(for: "received heard")
     }
 
-    @Test func aBlockKnowsTheDescriptors() throws {
+    @Test func performGivesAccessToTheDescriptorsOfAUDPSocket() throws {
         let pair = try Pair()
         #expect(pair.far.socketFD() == -1)
         var descriptors: [Int32] = []

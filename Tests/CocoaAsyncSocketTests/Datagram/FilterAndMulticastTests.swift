@@ -6,7 +6,7 @@ import SocketTestTraits
 import Testing
 
 @Suite(.timeLimit(.patient)) struct FilterAndMulticastTests {
-    @Test func filtersDropAndMarkAndADroppedSendCountsAsSent() async throws {
+    @Test func filteredSendsAreReportedAsSentAndContextsAreDelivered() async throws {
         let pair = try Pair()
         let queue = DispatchQueue(label: "filters")
         DatagramFilterSpellings.install(on: pair.near, queue)
@@ -23,7 +23,7 @@ import Testing
         try await pair.atFar.wait(for: "received unlucky")
     }
 
-    @Test func aFilterRunsOnAGlobalQueueToo() async throws {
+    @Test func aFilterCanRunOnAGlobalQueue() async throws {
         let pair = try Pair()
         pair.far.setReceiveFilter({ data, _, _ in data.count == 2 }, with: .global(), isAsynchronous: true)
         for text in ["1", "22", "333", "44"] { pair.send(text) }
@@ -32,7 +32,7 @@ import Testing
     }
 
     /// As in service discovery: several sockets on one port, and one that queries all of them.
-    @Test func aGroupHearsWhatIsSentToIt() async throws {
+    @Test func allMembersOfAGroupReceiveADatagram() async throws {
         let diaries = [DatagramDiary(), DatagramDiary()]
         var members: [GCDAsyncUdpSocket] = []
         for diary in diaries {

@@ -17,7 +17,7 @@ private final class StrictSocket: GCDAsyncSocket {
 }
 
 @Suite(.timeLimit(.patient)) struct AcceptingTests {
-    @Test func oneListenerServesBothFamiliesOnOnePort() async throws {
+    @Test func aListenerAcceptsIPv4AndIPv6OnOnePort() async throws {
         let diary = Diary()
         let listener = makeSocket(diary)
         try listener.accept(onPort: 0)
@@ -46,7 +46,7 @@ private final class StrictSocket: GCDAsyncSocket {
         listener.disconnect()
     }
 
-    @Test func anAcceptedSocketGetsTheDelegateAndNoOtherSetting() async throws {
+    @Test func anAcceptedSocketInheritsOnlyTheDelegateAndItsQueue() async throws {
         let diary = Diary()
         let listener = makeSocket(diary)
         listener.userData = "the listener's"
@@ -67,7 +67,7 @@ private final class StrictSocket: GCDAsyncSocket {
         _ = try await peer.finish()
     }
 
-    @Test func anAcceptedSocketThatIsNotKeptIsClosed() async throws {
+    @Test func anUnretainedAcceptedSocketIsClosed() async throws {
         let diary = Diary()
         diary.keepsSockets = false
         let listener = makeSocket(diary)
@@ -85,7 +85,7 @@ private final class StrictSocket: GCDAsyncSocket {
         #expect(diary.lines.isEmpty)
     }
 
-    @Test func anAcceptedSocketRunsOnTheQueueThatTheDelegateGivesIt() async throws {
+    @Test func anAcceptedSocketRunsOnTheQueueFromTheDelegate() async throws {
         let key = DispatchSpecificKey<Int>()
         let socketQueue = DispatchQueue(label: "accepted")
         socketQueue.setSpecific(key: key, value: 23)
@@ -102,7 +102,7 @@ private final class StrictSocket: GCDAsyncSocket {
         _ = try await peer.finish()
     }
 
-    @Test func aListenerMakesSocketsOfItsOwnClass() async throws {
+    @Test func aListenerCreatesSocketsOfItsOwnClass() async throws {
         let diary = Diary()
         let listener = NamedSocket(delegate: diary, delegateQueue: DispatchQueue(label: "delegate"))
         listener.name = "the listener"
@@ -114,7 +114,7 @@ private final class StrictSocket: GCDAsyncSocket {
         _ = try await peer.finish()
     }
 
-    @Test func anOverriddenInitializerMakesTheAcceptedSockets() async throws {
+    @Test func anOverriddenInitializerCreatesTheAcceptedSockets() async throws {
         let diary = Diary()
         let listener = CountedSocket(delegate: diary, delegateQueue: DispatchQueue(label: "delegate"))
         try listener.accept(onInterface: "127.0.0.1", port: 0)
@@ -126,7 +126,7 @@ private final class StrictSocket: GCDAsyncSocket {
         _ = try await peer.finish()
     }
 
-    @Test func aSubclassWithAnInitializerOfItsOwnConnects() async throws {
+    @Test func aSubclassWithItsOwnInitializerCanConnect() async throws {
         let peer = try ScriptedPeer.listening([.expectEnd])
         let diary = Diary()
         let socket = HostSocket(host: "127.0.0.1", delegate: diary)
@@ -138,7 +138,7 @@ private final class StrictSocket: GCDAsyncSocket {
         _ = try await peer.finish()
     }
 
-    @Test func theLongestFormOfAMethodIsCalledForTheOthers() async throws {
+    @Test func shortVariantsOfAMethodCallTheLongestVariant() async throws {
         let peer = try ScriptedPeer.listening([.send("ab\r\nc"), .expectEnd])
         let diary = Diary()
         let socket = LoggingSocket(delegate: diary, delegateQueue: DispatchQueue(label: "delegate"))

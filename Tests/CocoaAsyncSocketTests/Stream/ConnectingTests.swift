@@ -12,7 +12,7 @@ import Testing
         return nil
     }
 
-    @Test func allFormsOfConnectingConnect() async throws {
+    @Test func allVariantsOfConnectWork() async throws {
         let address = try #require(try GCDAsyncSocket.lookupHost("127.0.0.1", port: 1)[0] as? Data)
         let forms: [(GCDAsyncSocket, UInt16, Data) throws -> Void] = [
             { socket, port, _ in try socket.connect(toHost: "127.0.0.1", onPort: port) },
@@ -54,7 +54,7 @@ import Testing
         return address
     }
 
-    @Test func bothEndsHaveTheirAddresses() async throws {
+    @Test func bothEndsReportLocalAndRemoteAddresses() async throws {
         let wire = try await Wire.make()
         let (client, server) = (wire.client, wire.server)
         #expect(client.localPort == server.connectedPort && client.connectedPort == server.localPort)
@@ -63,7 +63,7 @@ import Testing
         #expect(client.isConnected && server.isConnected && !client.isDisconnected && wire.listener.localPort == server.localPort)
     }
 
-    @Test func aFileURLIsListenedOnAndConnectedTo() async throws {
+    @Test func fileURLsWorkForListeningAndConnecting() async throws {
         let url = FileManager.default.temporaryDirectory.appendingPathComponent("c-" + UUID().uuidString.prefix(8))
         let (atListener, atClient) = (Diary(), Diary())
         let listener = makeSocket(atListener)
@@ -82,7 +82,7 @@ import Testing
         try await eventually("the file is gone") { !FileManager.default.fileExists(atPath: url.path) }
     }
 
-    @Test func d15AFileThatIsInTheWayIsLeftAlone() throws {
+    @Test func d15AListenerDoesNotDeleteAnExistingFile() throws {
         let url = FileManager.default.temporaryDirectory.appendingPathComponent("c-" + UUID().uuidString.prefix(8))
         try Data("precious".utf8).write(to: url)
         defer { try? FileManager.default.removeItem(at: url) }
@@ -95,7 +95,7 @@ import Testing
         #expect(code { try listener.accept(on: long) } == .badParamError)
     }
 
-    @Test func d14AdoptingOnTheGivenQueuesDoesNotDeadlock() async throws {
+    @Test func d14AdoptingADescriptorOnItsQueuesDoesNotDeadlock() async throws {
         var ends: [Int32] = [0, 0]
         #expect(socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0, &ends) == 0)
         defer { close(ends[1]) }
@@ -109,7 +109,7 @@ import Testing
         try await diary.wait(for: "read 1: hi")
     }
 
-    @Test func anAdoptedDescriptorIsConnectedAtOnce() async throws {
+    @Test func anAdoptedSocketIsConnectedImmediately() async throws {
         var ends: [Int32] = [0, 0]
         #expect(socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0, &ends) == 0)
         let diary = Diary()
@@ -126,7 +126,7 @@ import Testing
         #expect((try await diary.end() as (any Error)? as? GCDAsyncSocketError)?.code == .closedError)
     }
 
-    @Test func anAdoptedConnectionMayHaveEndedBefore() async throws {
+    @Test func aConnectionThatHasAlreadyClosedCanBeAdopted() async throws {
         for _ in 0..<50 {
             var ends: [Int32] = [0, 0]
             #expect(socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0, &ends) == 0)
@@ -140,7 +140,7 @@ import Testing
         }
     }
 
-    @Test func aDescriptorThatIsNotAConnectionIsRefused() throws {
+    @Test func aDescriptorThatIsNotAConnectionCannotBeAdopted() throws {
         var pipes: [Int32] = [0, 0]
         #expect(pipe(&pipes) == 0)
         defer { for end in pipes { close(end) } }
@@ -150,7 +150,7 @@ import Testing
         #expect(fcntl(pipes[0], F_GETFD) >= 0)
     }
 
-    @Test func connectingNeedsADelegateAndAQueueAndAFamily() {
+    @Test func connectingRequiresADelegateAQueueAndAnEnabledFamily() {
         let socket = GCDAsyncSocket()
         #expect(code { try socket.connect(toHost: "127.0.0.1", onPort: 1) } == .badConfigError)
         let diary = Diary()
@@ -178,7 +178,7 @@ import Testing
         }
     }
 
-    @Test func aRefusedConnectionIsAnErrorOfPOSIX() async throws {
+    @Test func aRefusedConnectionIsAPOSIXError() async throws {
         let refusing = try RawSocket.refusing()
         let diary = Diary()
         let socket = makeSocket(diary)
@@ -188,14 +188,14 @@ import Testing
         #expect(error.localizedDescription == "Connection refused")
     }
 
-    @Test func aNameThatDoesNotExistIsAnErrorOfNetDB() async throws {
+    @Test func connectingToAnUnknownHostIsANetDBError() async throws {
         let diary = Diary()
         let socket = makeSocket(diary)
         try socket.connect(toHost: "nothing.invalid", onPort: 80)
         #expect(try await diary.end()?.domain == "kCFStreamErrorDomainNetDB")
     }
 
-    @Test func theConfigurationIsKept() {
+    @Test func settingsHaveDefaultsAndCanBeChanged() {
         let socket = GCDAsyncSocket()
         #expect(socket.isIPv4Enabled && socket.isIPv6Enabled && socket.isIPv4PreferredOverIPv6)
         #expect(socket.alternateAddressDelay == 0.3 && socket.autoDisconnectOnClosedReadStream)
@@ -205,7 +205,7 @@ import Testing
         #expect(!socket.isIPv4PreferredOverIPv6 && socket.alternateAddressDelay == 2 && socket.userData is [String: NSObject])
     }
 
-    @Test func d2AFamilyThatIsSwitchedOffIsNotUsed() async throws {
+    @Test func d2ADisabledAddressFamilyIsNotUsed() async throws {
         let (listener, atListener) = try Wire.listening()
         let diary = Diary()
         let socket = makeSocket(diary)

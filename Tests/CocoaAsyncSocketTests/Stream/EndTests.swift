@@ -7,7 +7,7 @@ import SocketTestTraits
 import Testing
 
 @Suite(.timeLimit(.patient)) struct EndTests {
-    @Test func disconnectTakesEffectAtOnceAndIsToldOnceAndLast() async throws {
+    @Test func disconnectTakesEffectImmediatelyAndIsReportedOnce() async throws {
         let wire = try await Wire.make()
         wire.client.readData(withTimeout: -1, tag: 1)
         wire.client.disconnect()
@@ -20,7 +20,7 @@ import Testing
         #expect(Spellings.isClosed(try await wire.atServer.end()).byCast)
     }
 
-    @Test func theEndOfAListenerIsOnTheQueueWhenDisconnectReturns() throws {
+    @Test func theDisconnectCallbackIsQueuedWhenDisconnectReturns() throws {
         for round in 1...300 {
             let queue = DispatchQueue(label: "listener")
             let (listener, diary) = try Wire.listening(queue)
@@ -56,7 +56,7 @@ import Testing
         }
     }
 
-    @Test func thePeersEndIsAnErrorWithItsOwnCode() async throws {
+    @Test func aCloseByThePeerHasItsOwnErrorCode() async throws {
         let peer = try ScriptedPeer.listening([.send("bye"), .close])
         let diary = Diary()
         let socket = makeSocket(diary)
@@ -70,7 +70,7 @@ import Testing
         _ = try await peer.finish()
     }
 
-    @Test func aResetIsAnErrorOfPOSIX() async throws {
+    @Test func aResetIsAPOSIXError() async throws {
         let peer = try ScriptedPeer.listening([.reset])
         let diary = Diary()
         let socket = makeSocket(diary)
@@ -81,7 +81,7 @@ import Testing
         _ = try await peer.finish()
     }
 
-    @Test func aClosedReadStreamLeavesTheOtherDirectionOpen() async throws {
+    @Test func aClosedReadStreamLeavesTheWriteStreamOpen() async throws {
         let peer = try ScriptedPeer.listening([.send("all"), .finish, .expect("answer")])
         let diary = Diary()
         let socket = makeSocket(diary)
@@ -97,7 +97,7 @@ import Testing
         _ = try await peer.finish()
     }
 
-    @Test func d18AReadBehindTheClosedReadStreamIsDropped() async throws {
+    @Test func d18AReadAfterTheReadStreamClosesIsDropped() async throws {
         let peer = try ScriptedPeer.listening([.send("all"), .finish, .expect("answer")])
         let diary = Diary()
         let socket = makeSocket(diary)
@@ -115,7 +115,7 @@ import Testing
         #expect(!diary.has(prefix: "read 1") && !diary.has(prefix: "read 2") && !diary.has(prefix: "late"))
     }
 
-    @Test func aSocketIsUsedAgainWithItsConfiguration() async throws {
+    @Test func aReusedSocketKeepsItsSettings() async throws {
         let (listener, atListener) = try Wire.listening()
         let diary = Diary()
         let socket = makeSocket(diary)
@@ -182,7 +182,7 @@ import Testing
         #expect(diary.lines.filter { $0.hasPrefix("read") } == ["read 99: new"] && buffer.length == 0)
     }
 
-    @Test func aSocketThatIsLetGoClosesWithoutACallback() async throws {
+    @Test func aReleasedSocketClosesWithoutACallback() async throws {
         let peer = try ScriptedPeer.listening([.expectEnd])
         let diary = Diary()
         var socket: GCDAsyncSocket? = makeSocket(diary)

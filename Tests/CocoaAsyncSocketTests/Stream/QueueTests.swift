@@ -8,7 +8,7 @@ import SocketTestTraits
 import Testing
 
 @Suite(.timeLimit(.patient)) struct QueueTests {
-    @Test func aBlockRunsBeforePerformReturnsAndKnowsTheDescriptor() async throws {
+    @Test func performRunsItsBlockSynchronouslyWithTheDescriptor() async throws {
         let wire = try await Wire.make()
         let socket = wire.client
         #expect(socket.socketFD() == -1 && socket.socket4FD() == -1)
@@ -18,7 +18,7 @@ import Testing
         #expect(socket.socketFD() == -1)
     }
 
-    @Test func aBlockKnowsTheDescriptorOfAListener() throws {
+    @Test func performGivesAccessToTheDescriptorOfAListener() throws {
         let (listener, diary) = try Wire.listening()
         var isListening: Int32 = 0
         withExtendedLifetime(diary) {
@@ -30,7 +30,7 @@ import Testing
         #expect(isListening == 1)
     }
 
-    @Test func performIsNestedWithoutADeadlock() async throws {
+    @Test func nestedCallsOfPerformDoNotDeadlock() async throws {
         let wire = try await Wire.make()
         var depth = 0
         wire.client.perform {
@@ -57,7 +57,7 @@ import Testing
         #expect(wasCalled)
     }
 
-    @Test func blocksOfManyThreadsRunOneAtATime() async throws {
+    @Test func blocksFromManyThreadsRunOneAtATime() async throws {
         let wire = try await Wire.make()
         var count = 0
         nonisolated(unsafe) let socket = wire.client
@@ -71,7 +71,7 @@ import Testing
         #expect(count == 1600)
     }
 
-    @Test func aSocketQueueMayBeTheDelegateQueue() async throws {
+    @Test func theSocketQueueMayBeTheDelegateQueue() async throws {
         let peer = try ScriptedPeer.listening([.send("one\ntwo\n"), .expect("ok")])
         let queue = DispatchQueue(label: "both")
         let diary = Diary()
@@ -89,7 +89,7 @@ import Testing
         _ = try await peer.finish()
     }
 
-    @Test(arguments: [false, true]) func aConcurrentDelegateQueueKeepsTheOrder(isGlobal: Bool) async throws {
+    @Test(arguments: [false, true]) func aConcurrentDelegateQueueKeepsCallbacksInOrder(isGlobal: Bool) async throws {
         let text = (0..<300).map { "\($0)\n" }.joined()
         let peer = try ScriptedPeer.listening([.send(text)])
         let queue = isGlobal ? DispatchQueue.global() : DispatchQueue(label: "concurrent", attributes: .concurrent)
@@ -105,7 +105,7 @@ import Testing
         _ = try await peer.finish()
     }
 
-    @Test func callbacksComeOnTheQueueThatIsSet() async throws {
+    @Test func callbacksRunOnTheNewDelegateQueue() async throws {
         let wire = try await Wire.make()
         let (other, key) = (DispatchQueue(label: "other"), DispatchSpecificKey<Int>())
         other.setSpecific(key: key, value: 5)
@@ -121,7 +121,7 @@ import Testing
         try await eventually("the number is noted") { number.withLock { $0 == 5 } }
     }
 
-    @Test func withoutADelegateQueueNothingIsCalledAndTheConnectionGoesOn() async throws {
+    @Test func withoutADelegateQueueTheConnectionWorksWithoutCallbacks() async throws {
         let wire = try await Wire.make()
         wire.client.delegateQueue = nil
         wire.client.write(Data("quiet".utf8), withTimeout: -1, tag: 1)

@@ -16,7 +16,7 @@ import Testing
         return (socket, diary, peer)
     }
 
-    @Test func readsOfAllKindsAreServedInOrder() async throws {
+    @Test func readsOfAllKindsCompleteInOrder() async throws {
         let (socket, diary, peer) = try connect([.send("4321line\r\nrest\0tail")])
         socket.readData(toLength: 4, withTimeout: -1, tag: 1)
         socket.readData(to: GCDAsyncSocket.crlfData(), withTimeout: -1, tag: 2)
@@ -32,7 +32,7 @@ import Testing
         _ = try await peer.finish()
     }
 
-    @Test func readsThatMakeNoSenseAreDroppedWithoutACallback() async throws {
+    @Test func invalidReadsAreDroppedWithoutACallback() async throws {
         let (socket, diary, peer) = try connect([.send("abc")])
         let buffer = NSMutableData(length: 2)
         socket.readData(toLength: 0, withTimeout: -1, tag: 1)
@@ -60,7 +60,7 @@ import Testing
         _ = try await peer.finish()
     }
 
-    @Test func aBufferGetsTheBytesAtItsOffsetAndGrows() async throws {
+    @Test func bytesAreStoredAtTheBufferOffsetAndTheBufferGrows() async throws {
         let (socket, diary, peer) = try connect([.send("1234ab\r\nxyzline\n")])
         let buffer = NSMutableData(data: Data("<>".utf8))
         socket.readData(toLength: 4, withTimeout: -1, buffer: buffer, bufferOffset: 1, tag: 1)
@@ -82,7 +82,7 @@ import Testing
         _ = try await peer.finish()
     }
 
-    @Test func allFormsOfReadingIntoABufferExist() async throws {
+    @Test func allVariantsOfReadingIntoABufferWork() async throws {
         let (socket, diary, peer) = try connect([.send("a\nbb\nccc\nd")])
         let buffers = (0..<5).map { _ in NSMutableData() }
         socket.readData(to: GCDAsyncSocket.lfData(), withTimeout: -1, buffer: buffers[0], bufferOffset: 0, tag: 1)
@@ -95,7 +95,7 @@ import Testing
         _ = try await peer.finish()
     }
 
-    @Test func tagsAndLengthsComeBackAsTheyWere() async throws {
+    @Test func tagsOfAnyValueAreReturnedUnchanged() async throws {
         let (socket, diary, peer) = try connect([.send("ab")])
         socket.readData(toLength: 1, withTimeout: -1, tag: .min)
         socket.readData(toLength: 1, withTimeout: -1, tag: .max)
@@ -105,7 +105,7 @@ import Testing
         _ = try await peer.finish()
     }
 
-    @Test func aDelimiterThatDoesNotComeInTimeEndsTheConnection() async throws {
+    @Test func aMissingDelimiterAtTheLengthLimitClosesTheConnection() async throws {
         let (socket, diary, peer) = try connect([.send("0123456789"), .expectEnd])
         socket.readData(to: GCDAsyncSocket.crlfData(), withTimeout: -1, maxLength: 8, tag: 1)
         #expect(try await diary.end()?.code == GCDAsyncSocketError.readMaxedOutError.rawValue)
@@ -113,7 +113,7 @@ import Testing
         peer.stop()
     }
 
-    @Test func aDelimiterAtTheLimitIsFound() async throws {
+    @Test func aDelimiterThatEndsAtTheLimitIsFound() async throws {
         let (socket, diary, peer) = try connect([.send("012345\r\n")])
         socket.readData(to: GCDAsyncSocket.crlfData(), withTimeout: -1, maxLength: 8, tag: 1)
         try await diary.wait(for: "read 1: 012345\r\n")
@@ -121,7 +121,7 @@ import Testing
         _ = try await peer.finish()
     }
 
-    @Test func theProgressOfAReadHasItsTag() async throws {
+    @Test func readProgressIncludesTheTag() async throws {
         let signal = try TestSignal()
         let (socket, diary, peer) = try connect([.send("12345"), .wait(for: signal), .send("67890")])
         socket.readData(toLength: 10, withTimeout: -1, tag: 42)
@@ -147,7 +147,7 @@ import Testing
         _ = try await peer.finish()
     }
 
-    @Test func bytesThatAreLeftBelongToTheNextRead() async throws {
+    @Test func remainingBytesAreReturnedByTheNextRead() async throws {
         let (socket, diary, peer) = try connect([.send("header\r\n\r\nbody")])
         diary.reaction = { line, socket in
             if line.hasPrefix("read 1") { socket.readData(toLength: 4, withTimeout: -1, tag: 2) }

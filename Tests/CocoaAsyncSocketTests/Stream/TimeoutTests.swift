@@ -7,7 +7,7 @@ import SocketTestTraits
 import Testing
 
 @Suite(.timeLimit(.patient)) struct TimeoutTests {
-    @Test func aReadTimesOutWithTheBytesThatItHas() async throws {
+    @Test func aReadTimesOutAfterTheDelegateDeclinesAnExtension() async throws {
         let wire = try await Wire.make()
         wire.server.write(Data("abc".utf8), withTimeout: -1, tag: 1)
         wire.client.readData(toLength: 3, withTimeout: -1, tag: 1)
@@ -19,7 +19,7 @@ import Testing
         #expect(Array(wire.atClient.lines.suffix(2)) == ["late read 2 with 0", "disconnected"])
     }
 
-    @Test func theDelegateExtendsAReadAndIsAskedAgain() async throws {
+    @Test func theDelegateCanExtendAReadTimeoutTwice() async throws {
         let wire = try await Wire.make()
         wire.atClient.extraTimes = [0.01, .patient]
         wire.client.readData(toLength: 5, withTimeout: 0.01, tag: 7)
@@ -50,7 +50,7 @@ import Testing
         #expect(!wire.atClient.has(prefix: "late"))
     }
 
-    @Test func aConnectionThatIsNotAnsweredTimesOut() async throws {
+    @Test func aConnectionAttemptTimesOutIfThePeerDoesNotRespond() async throws {
         let full = try FullBacklog()
         let diary = Diary()
         let socket = makeSocket(diary)

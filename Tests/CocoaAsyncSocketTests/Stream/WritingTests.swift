@@ -7,7 +7,7 @@ import SocketTestTraits
 import Testing
 
 @Suite(.timeLimit(.patient)) struct WritingTests {
-    @Test func nothingToWriteHasNoCallback() async throws {
+    @Test func anEmptyWriteHasNoCallback() async throws {
         let wire = try await Wire.make()
         wire.client.write(nil, withTimeout: -1, tag: 1)
         wire.client.write(Data(), withTimeout: -1, tag: 2)
@@ -27,7 +27,7 @@ import Testing
         #expect(wire.atClient.lines.filter { $0.hasPrefix("wrote") } == (0...500).map { "wrote \($0)" })
     }
 
-    @Test func aLargeWriteReportsItsParts() async throws {
+    @Test func aLargeWriteReportsPartialWrites() async throws {
         let wire = try await Wire.make()
         let size = 32 << 20
         wire.client.write(Data(count: size), withTimeout: -1, tag: 9)
@@ -40,7 +40,7 @@ import Testing
         try await wire.atClient.wait(for: "wrote 9")
     }
 
-    @Test func disconnectAfterWritingSendsEverything() async throws {
+    @Test func disconnectAfterWritingSendsAllQueuedData() async throws {
         let wire = try await Wire.make()
         let size = 4 << 20
         wire.client.write(Data(count: size), withTimeout: -1, tag: 1)
@@ -62,7 +62,7 @@ import Testing
         #expect(wire.atClient.has("read 1: hello"))
     }
 
-    @Test func disconnectAfterBothWaitsForBoth() async throws {
+    @Test func disconnectAfterReadingAndWritingWaitsForPendingOperations() async throws {
         let wire = try await Wire.make()
         wire.client.readData(toLength: 5, withTimeout: -1, tag: 1)
         wire.client.write(Data("question".utf8), withTimeout: -1, tag: 2)

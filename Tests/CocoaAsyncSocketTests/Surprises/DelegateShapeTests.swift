@@ -44,7 +44,7 @@ private final class TestCase: XCTestCase, GCDAsyncSocketDelegate, GCDAsyncUdpSoc
         _ = try await peer.finish()
     }
 
-    @Test func aDelegateWithoutTheTimeoutMethodsTimesOut() async throws {
+    @Test func aReadTimesOutIfTheDelegateHasNoTimeoutMethods() async throws {
         let peer = try ScriptedPeer.listening([.expectEnd])
         let delegate = ReadersDelegate()
         let socket = makeSocket(delegate)
@@ -80,7 +80,7 @@ private final class TestCase: XCTestCase, GCDAsyncSocketDelegate, GCDAsyncUdpSoc
         socket.close()
     }
 
-    @Test func aCallbackThatOnlyASubclassHasIsNotCalled() async throws {
+    @Test func aCallbackImplementedOnlyInASubclassIsNotCalled() async throws {
         let peer = try ScriptedPeer.listening([.close])
         let delegate = LateSubclass()
         let socket = makeSocket(delegate)
@@ -104,7 +104,7 @@ private final class TestCase: XCTestCase, GCDAsyncSocketDelegate, GCDAsyncUdpSoc
         _ = try await peer.finish()
     }
 
-    @Test func theDelegateAndItsQueueAreReadAndSetInAllForms() {
+    @Test func theDelegateAndItsQueueCanBeReadAndSet() {
         let (first, second) = (Diary(), Diary())
         let (queue, other) = (DispatchQueue(label: "first"), DispatchQueue(label: "other"))
         let socket = GCDAsyncSocket(delegate: first, delegateQueue: queue)
@@ -122,7 +122,7 @@ private final class TestCase: XCTestCase, GCDAsyncSocketDelegate, GCDAsyncUdpSoc
         #expect(socket.delegate == nil && socket.delegateQueue == nil)
     }
 
-    @Test func theDelegateIsHeldWeakly() {
+    @Test func theDelegateIsNotRetained() {
         let socket = GCDAsyncSocket(delegate: Diary(), delegateQueue: .main)
         #expect(socket.delegate == nil)
         let udp = GCDAsyncUdpSocket(delegate: DatagramDiary(), delegateQueue: .main)

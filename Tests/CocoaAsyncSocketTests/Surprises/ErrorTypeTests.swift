@@ -15,7 +15,7 @@ import Testing
         #expect(closed.localizedDescription == "Socket closed by remote peer")
     }
 
-    @Test func anErrorIsAnNSErrorToo() throws {
+    @Test func anErrorCanBeCastToNSErrorAndBack() throws {
         #expect((closed as NSError).code == 7 && (closed as NSError).domain == GCDAsyncSocketErrorDomain)
         let optional: (any Error)? = closed
         let cast = try #require(optional as? NSError)
@@ -33,7 +33,7 @@ import Testing
         #expect(unknown as? GCDAsyncSocketError == nil)
     }
 
-    @Test func errorsAreCaughtByTheirCode() throws {
+    @Test func errorsCanBeCaughtByTheirCode() throws {
         do {
             throw closed
         } catch GCDAsyncSocketError.readTimeoutError {
@@ -48,7 +48,7 @@ import Testing
         #expect(error?.code == .badParamError && error?.localizedDescription == "the address is wrong")
     }
 
-    @Test func theNumbersOfTheCodesAreTheOriginals() {
+    @Test func theErrorCodesHaveTheValuesOfGCDAsyncSocket() {
         let stream: [GCDAsyncSocketError.Code] = [
             .noError, .badConfigError, .badParamError, .connectTimeoutError, .readTimeoutError, .writeTimeoutError,
             .readMaxedOutError, .closedError, .otherError,

@@ -24,14 +24,14 @@ import Testing
         "\(GCDAsyncUdpSocketErrorDomain) \(code.rawValue): \(text)"
     }
 
-    @Test func anEmptyHostIsRefusedBeforeAnythingElse() {
+    @Test func anEmptyHostIsRejectedBeforeAMissingDelegate() {
         let text = "Invalid host parameter (nil or \"\"). Should be a domain name or IP address string."
         #expect(refusal { try GCDAsyncSocket().connect(toHost: "", onPort: 1) } == stream(.badParamError, text))
         let diary = Diary()
         #expect(refusal { try makeSocket(diary).connect(toHost: "", onPort: 1) } == stream(.badParamError, text))
     }
 
-    @Test func anUnknownInterfaceIsRefusedWhereverItIsNamed() throws {
+    @Test func anUnknownInterfaceIsRejectedByAllMethods() throws {
         let (diary, datagrams) = (Diary(), DatagramDiary())
         let socket = makeSocket(diary)
         let refused = stream(.badParamError, unknown)
@@ -78,7 +78,7 @@ import Testing
         #expect(refusal { try udp.connect(toHost: "127.0.0.1", onPort: 1) } == datagram(.badConfigError, text))
     }
 
-    @Test func receivingNeedsASocketThatIsBound() throws {
+    @Test func receivingRequiresABoundSocket() throws {
         let diary = DatagramDiary()
         let socket = GCDAsyncUdpSocket(delegate: diary, delegateQueue: DispatchQueue(label: "datagrams"))
         let refused = datagram(
@@ -92,7 +92,7 @@ import Testing
         #expect(refusal { try socket.beginReceiving() } == refused)
     }
 
-    @Test func joiningNeedsASocketThatIsBoundAndNotConnected() async throws {
+    @Test func joiningAGroupRequiresABoundUnconnectedSocket() async throws {
         let pair = try Pair()
         let refused = datagram(.badConfigError, "Must bind a socket before joining a multicast group.")
         #expect(refusal { try pair.near.joinMulticastGroup("239.255.42.98") } == refused)
@@ -103,7 +103,7 @@ import Testing
         #expect(refusal { try pair.near.joinMulticastGroup("239.255.42.98") } == connected)
     }
 
-    @Test func aSocketIsBoundOnceAndNotAfterConnecting() async throws {
+    @Test func aSocketCannotBeBoundTwiceOrAfterConnecting() async throws {
         let pair = try Pair()
         let twice = datagram(.badConfigError, "Cannot bind a socket more than once.")
         #expect(refusal { try pair.far.bind(toPort: 0) } == twice)

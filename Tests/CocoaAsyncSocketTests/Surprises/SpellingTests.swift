@@ -11,7 +11,7 @@ import Testing
         return try #require(addresses[0] as? Data)
     }
 
-    @Test func theAccessorsOfUDPAreMethodsAndOfTCPAreProperties() throws {
+    @Test func accessorsAreMethodsForUDPAndPropertiesForTCP() throws {
         let udp = GCDAsyncUdpSocket()
         #expect(udp.localPort() == 0 && udp.localHost() == nil && udp.isClosed() && !udp.isConnected())
         #expect(udp.delegate() == nil && udp.userData() == nil && udp.isIPv4Enabled())
@@ -22,7 +22,7 @@ import Testing
         #expect(tcp.localPort == 0 && tcp.localHost == nil && tcp.isDisconnected && !tcp.isConnected && !tcp.isIPv4Enabled)
     }
 
-    @Test func progressHasTheNameThatTheImporterGivesIt() {
+    @Test func progressMethodsHaveTheirImportedSwiftNames() {
         let socket = GCDAsyncSocket()
         var (tag, done, total): (Int, UInt, UInt) = (1, 1, 1)
         let reading: Float = socket.progress(ofReadReturningTag: &tag, bytesDone: &done, total: &total)
@@ -30,7 +30,7 @@ import Testing
         #expect(reading.isNaN && writing.isNaN && tag == 0 && done == 0 && total == 0)
     }
 
-    @Test func bothSpellingsOfMarkingAQueueWork() {
+    @Test func bothSpellingsOfMarkQueueTargetQueueWork() {
         let (target, other) = (DispatchQueue(label: "target"), DispatchQueue(label: "other"))
         let socket = GCDAsyncSocket(socketQueue: DispatchQueue(label: "socket", target: target))
         socket.markSocketQueueTargetQueue(other)
@@ -47,13 +47,13 @@ import Testing
         #expect(wasCalledAgain)
     }
 
-    @Test func theHostOfAnAddressIsAnNSString() throws {
+    @Test func getHostReturnsTheHostAsAnNSString() throws {
         let (host, port) = Spellings.hostAndPort(try address("127.0.0.1", port: 4711))
         #expect(host == "127.0.0.1" && port == 4711)
         #expect(Spellings.hostAndPort(Data([1, 2, 3])).host == nil)
     }
 
-    @Test func anAddressSaysItsHostItsPortAndItsFamily() throws {
+    @Test func theClassMethodsReturnTheHostPortAndFamilyOfAnAddress() throws {
         let (ipv4, ipv6) = (try address("127.0.0.1"), try address("::1"))
         #expect(GCDAsyncSocket.host(fromAddress: ipv4) == "127.0.0.1" && GCDAsyncSocket.port(fromAddress: ipv4) == 80)
         #expect(GCDAsyncSocket.isIPv4Address(ipv4) && !GCDAsyncSocket.isIPv6Address(ipv4))
@@ -64,23 +64,23 @@ import Testing
         #expect(stream == sa_family_t(AF_INET) && datagram == AF_INET)
     }
 
-    @Test func localhostIsKnownWithoutALookup() throws {
+    @Test func localhostResolvesToBothLoopbackAddresses() throws {
         let addresses = try GCDAsyncSocket.lookupHost("localhost", port: 25).compactMap { $0 as? Data }
         #expect(addresses.compactMap(GCDAsyncSocket.host(fromAddress:)) == ["127.0.0.1", "::1"])
         #expect(addresses.map(GCDAsyncSocket.port(fromAddress:)) == [25, 25])
     }
 
-    @Test func aHostThatDoesNotExistIsAnErrorOfNetDB() {
+    @Test func lookingUpAnUnknownHostThrowsANetDBError() {
         let error = #expect(throws: (any Error).self) { try GCDAsyncSocket.lookupHost("nothing.invalid", port: 1) }
         #expect((error as NSError?)?.domain == "kCFStreamErrorDomainNetDB")
     }
 
-    @Test func theDelimitersAreClassMethods() {
+    @Test func classMethodsReturnTheDelimiters() {
         let all = [GCDAsyncSocket.crlfData(), GCDAsyncSocket.crData(), GCDAsyncSocket.lfData(), GCDAsyncSocket.zeroData()]
         #expect(all == [Data([13, 10]), Data([13]), Data([10]), Data([0])])
     }
 
-    @Test func theSpellingsOfTLSSettingsCompile() throws {
+    @Test func appleSpellingsOfTLSSettingsCompile() throws {
         let identity = try TestIdentity.make()
         let settings = Spellings.settings(identity.identity, identity.certificate)
         #expect(settings.count == 12)
@@ -89,7 +89,7 @@ import Testing
         #expect((settings[GCDAsyncSocketSSLCertificates] as? NSArray)?.firstObject is SecIdentity)
     }
 
-    @Test func theConstantsHaveTheValuesOfTheOriginal() {
+    @Test func theConstantsHaveTheValuesOfGCDAsyncSocket() {
         #expect(GCDAsyncSocketErrorDomain == "GCDAsyncSocketErrorDomain" && GCDAsyncSocketException == "GCDAsyncSocketException")
         #expect(GCDAsyncSocketQueueName == "GCDAsyncSocket" && GCDAsyncSocketThreadName == "GCDAsyncSocket-CFStream")
         #expect(GCDAsyncSocketLoggingContext == 65535 && Spellings.pooled() == 42)

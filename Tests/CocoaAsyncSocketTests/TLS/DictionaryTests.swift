@@ -37,7 +37,7 @@ import Testing
             "kCFStreamSSLAllowsAnyRoot", "kCFStreamSSLAllowsExpiredRoots", "kCFStreamSSLAllowsExpiredCertificates",
             "kCFStreamSSLValidatesCertificateChain", "kCFStreamSSLLevel",
         ])
-    func aKeyThatTheOriginalRefusesIsRefusedInItsWords(key: String) async throws {
+    func unavailableKeysAreRejectedAsInGCDAsyncSocket(key: String) async throws {
         try await expectRefusal(of: [key: true as NSObject], saying: "Security option unavailable - \(key)")
     }
 
@@ -57,7 +57,7 @@ import Testing
             GCDAsyncSocketSSLCipherSuites, GCDAsyncSocketSSLALPN, GCDAsyncSocketSSLDiffieHellmanParameters,
             GCDAsyncSocketUseCFStreamForTLS, GCDAsyncSocketSSLAnchorCertificates,
         ])
-    func aValueOfAWrongTypeIsRefusedByItsKey(key: String) async throws {
+    func theErrorForAWrongTypeNamesTheKey(key: String) async throws {
         try await expectRefusal(of: [key: NSNull()], saying: "Invalid value for \(key). Value must be of type")
     }
 
@@ -105,7 +105,7 @@ import Testing
         }
     }
 
-    @Test func versionsThatCannotBeAreRefused() async throws {
+    @Test func unsupportedTLSVersionsAreRejected() async throws {
         let maximum = GCDAsyncSocketSSLProtocolVersionMax, minimum = GCDAsyncSocketSSLProtocolVersionMin
         for version in [SSLProtocol.sslProtocol3, .tlsProtocol1, .tlsProtocol11, .dtlsProtocol12, .sslProtocolAll] {
             try await expectRefusal(of: [maximum: version.rawValue as NSNumber], saying: "Error in SSLSetProtocolVersionMax")
@@ -119,16 +119,16 @@ import Testing
             ], saying: "is newer than")
     }
 
-    @Test func aListWithoutAUsableCipherSuiteIsRefused() async throws {
+    @Test func aListWithoutUsableCipherSuitesIsRejected() async throws {
         let weak: NSArray = [NSNumber(value: TLS_RSA_WITH_AES_128_CBC_SHA), NSNumber(value: 4), NSNumber(value: 1 << 20)]
         try await expectRefusal(of: [GCDAsyncSocketSSLCipherSuites: weak], saying: "Error in SSLSetEnabledCiphers")
     }
 
-    @Test func aServerWithoutAnIdentityIsRefused() async throws {
+    @Test func aServerWithoutAnIdentityIsRejected() async throws {
         try await expectRefusal(of: [GCDAsyncSocketSSLIsServer: true as NSObject], saying: "needs an identity")
     }
 
-    @Test func aServerThatEvaluatesTrustWithoutAskingIsRefused() async throws {
+    @Test func aServerCannotEvaluateTrustWithoutRequestingACertificate() async throws {
         let identity = try TestIdentity.make().identity
         try await expectRefusal(
             of: [
@@ -137,14 +137,14 @@ import Testing
             ], saying: "Manual trust validation is not supported for server sockets")
     }
 
-    @Test func aNameThatNoCertificateHasIsRefused() async throws {
+    @Test func invalidPeerNamesAreRejected() async throws {
         for name in ["", ".", "a b", "example\0.org"] {
             let (error, seen) = try await end(of: [GCDAsyncSocketSSLPeerName: name as NSString])
             #expect(error?.code == GCDAsyncSocketError.otherError.rawValue && !seen.contains("secret"))
         }
     }
 
-    @Test func aConnectionWithoutAHostNeedsAName() async throws {
+    @Test func aConnectionWithoutAHostRequiresAPeerName() async throws {
         var ends: [Int32] = [0, 0]
         #expect(socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0, &ends) == 0)
         defer { close(ends[1]) }

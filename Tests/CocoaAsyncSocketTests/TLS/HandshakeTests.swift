@@ -44,7 +44,7 @@ enum TestSettings {
         #expect(!wire.client.isSecure)
     }
 
-    @Test func theContextTellsWhatWasNegotiated() async throws {
+    @Test func theSSLContextReportsTheNegotiatedParameters() async throws {
         let wire = try await Wire.make()
         let alpn: NSArray = ["xmpp-client", "http/1.1"]
         try await wire.secure(
@@ -69,7 +69,7 @@ enum TestSettings {
         #expect(trust.map(SecTrustGetCertificateCount) == 2)
     }
 
-    @Test func cipherSuitesOfOneVersionLimitTheVersion() async throws {
+    @Test func aCipherSuiteListLimitsTheTLSVersion() async throws {
         for (suite, expected) in [
             (TLS_AES_128_GCM_SHA256, SSLProtocol.tlsProtocol13),
             (TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, SSLProtocol.tlsProtocol12),
@@ -89,7 +89,7 @@ enum TestSettings {
         }
     }
 
-    @Test func oldVersionsMayBeNamedAsTheOldest() async throws {
+    @Test func oldMinimumVersionsAndObsoleteSettingsAreAccepted() async throws {
         let wire = try await Wire.make()
         let effectless: [String: NSObject] = [
             GCDAsyncSocketSSLProtocolVersionMin: SSLProtocol.tlsProtocol1.rawValue as NSNumber,
@@ -162,7 +162,7 @@ enum TestSettings {
         _ = try await peer.finish()
     }
 
-    @Test func plaintextBehindTheReplyEndsTheUpgrade() async throws {
+    @Test func injectedPlaintextAfterTheReplyFailsTheUpgrade() async throws {
         let peer = try ScriptedPeer.listening([.send("220 go\r\n250 injected\r\n"), .expectEnd])
         let diary = Diary()
         let socket = makeSocket(diary)
@@ -176,7 +176,7 @@ enum TestSettings {
         peer.stop()
     }
 
-    @Test func aSecondStartTLSDoesNothing() async throws {
+    @Test func aSecondStartTLSHasNoEffect() async throws {
         let wire = try await Wire.make()
         try await wire.secure(client: TestSettings.client(), server: TestSettings.server())
         wire.client.startTLS([GCDAsyncSocketSSLPeerName: NSNull()])
@@ -201,7 +201,7 @@ enum TestSettings {
         }
     }
 
-    @Test func sessionsAreResumedForAnEqualPeerIDAlone() async throws {
+    @Test func sessionsAreResumedOnlyForTheSamePeerID() async throws {
         var settings = try TestCertificates.server().only(.tls13)
         settings.sessionTickets = .issued(1)
         let server = TicketServer(settings)

@@ -7,7 +7,7 @@ import SocketTestTraits
 import Testing
 
 @Suite(.timeLimit(.patient)) struct SecurityFunctionTests {
-    @Test func aPKCS12FileHasAnIdentityAndItsChain() throws {
+    @Test func importingPKCS12ReturnsTheIdentityAndItsChain() throws {
         let made = try TestIdentity.make()
         #expect(made.chain.count >= 1 && SecCertificateCopySubjectSummary(made.certificate) == "localhost")
         var certificate: SecCertificate?
@@ -20,13 +20,13 @@ import Testing
         #expect(error?.takeRetainedValue().domain == NSOSStatusErrorDomain)
     }
 
-    @Test func aPKCS12FileOfAnOldProgramIsRead() throws {
+    @Test func aPKCS12FileWithLegacyAlgorithmsIsImported() throws {
         let issued = try TestCertificates.authority.issue(.server(names: ["localhost"]))
         let old = try TestIdentity.archive(issued, ["-legacy"])
         #expect(Spellings.identity(pkcs12: old, passphrase: TestIdentity.passphrase).status == errSecSuccess)
     }
 
-    @Test func aPKCS12FileThatCannotBeReadHasACode() throws {
+    @Test func unreadablePKCS12FilesCauseSpecificErrorCodes() throws {
         let file = try TestIdentity.archive(TestCertificates.authority.issue(.server(names: ["localhost"])))
         #expect(Spellings.identity(pkcs12: file, passphrase: "wrong").status == errSecAuthFailed)
         #expect(Spellings.identity(pkcs12: Data([1, 2, 3]), passphrase: "sesame").status == errSecDecode)
@@ -36,7 +36,7 @@ import Testing
         #expect(items == nil)
     }
 
-    @Test func aPKCS12FileWithoutAKeyHasNoItems() throws {
+    @Test func importingPKCS12WithoutAKeyReturnsNoItems() throws {
         let issued = try TestCertificates.authority.issue(.server(names: ["localhost"]))
         let file = try TestIdentity.archive(issued, ["-nokeys"])
         var items: CFArray?
@@ -60,7 +60,7 @@ import Testing
         #expect(try chain[1] == TestIdentity.certificate(pem: TestCertificates.authority.intermediatePEM))
     }
 
-    @Test func theItemsOfAPKCS12FileHaveTheirKeys() throws {
+    @Test func importedPKCS12ItemsHaveAllDictionaryKeys() throws {
         let file = try TestIdentity.archive(TestCertificates.authority.issue(.server(names: ["localhost"])))
         var items: CFArray?
         let options = [kSecImportExportPassphrase as String: TestIdentity.passphrase] as CFDictionary
@@ -71,7 +71,7 @@ import Testing
         #expect((item[kSecImportItemCertChain] as? NSArray)?.firstObject is SecCertificate)
     }
 
-    @Test func aCertificateIsMadeOfItsBytesAndGivesThemBack() throws {
+    @Test func aCertificateCanBeCreatedFromItsBytes() throws {
         let root = try TestIdentity.root
         let bytes = SecCertificateCopyData(root) as Data
         let again = try #require(SecCertificateCreateWithData(nil, bytes as CFData))
@@ -82,7 +82,7 @@ import Testing
     }
 
     @Test(arguments: [(CertificateAuthority.KeyType.p256, 65), (.rsa2048, 270)])
-    func thePublicKeyHasTheFormOfApple(type: CertificateAuthority.KeyType, size: Int) throws {
+    func publicKeysAreExportedInApplesFormat(type: CertificateAuthority.KeyType, size: Int) throws {
         let issued = try TestCertificates.authority.issue(.server(names: ["localhost"]), keyType: type)
         let certificate = try TestIdentity.certificate(pem: issued.certificatePEM)
         var trust: SecTrust?
@@ -94,7 +94,7 @@ import Testing
         #expect(key == SecCertificateCopyKey(certificate) && key == trust.flatMap(SecTrustCopyPublicKey))
     }
 
-    @Test func aTrustHasTheChain() throws {
+    @Test func aTrustObjectContainsTheCertificateChain() throws {
         let issued = try TestCertificates.authority.issue(.server(names: ["localhost"]))
         let leaf = try TestIdentity.certificate(pem: issued.certificatePEM)
         let intermediate = try TestIdentity.certificate(pem: TestCertificates.authority.intermediatePEM)
@@ -115,7 +115,7 @@ import Testing
         #expect(SecTrustSetAnchorCertificates(made, nil) == errSecSuccess && !SecTrustEvaluateWithError(made, nil))
     }
 
-    @Test func aTrustRefusesWhatItCannotUse() throws {
+    @Test func aTrustObjectRejectsInvalidArguments() throws {
         var trust: SecTrust?
         #expect(SecTrustCreateWithCertificates([NSNull()] as CFArray, nil, &trust) == errSecParam && trust == nil)
         #expect(SecTrustCreateWithCertificates([] as CFArray, nil, &trust) == errSecParam)
@@ -129,7 +129,7 @@ import Testing
         #expect(!SecTrustEvaluateWithError(made, nil))
     }
 
-    @Test func aServersOwnCertificateMayBeTheAnchor() throws {
+    @Test func aServersOwnCertificateCanBeATrustAnchor() throws {
         let issued = try TestCertificates.stranger.issue(.server(names: ["localhost"]))
         let leaf = try TestIdentity.certificate(pem: issued.certificatePEM)
         var trust: SecTrust?
@@ -145,7 +145,7 @@ import Testing
         #expect(!SecTrustEvaluateWithError(made, nil))
     }
 
-    @Test func anEvaluationKnowsTheDates() throws {
+    @Test func aTrustEvaluationChecksTheValidityDates() throws {
         for (validity, code) in [
             (CertificateAuthority.Validity.expired, errSecCertificateExpired), (.notYetValid, errSecCertificateNotValidYet),
         ] {

@@ -37,7 +37,7 @@ import Testing
         #expect(error?.domain == "kCFStreamErrorDomainSSL" && error?.code == Int(errSSLNoRootCert))
     }
 
-    @Test func d10WithoutAPeerNameTheHostIsVerified() async throws {
+    @Test func d10WithoutAPeerNameTheConnectedHostIsVerified() async throws {
         let anchors: [String: NSObject] = [GCDAsyncSocketSSLAnchorCertificates: [try TestIdentity.root] as NSArray]
         // The certificate is for localhost, not for the address.
         let error = try await failure(anchors, host: "127.0.0.1")
@@ -60,7 +60,7 @@ import Testing
         socket.disconnect()
     }
 
-    @Test func theErrorsOfCertificatesHaveTheirNumbers() async throws {
+    @Test func certificateErrorsHaveTheirSecureTransportCodes() async throws {
         let expired = try TestCertificates.server(validity: .expired)
         #expect(try await failure(TestSettings.client(), server: expired)?.code == Int(errSSLCertExpired))
         let early = try TestCertificates.server(validity: .notYetValid)
@@ -69,13 +69,13 @@ import Testing
         #expect(try await failure(TestSettings.client(), server: other)?.code == Int(errSSLHostNameMismatch))
     }
 
-    @Test func aDelegateThatSaysNoEndsTheConnection() async throws {
+    @Test func aRejectionByTheDelegateClosesTheConnection() async throws {
         let diary = Diary()
         let error = try await failure(manually, diary)
         #expect(diary.has("asked") && error?.domain == "kCFStreamErrorDomainSSL" && error?.code == Int(errSSLPeerBadCert))
     }
 
-    @Test func aDelegateWithoutTheMethodsRefuses() async throws {
+    @Test func aDelegateWithoutTrustMethodsRejectsThePeer() async throws {
         let peer = try ScriptedPeer.listening([.startTLS(try TestCertificates.server()), .expect("hello")])
         let delegate = ReadersDelegate()
         let socket = makeSocket(delegate)
@@ -89,7 +89,7 @@ import Testing
         await #expect(throws: LoopbackError.self) { try await peer.finish() }
     }
 
-    @Test(arguments: [true, false]) func aDelegateMayDecideInATask(isTrusted: Bool) async throws {
+    @Test(arguments: [true, false]) func aDelegateCanDecideTrustInATask(isTrusted: Bool) async throws {
         let peer = try ScriptedPeer.listening([.startTLS(try TestCertificates.server()), .expect("hello")])
         let delegate = DecidingDelegate(answering: isTrusted)
         let socket = makeSocket(delegate)
@@ -105,7 +105,7 @@ import Testing
         socket.disconnect()
     }
 
-    @Test func aDelegateEvaluatesWithItsOwnRootsAndPins() async throws {
+    @Test func aDelegateCanEvaluateTrustWithItsOwnRootsAndPins() async throws {
         let authority = try TestCertificates.authority
         let issued = try authority.issue(.server(names: ["localhost"]))
         let pinned = try SecCertificateCopyData(TestIdentity.certificate(pem: issued.certificatePEM)) as Data
@@ -126,7 +126,7 @@ import Testing
         #expect(try await failure(manually, other)?.code == Int(errSSLPeerBadCert))
     }
 
-    @Test func anEvaluationSaysWhyNot() async throws {
+    @Test func aFailedTrustEvaluationReportsTheReason() async throws {
         let (root, diary) = (try TestIdentity.root, Diary())
         nonisolated(unsafe) var results: [OSStatus] = []
         diary.verdict = { trust in
@@ -162,7 +162,7 @@ import Testing
         #expect(result == errSecHostNameMismatch && error?.code == Int(errSSLPeerBadCert))
     }
 
-    @Test func anEvaluationMayRunOnAQueue() async throws {
+    @Test func aTrustEvaluationCanRunOnAQueue() async throws {
         let diary = Diary()
         let root = try TestIdentity.root
         let peer = try ScriptedPeer.listening([.startTLS(try TestCertificates.server()), .send("x")])
@@ -176,7 +176,7 @@ import Testing
         _ = try await peer.finish()
     }
 
-    @Test func aManualEvaluationNeedsNoHost() async throws {
+    @Test func manualTrustEvaluationWorksWithoutAHost() async throws {
         var ends: [Int32] = [0, 0]
         #expect(socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0, &ends) == 0)
         let (atClient, atServer) = (Diary(), Diary())
@@ -195,7 +195,7 @@ import Testing
         try await atServer.wait(for: "secure")
     }
 
-    @Test func anEmptyPeerNameIsNoNameWhereTheDelegateDecides() async throws {
+    @Test func anEmptyPeerNameDisablesTheNameCheckIfTheDelegateDecides() async throws {
         let empty = manually.merging([kCFStreamSSLPeerName as String: "" as NSString]) { $1 }
         let diary = Diary()
         let root = try TestIdentity.root
@@ -217,12 +217,12 @@ import Testing
         #expect(results == [true])
     }
 
-    @Test func anEmptyPeerNameIsRefusedWhereTheLibraryDecides() async throws {
+    @Test func anEmptyPeerNameIsRejectedIfTheLibraryDecides() async throws {
         let error = try await failure([kCFStreamSSLPeerName as String: "" as NSString])
         #expect(error?.domain == GCDAsyncSocketErrorDomain && error?.code == GCDAsyncSocketError.otherError.rawValue)
     }
 
-    @Test func aTruncationIsToldFromAnOrderlyEnd() async throws {
+    @Test func aTruncationIsDistinguishedFromAnOrderlyClose() async throws {
         for (ending, code, domain) in [
             (ScriptedPeer.Step.close, Int(errSSLClosedNoNotify), "kCFStreamErrorDomainSSL"),
             (.sendCloseNotify, GCDAsyncSocketError.closedError.rawValue, GCDAsyncSocketErrorDomain),
@@ -242,7 +242,7 @@ import Testing
 
     // MARK: - Client certificates
 
-    @Test func aServerAsksForAClientCertificateAndGetsIt() async throws {
+    @Test func aServerCanRequestAClientCertificate() async throws {
         let alice = try TestIdentity.make(.client(commonName: "alice"))
         let asks: [String: NSObject] = [
             GCDAsyncSocketSSLClientAuthentication: SSLAuthenticate.alwaysAuthenticate.rawValue as NSNumber,
@@ -262,7 +262,7 @@ import Testing
         #expect(other.map { SecTrustEvaluateWithError($0, nil) } == true)
     }
 
-    @Test func aServerRefusesAClientWithoutACertificate() async throws {
+    @Test func aServerRejectsAClientWithoutACertificate() async throws {
         let wire = try await Wire.make()
         let asks: [String: NSObject] = [
             GCDAsyncSocketSSLClientAuthentication: SSLAuthenticate.alwaysAuthenticate.rawValue as NSNumber,
@@ -275,7 +275,7 @@ import Testing
         #expect(try await wire.atClient.end()?.domain == "kCFStreamErrorDomainSSL")
     }
 
-    @Test func theServersDelegateDecidesAboutAClient() async throws {
+    @Test func theServersDelegateDecidesWhetherToTrustAClient() async throws {
         let wire = try await Wire.make()
         let alice = try TestIdentity.make(.client(commonName: "alice"))
         let root = try TestIdentity.root
