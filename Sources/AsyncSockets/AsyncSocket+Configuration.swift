@@ -85,11 +85,10 @@ extension AsyncSocket {
 
     /// The maximum number of bytes in memory waiting to be written. Defaults to 64 MiB.
     ///
-    /// The limit prevents a peer that does not read from filling the memory. A write that would exceed it
-    /// closes the connection with `.writeQueueFull`, because dropping a single write would corrupt the
-    /// stream. A larger write is accepted if the queue is empty. Files do not count. Beyond the first 1,024
-    /// queued writes, each write counts about 80 bytes more than its data. `writeHighWaterMark` warns you
-    /// earlier.
+    /// Prevents a peer that does not read from filling the memory. A write that would exceed the limit closes
+    /// the connection with `.writeQueueFull`, because dropping a single write would corrupt the stream. A
+    /// larger write is accepted if the queue is empty. Files do not count. Beyond 1,024 queued writes, each
+    /// counts about 80 bytes more than its data. Tasks are not limited, because a write suspends its task.
     public var maximumPendingWriteBytes: Int {
         get { configuration.maximumPendingWriteBytes }
         set { configure { $0.maximumPendingWriteBytes = newValue } }
@@ -97,7 +96,8 @@ extension AsyncSocket {
 
     /// The number of queued bytes, greater than zero, at which the delegate receives
     /// `socket(_:writeQueueReachedHighWater:)`, or `nil` (the default) for no callbacks. Once at most half
-    /// that number is queued, the delegate receives `socket(_:writeQueueReachedLowWater:)`.
+    /// that number is queued, the delegate receives `socket(_:writeQueueReachedLowWater:)`. A task's write,
+    /// except of a file, returns once fewer bytes than the mark are queued.
     public var writeHighWaterMark: Int? {
         get { configuration.writeHighWaterMark }
         set { configure { $0.writeHighWaterMark = newValue } }

@@ -9,9 +9,9 @@ struct ClientHelloReader {
         case complete(TLSClientHello)
     }
 
-    /// The maximum total size of the records that contain the message. Larger records would not fit into the
-    /// read-ahead buffer. A client may split the message into any number of records (RFC 8446, 5.1), and
-    /// OpenSSL accepts empty records too.
+    /// A record that starts after this many bytes is rejected, because it would not fit into the read-ahead
+    /// buffer. A client may split the message into any number of records (RFC 8446, 5.1), and OpenSSL accepts
+    /// empty records too.
     private static let limit = 48 * 1024
 
     /// The maximum size of the records that are read.
