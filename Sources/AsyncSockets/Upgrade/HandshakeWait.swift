@@ -35,7 +35,7 @@ extension HandshakeWaiter {
 }
 
 /// The decision whether to trust a peer. The program's closure runs in a separate task, so that a closure
-/// that does not return cannot block the handshake.
+/// that stays suspended cannot block the handshake. A closure that blocks the loop can.
 private struct TrustDecision {
     private let task: Task<Void, Never>
     private let thrown = Locked<(any Error)?>(nil)
