@@ -105,10 +105,10 @@ extension AsyncSocket {
     ///   - trust: Decides whether to trust the server's certificate.
     ///   - timeout: The time limit for resolving and connecting, 30 seconds by default. `nil` means no
     ///     limit.
-    ///   - executor: Where `body` runs unless it is isolated to an actor. The default is the connection's
-    ///     event loop, which is fastest. `nil` means that `body` runs where the caller runs. For blocking or
-    ///     long-running work, use `.custom(globalConcurrentExecutor)` instead of `nil`, because the caller
-    ///     may also run on an event loop.
+    ///   - executor: Where `body` runs. If the caller or `body` is isolated to an actor, `body` runs on that
+    ///     actor instead. The default is the connection's event loop, which is fastest. `nil` means where
+    ///     the caller runs. For blocking or long-running work, use `.custom(globalConcurrentExecutor)`
+    ///     instead of `nil`, because the caller may also run on an event loop.
     ///   - configure: Prepares the socket before it connects, for example with options or a logger.
     ///   - body: Uses the connection.
     /// - Returns: The value that `body` returns.

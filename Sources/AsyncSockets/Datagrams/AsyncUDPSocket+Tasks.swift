@@ -179,8 +179,9 @@ extension AsyncUDPSocket {
     ///   - host: A name, or an IPv4 or IPv6 address.
     ///   - port: A UDP port, 1 to 65535, of any integer type.
     ///   - timeout: The time limit for name resolution, 30 seconds by default. `nil` means no limit.
-    ///   - executor: Where `body` runs, unless it is isolated to an actor. Defaults to the socket's event
-    ///     loop. If `nil`, `body` runs where the caller runs. See `AsyncSocket.withConnection`.
+    ///   - executor: Where `body` runs. If the caller or `body` is isolated to an actor, `body` runs on that
+    ///     actor instead. Defaults to the socket's event loop. If `nil`, `body` runs where the caller runs.
+    ///     See `AsyncSocket.withConnection`.
     ///   - configure: Configures the socket before it connects, for example its options and logger.
     ///   - body: Your code, which uses the socket.
     /// - Returns: The result of `body`.
