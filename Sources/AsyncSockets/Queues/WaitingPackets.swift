@@ -13,8 +13,9 @@ protocol WaitingPacket {
 /// `startTLS` (`GCDAsyncSpecialPacket`) and two timers: for the oldest packet, and for the waiters. A
 /// connection is upgraded only once, so there is at most one marker.
 ///
-/// Generic, and therefore used only inside this module, where it is specialized for each kind of packet.
-/// Other code uses `ReadHalf` and `WriteHalf`.
+/// Generic, and therefore used only inside this module, where it is specialized for each kind of packet:
+/// `ReadHalf`, `WriteHalf` and `DatagramSendQueue` each have one. `DataPath` and `Upgrade` use the packets of
+/// both halves directly, for timeouts, markers and closing.
 struct WaitingPackets<Packet: WaitingPacket>: ~Copyable {
     private var packets = Ring<Packet>()
     /// The number of packets before the marker, or the maximum value if no marker is set.
