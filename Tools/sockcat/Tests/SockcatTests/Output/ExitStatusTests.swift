@@ -95,7 +95,7 @@ import Testing
         ]
         for command in commands {
             let isServer = command.hasPrefix("listen") || command.hasPrefix("relay")
-            let limit = isServer ? "timeout 2" : "timeout -s KILL 60"
+            let limit = isServer ? "timeout -k 60 2" : "timeout -s KILL 60"
             let outcome = try await SockcatProcess.shell(
                 "echo hello | (exec \(limit) \(SockcatProcess.path) \(command) \(closing))", in: folder)
             #expect(outcome.status != 137, "\(command) \(closing) did not end")

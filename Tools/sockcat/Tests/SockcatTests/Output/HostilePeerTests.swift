@@ -40,13 +40,18 @@ import Testing
         #expect(outcome.status == ExitStatus.untrusted.rawValue)
         let text = outcome.output
         #expect(text.contains("evil"), "\(text)")
-        let forged = text.split(separator: "\n").filter { $0.hasPrefix("  trust  ") && $0 != "  trust           not trusted" }
+        let forged = text.unicodeScalars.split(separator: "\n").map { String($0) }.filter {
+            $0.hasPrefix("  trust  ") && $0 != "  trust           not trusted"
+        }
         #expect(forged.isEmpty, "\(text)")
         if options == "--quiet" {
-            #expect(text.split(separator: "\n").allSatisfy { $0.hasPrefix("127.0.0.1:\(server.port): ") }, "\(text)")
+            #expect(
+                text.unicodeScalars.split(separator: "\n").map { String($0) }.allSatisfy {
+                    $0.hasPrefix("127.0.0.1:\(server.port): ")
+                }, "\(text)")
         }
         if options == "--json" {
-            #expect(text.split(separator: "\n").count == 1)
+            #expect(text.unicodeScalars.split(separator: "\n").map { String($0) }.count == 1)
             let report = try JSONDecoder().decode([String: JSONText].self, from: Data(text.utf8))
             #expect(report.values.flatMap(\.strings).flatMap { OutputCheck.faults(in: $0) } == [])
         }

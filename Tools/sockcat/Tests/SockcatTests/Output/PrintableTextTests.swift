@@ -35,7 +35,7 @@ import Testing
     }
 
     /// The other ways to standard output and standard error would bypass `PrintableText`.
-    @Test func onlyTwoFilesWriteToTheTerminal() throws {
+    @Test func onlyTheListedFilesWriteToDescriptors() throws {
         let sources = URL(filePath: #filePath).deletingLastPathComponent().appending(path: "../../../Sources")
         let writing = #/\bprint\(|\bputs\(|\bfputs\(|FileHandle\.standard|Glibc\.write\(|\bstderr\b|\bstdout\b/#
         let files = try #require(FileManager.default.enumerator(at: sources, includingPropertiesForKeys: nil))
