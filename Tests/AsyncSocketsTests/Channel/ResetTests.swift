@@ -26,6 +26,26 @@ import Testing
         #expect(try await link.atServer.disconnected() == nil)
     }
 
+    /// The delegate resets the connection before the loop has added its descriptor.
+    @Test(arguments: Link.Delivery.allCases) func anAcceptedConnectionIsResetImmediately(delivery: Link.Delivery) async throws {
+        final class Refusal: AsyncSocketDelegate, Sendable {
+            func socket(_ socket: AsyncSocket, didAcceptNewSocket newSocket: AsyncSocket) { newSocket.disconnectWithReset() }
+        }
+        let refusal = Refusal()
+        let listener = AsyncSocket(refusal, calledOn: delivery.delegateQueue, socketQueue: delivery.socketQueue)
+        try listener.accept(onInterface: "127.0.0.1", port: 0)
+        for _ in 1...20 {
+            let client = AsyncSocket()
+            let error = await #expect(throws: AsyncSocketError.self) {
+                try await client.connect(to: "127.0.0.1", port: listener.localPort)
+                _ = try await client.readToEnd()
+            }
+            #expect(error?.code == .connectionReset)
+        }
+        listener.disconnect()
+        withExtendedLifetime(refusal) {}
+    }
+
     /// A Unix-domain socket has no reset, but no close_notify is sent either.
     @Test(arguments: [TLSProtocolVersion.tls12, .tls13])
     func withoutAResetTLSReportsATruncation(version: TLSProtocolVersion) async throws {
