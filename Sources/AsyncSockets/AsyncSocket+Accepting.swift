@@ -18,7 +18,7 @@ extension AsyncSocket {
     /// - Throws: `.badConfiguration` if the socket is in use or has no delegate, or if the IP versions of all
     ///   the addresses are disabled; `.system` with an `errno` if it cannot listen on an address.
     public func accept(onPort port: UInt16) throws(AsyncSocketError) {
-        try accept(on: Self.everyAddress(port: port))
+        try accept(on: configuration.listenAddresses(of: nil, port: port))
     }
 
     /// Listens on a port on all addresses of one interface.
@@ -32,7 +32,7 @@ extension AsyncSocket {
     ///   `.noUsableAddress` if the interface has no address of an enabled family, and otherwise the errors of
     ///   `accept(onPort:)`.
     public func accept(onInterface interface: String?, port: UInt16) throws(AsyncSocketError) {
-        try accept(on: addresses(of: interface, port: port))
+        try accept(on: configuration.listenAddresses(of: interface, port: port))
     }
 
     /// Listens on one address: IPv4, IPv6, a file-system path as with `accept(onPath:)`, or an abstract name
@@ -76,56 +76,22 @@ extension AsyncSocket {
         }
     }
 
-    func checkMaximumConnections() throws(AsyncSocketError) {
-        guard maximumConnections >= 1 else {
-            throw .badParameter(.listen, "maximumConnections must be at least 1, but is \(maximumConnections)")
-        }
-    }
-
     // MARK: - Listening
 
     private func accept(on addresses: [SocketEndpoint]) throws(AsyncSocketError) {
         guard hasDelegate else {
             throw .badConfiguration(.listen, "no delegate is set to receive the accepted connections: set a delegate first")
         }
-        try checkMaximumConnections()
+        let configuration = configuration
+        try configuration.checkMaximumConnections()
         guard isDisconnected else { throw .badConfiguration(.listen, "the socket is in use: disconnect it first") }
-        let (listener, outlet) = try bind(to: enabled(addresses))
+        let (listener, outlet) = try bind(to: configuration.enabled(addresses))
         do throws(AsyncSocketError) {
             try occupy(.listen, with: .listening(listener, outlet))
         } catch {
             listener.discard()
             throw error
         }
-    }
-
-    private static func everyAddress(port: UInt16) -> [SocketEndpoint] {
-        ["0.0.0.0", "::"].compactMap { SocketEndpoint(literal: $0, port: port) }
-    }
-
-    /// - Parameter interface: See `accept(onInterface:port:)`.
-    func addresses(of interface: String?, port: UInt16) throws(AsyncSocketError) -> [SocketEndpoint] {
-        guard let interface else { return Self.everyAddress(port: port) }
-        let families = try configuration.enabledFamilies(.listen)
-        let addresses = try LocalInterface.named(interface, .listen, families: families).addresses
-        return addresses.filter { families.allows($0.family) }.map { port == 0 ? $0 : $0.withPort(port) }
-    }
-
-    /// Returns the addresses of enabled families. The result is never empty.
-    func enabled(_ addresses: [SocketEndpoint]) throws(AsyncSocketError) -> [SocketEndpoint] {
-        let configuration = configuration
-        let enabled = addresses.filter {
-            switch $0.family {
-            case .ipv4: configuration.isIPv4Enabled
-            case .ipv6: configuration.isIPv6Enabled
-            case .unix, .vsock: true
-            }
-        }
-        guard !enabled.isEmpty else {
-            throw .badConfiguration(
-                .listen, "each address requires a disabled IP version: set isIPv4Enabled or isIPv6Enabled to true")
-        }
-        return enabled
     }
 
     private func bind(

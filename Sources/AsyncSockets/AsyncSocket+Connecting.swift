@@ -205,12 +205,6 @@ extension SocketEndpoint {
     }
 }
 
-extension SocketConfiguration {
-    func enabledFamilies(_ operation: AsyncSocketError.Operation) throws(AsyncSocketError) -> AddressFamilies {
-        try AddressFamilies(isIPv4Enabled: isIPv4Enabled, isIPv6Enabled: isIPv6Enabled, operation)
-    }
-}
-
 extension AddressFamilies {
     init(isIPv4Enabled: Bool, isIPv6Enabled: Bool, _ operation: AsyncSocketError.Operation) throws(AsyncSocketError) {
         self = []

@@ -47,6 +47,44 @@ struct SocketConfiguration: Sendable {
     var maximumConnections = 10_000
 }
 
+extension SocketConfiguration {
+    func enabledFamilies(_ operation: AsyncSocketError.Operation) throws(AsyncSocketError) -> AddressFamilies {
+        try AddressFamilies(isIPv4Enabled: isIPv4Enabled, isIPv6Enabled: isIPv6Enabled, operation)
+    }
+
+    // MARK: - Listening
+
+    /// - Parameter interface: See `AsyncSocket.accept(onInterface:port:)`.
+    func listenAddresses(of interface: String?, port: UInt16) throws(AsyncSocketError) -> [SocketEndpoint] {
+        guard let interface else { return ["0.0.0.0", "::"].compactMap { SocketEndpoint(literal: $0, port: port) } }
+        let families = try enabledFamilies(.listen)
+        let addresses = try LocalInterface.named(interface, .listen, families: families).addresses
+        return addresses.filter { families.allows($0.family) }.map { port == 0 ? $0 : $0.withPort(port) }
+    }
+
+    /// Returns the addresses of enabled families. The result is never empty.
+    func enabled(_ addresses: [SocketEndpoint]) throws(AsyncSocketError) -> [SocketEndpoint] {
+        let enabled = addresses.filter {
+            switch $0.family {
+            case .ipv4: isIPv4Enabled
+            case .ipv6: isIPv6Enabled
+            case .unix, .vsock: true
+            }
+        }
+        guard !enabled.isEmpty else {
+            throw .badConfiguration(
+                .listen, "each address requires a disabled IP version: set isIPv4Enabled or isIPv6Enabled to true")
+        }
+        return enabled
+    }
+
+    func checkMaximumConnections() throws(AsyncSocketError) {
+        guard maximumConnections >= 1 else {
+            throw .badParameter(.listen, "maximumConnections must be at least 1, but is \(maximumConnections)")
+        }
+    }
+}
+
 /// Values that few sockets use, stored separately so that other sockets reserve no memory for them.
 struct SocketExtras: Sendable {
     var userData: (any Sendable)?

@@ -52,7 +52,8 @@ public final class SocketListener: Sendable {
     ) throws {
         let model = try Self.makeModel(maximumConnections, configure)
         let port = try AsyncSocketError.port(port, .listen)
-        try self.init(model, tls, trust, proxyProtocol, on: .addresses(model.addresses(of: interface, port: port)))
+        try self.init(
+            model, tls, trust, proxyProtocol, on: .addresses(model.configuration.listenAddresses(of: interface, port: port)))
     }
 
     /// Listens on a single address: IPv4, IPv6, a file system path, an abstract name (unix(7)), or a vsock
@@ -142,7 +143,7 @@ public final class SocketListener: Sendable {
     ) throws(AsyncSocketError) -> Listener {
         switch place {
         case .addresses(let all):
-            let addresses = try model.enabled(all)
+            let addresses = try model.configuration.enabled(all)
             return try Self.typed { () throws(SystemError) in try Listener.listen(on: addresses, setup) }
         case .inherited(let descriptors):
             return try Self.typed { () throws(SystemError) in try Listener.listen(onInherited: descriptors, setup) }
@@ -163,7 +164,7 @@ public final class SocketListener: Sendable {
         let model = AsyncSocket()
         model.maximumConnections = maximumConnections
         try configure(model)
-        try model.checkMaximumConnections()
+        try model.configuration.checkMaximumConnections()
         return model
     }
 
