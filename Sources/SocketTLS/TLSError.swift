@@ -1,4 +1,5 @@
 public import FoundationEssentials
+internal import SocketBuffers
 
 /// A TLS failure, with the party at fault.
 ///
@@ -186,15 +187,5 @@ extension String {
                     "\\" + String($0 >> 4, radix: 16, uppercase: true) + String($0 & 15, radix: 16, uppercase: true)
                 }.joined()
         }.joined()
-    }
-}
-
-extension Unicode.Scalar {
-    /// Whether the character is neither a control or format character nor a line or paragraph separator.
-    fileprivate var isPrintable: Bool {
-        switch properties.generalCategory {
-        case .control, .format, .lineSeparator, .paragraphSeparator: false
-        default: true
-        }
     }
 }

@@ -1,6 +1,7 @@
 internal import CLinux
 public import FoundationEssentials
 internal import Glibc
+internal import SocketBuffers
 
 /// A socket address: IPv4, IPv6, Unix-domain, or virtual machine (vsock).
 ///
@@ -211,14 +212,7 @@ extension SocketEndpoint: CustomStringConvertible {
     }
 
     private static func printable(_ text: String) -> String {
-        var printable = String.UnicodeScalarView()
-        for scalar in text.unicodeScalars {
-            switch scalar.properties.generalCategory {
-            case .control, .format, .lineSeparator, .paragraphSeparator: printable.append("?")
-            default: printable.append(scalar)
-            }
-        }
-        return String(printable)
+        String(String.UnicodeScalarView(text.unicodeScalars.map { $0.isPrintable ? $0 : "?" }))
     }
 }
 
