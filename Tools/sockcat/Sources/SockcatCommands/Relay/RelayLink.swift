@@ -59,7 +59,7 @@ struct RelayLink: Sendable {
     private func described(_ failure: RelayStepFailure, _ addresses: RelayAddressTexts) -> RelayFailure {
         var message = Failure(failure.cause).message
         if let error = failure.cause as? AsyncSocketError, error.code == .deadlineExceeded {
-            message = "\(error.operation): not complete within \(limits.timeout) (--timeout)"
+            message = "\(error.operation.name): not complete within \(limits.timeout) (--timeout)"
         }
         return RelayFailure(message: "\(addresses.name(of: failure.side)): \(message)")
     }

@@ -122,8 +122,8 @@ extension Failure {
 }
 
 extension AsyncSocketError.Operation {
-    /// What the program was doing.
-    fileprivate var name: String {
+    /// What the program was doing, in words of its options.
+    var name: String {
         switch self {
         case .startTLS: "TLS"
         case .startDTLS: "DTLS"
