@@ -58,8 +58,12 @@ struct DatagramSession: Sendable {
         try await withThrowingTaskGroup(of: Event.self) { group in
             group.addTask { try await upload(socket, input) }
             group.addTask { try await download(socket, output) }
-            guard case .inputEnded = try await group.next() else { return group.cancelAll() }
-            group.cancelAll()
+            while let event = try await group.next() {
+                // After the peer has closed the session, a line that remains in the input fails to be sent.
+                // Someone who types has no reason to continue.
+                if case .peerEnded = event, !input.isTerminal { continue }
+                return group.cancelAll()
+            }
         }
         try await drain(socket, output)
     }

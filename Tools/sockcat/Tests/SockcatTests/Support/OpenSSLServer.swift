@@ -30,6 +30,15 @@ final class OpenSSLServer: Sendable {
         throw Failure("openssl s_server did not start")
     }
 
+    /// Returns the first line that contains a text.
+    func line(containing text: String) async throws -> String { try await lines.line(containing: text) }
+
+    /// Kills the server, so that it sends nothing to its peers.
+    func kill() async {
+        child.send(SIGKILL)
+        _ = await child.wait()
+    }
+
     /// Stops the server and returns its output.
     @discardableResult
     func stop() async throws -> String {

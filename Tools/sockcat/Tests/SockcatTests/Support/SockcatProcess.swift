@@ -37,6 +37,37 @@ enum SockcatProcess {
     }
 }
 
+/// A client that sends the lines of its input to a DTLS server on localhost, and whose messages are read.
+struct DatagramClient {
+    private let child: ChildProcess
+    private let lines: LineReader
+
+    init(of port: Int, in folder: TestFolder) throws {
+        child = try ChildProcess(
+            shell:
+                "cd \(folder.path); exec \(SockcatProcess.path) connect -v --dtls --ca ca.pem --linger 2s localhost \(port) 2>&1",
+            environment: [:])
+        lines = LineReader(child.output)
+    }
+
+    func send(_ text: String) async throws { try await child.input.write(Data(text.utf8)) }
+
+    func endInput() { child.input.finish() }
+
+    /// Returns the first line that contains a text.
+    @discardableResult
+    func line(containing text: String) async throws -> String { try await lines.line(containing: text) }
+
+    /// Waits for the end of the client and returns its exit code.
+    func ended() async -> Int32 {
+        await withTaskCancellationHandler {
+            await child.wait()
+        } onCancel: {
+            child.send(SIGKILL)
+        }
+    }
+}
+
 /// A server that was started with `sockcat`.
 final class SockcatServer: Sendable {
     let port: Int
@@ -45,10 +76,14 @@ final class SockcatServer: Sendable {
     private let child: ChildProcess
     private let reader: LineReader
 
-    /// Starts a server and waits until it listens. The arguments must contain port 0.
-    init(_ arguments: String, in folder: TestFolder, output: String = "/dev/null") async throws {
+    /// Starts a server and waits until it listens. The arguments must contain port 0. `preparation` is a shell
+    /// command to run first.
+    init(
+        _ arguments: String, in folder: TestFolder, output: String = "/dev/null", preparation: String = ":"
+    ) async throws {
         child = try ChildProcess(
-            shell: "cd \(folder.path); exec \(SockcatProcess.path) \(arguments) 2>&1 >\(output)", environment: [:])
+            shell: "cd \(folder.path); \(preparation); exec \(SockcatProcess.path) \(arguments) 2>&1 >\(output)",
+            environment: [:])
         reader = LineReader(child.output)
         var lines: [String] = []
         while let line = try await reader.next() {
@@ -64,12 +99,7 @@ final class SockcatServer: Sendable {
     deinit { child.send(SIGKILL) }
 
     /// Returns the first line that contains a text.
-    func line(containing text: String) async throws -> String {
-        while let line = try await reader.next() {
-            if line.contains(text) { return line }
-        }
-        throw Failure("the server ended without printing \"\(text)\"")
-    }
+    func line(containing text: String) async throws -> String { try await reader.line(containing: text) }
 
     /// Starts a graceful end. The server continues to serve its connections.
     func terminate() { child.terminate() }
@@ -99,6 +129,14 @@ actor LineReader {
 
     init(_ reader: DescriptorReader) {
         self.reader = reader
+    }
+
+    /// Returns the next line that contains a text.
+    func line(containing text: String) async throws -> String {
+        while let line = try await next() {
+            if line.contains(text) { return line }
+        }
+        throw Failure("the program ended without printing \"\(text)\"")
     }
 
     func next() async throws -> String? {
