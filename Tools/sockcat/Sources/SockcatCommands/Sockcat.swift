@@ -45,6 +45,7 @@ extension Sockcat {
     /// Runs the command that the process arguments describe. If it fails, exits with its exit code.
     public static func start() async {
         let reporter = Reporter(level: .normal, style: TerminalStyle(.auto, descriptor: STDERR_FILENO))
+        LibraryLog.install(reporter.style)
         do {
             var command = try parseAsRoot(ConfigurationFile.expand(Array(CommandLine.arguments.dropFirst())))
             if var command = command as? any AsyncParsableCommand {

@@ -26,7 +26,8 @@ struct Passphrase {
         // Without a terminal, getpass(3) would read standard input.
         let terminal = open("/dev/tty", O_RDWR | O_CLOEXEC)
         if terminal >= 0 { close(terminal) }
-        guard terminal >= 0, let text = getpass("Passphrase of \"\(path)\": ") else {
+        let prompt: PrintableText = "Passphrase of \"\(path)\": "
+        guard terminal >= 0, let text = getpass(prompt.text) else {
             throw Failure("no passphrase was given, and there is no terminal to prompt on", status: .fileFailed)
         }
         return String(cString: text)

@@ -1,3 +1,4 @@
+import AsyncSockets
 import Foundation
 import Testing
 
@@ -34,22 +35,40 @@ import Testing
         #expect(decoded["emoji"] == "👍")
     }
 
+    /// The library logs that it cannot accept more connections.
+    @Test func theLibrarysLogHasTheFormOfTheProgramsMessages() async throws {
+        let folder = try TestFolder()
+        let server = try await SockcatServer("listen --echo 127.0.0.1:0", in: folder, preparation: "ulimit -n 32")
+        var clients: [AsyncSocket] = []
+        for _ in 1...32 {
+            let client = AsyncSocket()
+            try await client.connect(to: "127.0.0.1", port: server.port)
+            clients.append(client)
+        }
+        let line = try await server.line(containing: "accepting paused")
+        #expect(line.hasPrefix("warning: accepting paused: reason "), "\(line)")
+        for client in clients { client.disconnect() }
+        await server.stop()
+    }
+
     /// The other ways to standard output and standard error would bypass `PrintableText`.
     @Test func onlyTheListedFilesWriteToDescriptors() throws {
         let sources = URL(filePath: #filePath).deletingLastPathComponent().appending(path: "../../../Sources")
-        let writing = #/\bprint\(|\bputs\(|\bfputs\(|FileHandle\.standard|Glibc\.write\(|\bstderr\b|\bstdout\b/#
+        // A prompt and the default log of swift-log are output too.
+        let writing = #/\bprint\(|\bputs\(|\bfputs\(|FileHandle\.standard|Glibc\.write\(|\bstderr\b|\bstdout\b|getpass\(/#
         let files = try #require(FileManager.default.enumerator(at: sources, includingPropertiesForKeys: nil))
         let writers = try files.compactMap { $0 as? URL }.filter { $0.pathExtension == "swift" }.filter { url in
-            let code = try String(contentsOf: url, encoding: .utf8).split(separator: "\n").filter { !$0.contains("//") }
-            return code.contains {
-                $0.firstMatch(of: writing) != nil && !$0.contains("func print(") && !$0.contains("printer.print(")
-            }
+            let lines = try String(contentsOf: url, encoding: .utf8).split(separator: "\n")
+            // `ReportPrinter.print` accepts only `PrintableText`.
+            let code = lines.filter { $0.firstMatch(of: #/^ *///#) == nil }
+                .map { $0.replacing("func print(", with: "").replacing("printer.print(", with: "") }
+            return code.contains { $0.firstMatch(of: writing) != nil }
         }
         #expect(
             Set(writers.map(\.lastPathComponent))
                 == [
                     "DescriptorWriter.swift", "OutputOptions.swift", "FileReplacement.swift", "Inspect.swift",
-                    "ChildProcess.swift", "Watch.swift",
+                    "ChildProcess.swift", "Watch.swift", "Passphrase.swift",
                 ])
     }
 }
