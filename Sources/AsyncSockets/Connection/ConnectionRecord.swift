@@ -17,9 +17,13 @@ struct ConnectionRecord {
 
     /// Marks the connection as closed and returns the descriptor. Release the descriptor outside the lock,
     /// because its deinitialization takes other locks.
-    mutating func close() -> SocketDescriptor? {
+    ///
+    /// An accepted connection may be reset before it has a channel, so the descriptor is prepared here.
+    mutating func close(withReset: Bool) -> SocketDescriptor? {
         snapshot.isClosed = true
-        return live.withdraw()
+        let descriptor = live.withdraw()
+        if withReset { try? descriptor?.set(.linger, to: .zero) }
+        return descriptor
     }
 }
 

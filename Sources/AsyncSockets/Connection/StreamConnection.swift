@@ -367,9 +367,7 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
         sendWritten()
         phase = .closed(error)
         // From now on no other code can use the descriptor, and callers see a closed connection.
-        let withdrawn = record.withLock { $0.close() }
-        // An accepted connection may be reset before it has a channel.
-        if intent.contains(.reset) { try? withdrawn?.set(.linger, to: .zero) }
+        let withdrawn = record.withLock { $0.close(withReset: intent.contains(.reset)) }
         // Before the close releases its permit, so that a connection accepted with it is observed later.
         if let observation = observation.take() {
             observation.end(error, refusing: upgrade?.state.refusedRole, data.carried)
