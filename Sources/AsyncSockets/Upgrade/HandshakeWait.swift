@@ -1,4 +1,6 @@
+internal import Logging
 internal import SocketBuffers
+internal import SocketCore
 internal import SocketTLS
 
 // Shared by connections and UDP sockets: waiting for a handshake, and exporting keys.
@@ -28,35 +30,72 @@ extension HandshakeWaiter {
             }
         } catch {
             let reason = decision?.error ?? error
-            decision?.cancel()
+            decision?.cancel(for: owner)
             throw reason
         }
     }
 }
 
-/// The decision whether to trust a peer. The program's closure runs in a separate task, so that a closure
-/// that stays suspended cannot block the handshake. A closure that blocks the loop can.
+/// The decision whether to trust a peer. The program's closure runs in a separate task and off the event loops,
+/// so that a closure that blocks or stays suspended delays neither the handshake's limits nor other
+/// connections.
 private struct TrustDecision {
+    private struct State {
+        var error: (any Error)?
+        var hasReturned = false
+        /// Reports a closure that does not return after its cancellation.
+        var alarm: Alarm?
+    }
+
+    private static let patience = 1.0
+
     private let task: Task<Void, Never>
-    private let thrown = Locked<(any Error)?>(nil)
+    private let state = Locked(State())
 
     /// - Parameter post: Called once, with the verdict, which is `false` if `trust` throws or is `nil`.
     init(
         about peer: PeerTrust, _ trust: (@Sendable (PeerTrust) async throws -> Bool)?, post: @escaping @Sendable (Bool) -> Void
     ) {
-        task = Task(executorPreference: .preferredByCurrentTask) { [thrown] in
+        task = Task(executorPreference: .forDecisions) { [state] in
+            var verdict = false
             do {
-                post(try await trust?(peer) ?? false)
+                verdict = try await trust?(peer) ?? false
             } catch {
-                thrown.withLock { $0 = error }
-                post(false)
+                state.withLock { $0.error = error }
             }
+            state.withLock { state in
+                state.hasReturned = true
+                return state.alarm.take()
+            }?.stop()
+            post(verdict)
         }
     }
 
-    var error: (any Error)? { thrown.withLock { $0 } }
+    var error: (any Error)? { state.withLock { $0.error } }
 
-    func cancel() { task.cancel() }
+    /// Cancels the closure. If it has not returned soon afterwards, a warning names the peer.
+    func cancel(for owner: any OperationOwner) {
+        task.cancel()
+        let metadata = (owner as? any EventHandler)?.logMetadata
+        state.withLock { [state] in
+            guard !$0.hasReturned else { return }
+            $0.alarm = Alarm(at: Deadline(after: Self.patience) ?? .now) {
+                guard !state.withLock({ $0.hasReturned }) else { return }
+                socketLog.withLock { $0 }.warning(
+                    "a trust closure has not returned, although it was cancelled: let CancellationError propagate",
+                    metadata: metadata)
+            }
+        }
+    }
+}
+
+extension Optional where Wrapped == any TaskExecutor {
+    /// Where the program's closures run that decide something: on the executor that the program has chosen for
+    /// the current task, but not on an event loop, whose other connections they could delay.
+    fileprivate static var forDecisions: Self {
+        let preferred = preferredByCurrentTask
+        return preferred is SocketEventLoop ? nil : preferred
+    }
 }
 
 extension KeyExporter {

@@ -50,6 +50,7 @@ import Testing
         let upgrade: @Sendable (TLSClientSettings, Hanging) async throws -> Void
         let close: @Sendable () -> Void
         let isOpen: @Sendable () -> Bool
+        let peerName: String
         private let peer: any Sendable
 
         init(_ transport: Transport) async throws {
@@ -65,6 +66,7 @@ import Testing
                 }
                 close = { socket.disconnect() }
                 isOpen = { socket.isConnected }
+                peerName = "\(try #require(socket.connectedAddress))"
             case .datagrams:
                 let listener = try DatagramListener(address: .loopback(), dtls: TestCertificates.server())
                 let serving = Task { try await listener.run { _ = try await $0.receive(timeout: Duration?.none) } }
@@ -79,6 +81,7 @@ import Testing
                 }
                 close = { socket.close() }
                 isOpen = { !socket.isClosed }
+                peerName = "\(try #require(socket.connectedAddress))"
             }
         }
     }
@@ -197,6 +200,42 @@ import Testing
         client.close()
         await listener.close(timeout: .zero)
         try await serving.value
+    }
+
+    /// A closure that ignores its cancellation may spin, and would stop the other connections of a loop.
+    @Test func decisionsRunOnNoLoop() async throws {
+        let (clientSettings, serverSettings) = try TestCertificates.mutual()
+        let loops = try (0..<64).map { _ in try SocketEventLoop.next() }
+        let onLoop = Locked<[Bool]>([])
+        let decision: SocketListener.TrustDecision = { _ in
+            onLoop.withLock { $0.append(loops.contains { $0.isCurrent }) }
+            return true
+        }
+        let listener = try SocketListener(address: .loopback(), tls: serverSettings, trust: decision)
+        let serving = Task { try await listener.run { try await $0.echo() } }
+        try await AsyncSocket.withConnection(
+            to: "127.0.0.1", port: listener.localPort, tls: clientSettings, trust: decision
+        ) { client in
+            try await client.write("x")
+            _ = try await client.read(exactly: 1, timeout: .patient)
+        }
+        await listener.close(timeout: .zero)
+        try await serving.value
+        #expect(onLoop.withLock { $0 } == [false, false])
+    }
+
+    @Test(arguments: Transport.allCases) func aDecisionThatHangsIsLogged(_ transport: Transport) async throws {
+        let client = try await Client(transport)
+        LogRecorder.expect("peer", client.peerName)
+        let hanging = try Hanging()
+        defer { hanging.end() }
+        var settings = try TestCertificates.client()
+        settings.trustTimeout = .milliseconds(50)
+        #expect(await outcome { try await client.upgrade(settings, hanging) } == .failed(.trustTimeout))
+        try await eventually("the warning") {
+            LogRecorder.lines("peer", client.peerName).contains { $0.message.hasPrefix("a trust closure has not returned") }
+        }
+        #expect(!hanging.hasReturned)
     }
 
     /// The function that chooses a server's settings is cancelled when the handshake times out.
