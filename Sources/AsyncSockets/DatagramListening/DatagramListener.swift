@@ -110,9 +110,12 @@ public final class DatagramListener: Sendable {
                 queue.stop()
             })
         do throws(SystemError) {
-            var options = model.state.withLock { $0.options }
-            if dtls != nil, options.value(of: .pathMTUDiscovery) == nil { try options.set(.pathMTUDiscovery, to: .always) }
-            hub = DatagramHub(try binding.open(with: options), maximumPeers: maximumPeers, setup)
+            let options = model.state.withLock { $0.options }
+            let descriptors = try binding.open(with: options)
+            if dtls != nil, options.value(of: .pathMTUDiscovery) == nil {
+                for descriptor in descriptors { try descriptor.setIfPossible(.pathMTUDiscovery, to: .always) }
+            }
+            hub = DatagramHub(descriptors, maximumPeers: maximumPeers, setup)
         } catch {
             throw AsyncSocketError(datagram: error, .bind)
         }

@@ -40,8 +40,7 @@ extension AsyncUDPSocket {
             addresses.first { $0.family == family && families.allows(family) }
         }
         return DatagramBinding(
-            addresses: chosen.map { $0.withPort(port == 0 ? $0.port ?? 0 : port) }, reception: configuration.reception,
-            isLenient: interface == nil)
+            addresses: chosen.map { $0.withPort(port == 0 ? $0.port ?? 0 : port) }, reception: configuration.reception)
     }
 
     /// Binds the socket to an address. The socket then uses only the IP version of that address.
@@ -55,7 +54,7 @@ extension AsyncUDPSocket {
     func binding(toAddress address: SocketEndpoint) throws(AsyncSocketError) -> DatagramBinding {
         let address = native(address)
         try check(address, .bind)
-        return DatagramBinding(addresses: [address], reception: configuration.reception, isLenient: false)
+        return DatagramBinding(addresses: [address], reception: configuration.reception)
     }
 
     /// Returns the IPv4 form of an IPv4-mapped IPv6 address. An adopted dual-stack socket requires the mapped

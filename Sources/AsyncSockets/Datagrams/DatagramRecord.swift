@@ -178,8 +178,6 @@ struct DatagramBinding {
     /// At most one address per family, IPv4 first.
     let addresses: [SocketEndpoint]
     let reception: DatagramReception
-    /// Whether an address family that the kernel does not support is skipped.
-    let isLenient: Bool
 
     /// The maximum number of ports to try when a port must be free in both families.
     private static let attempts = 32
@@ -197,6 +195,7 @@ struct DatagramBinding {
         throw lastError
     }
 
+    /// Skips an address whose family is missing, unless it is the only one.
     private func openOnce(with options: SocketOptionSet) throws(SystemError) -> [DatagramDescriptor] {
         var opened: [DatagramDescriptor] = []
         var refusal: SystemError?
@@ -207,7 +206,7 @@ struct DatagramBinding {
                 try descriptor.bind(to: address.port == 0 ? address.withPort(port) : address)
                 opened.append(descriptor)
             } catch {
-                guard isLenient, error.isFamilyMissing else { throw error }
+                guard error.isFamilyMissing else { throw error }
                 refusal = error
             }
         }

@@ -5,6 +5,8 @@
 //     number is interpreted as a port.
 //  3. The name of an existing interface takes precedence. Any other name must be an address that
 //     `SocketEndpoint(literal:port:)` accepts, `localhost` or `loopback`.
+//  4. These can be used without the kernel's list of interfaces, which a sandbox may refuse, except a
+//     link-local address without a scope.
 
 internal import CLinux
 internal import Glibc
@@ -19,23 +21,27 @@ package struct LocalInterface: Hashable, Sendable {
     package let index: UInt32
 
     /// Looks up the interface in the kernel's list.
-    package init(_ text: String) throws(InterfaceError) {
+    ///
+    /// - Parameter needsIndex: Whether an address is useless without the index of its interface.
+    package init(_ text: String, needsIndex: Bool = false) throws(InterfaceError) {
         guard text.utf8.count <= Self.longest else {
             throw InterfaceError(
                 "an interface name must be at most \(Self.longest) bytes long, but is \(text.utf8.count)")
         }
         let (name, port) = try Self.split(text)
-        let known = try Self.list()
+        let literal = SocketEndpoint(literal: name, port: port)
+        let isComplete = literal.map { !$0.isLinkLocal || $0.scope != 0 } ?? (name.isEmpty || Self.loopbackNames.contains(name))
+        let known = try Self.list(isOptional: isComplete && !needsIndex)
         let named = known.filter { $0.name == name }
         self.text = text
         if name.isEmpty {
             (addresses, index) = (Self.literals(["0.0.0.0", "::"], port), 0)
         } else if !named.isEmpty {
             (addresses, index) = (Self.sorted(named.compactMap(\.address), port), named[0].index)
-        } else if let address = SocketEndpoint(literal: name, port: port) {
-            let owner = known.first { $0.address?.isSameHost(as: address) == true }
-            (addresses, index) = ([address.withScope(ifMissing: owner?.index ?? 0)], owner?.index ?? 0)
-        } else if name == "localhost" || name == "loopback" {
+        } else if let literal {
+            let owner = known.first { $0.address?.isSameHost(as: literal) == true }
+            (addresses, index) = ([literal.withScope(ifMissing: owner?.index ?? 0)], owner?.index ?? 0)
+        } else if Self.loopbackNames.contains(name) {
             (addresses, index) = (Self.literals(["127.0.0.1", "::1"], port), 0)
         } else {
             throw InterfaceError("no interface is named \"\(text)\"")
@@ -57,6 +63,8 @@ package struct LocalInterface: Hashable, Sendable {
     package func withScope(_ destination: SocketEndpoint) -> SocketEndpoint {
         destination.withScope(ifMissing: index)
     }
+
+    private static let loopbackNames = ["localhost", "loopback"]
 
     /// The maximum length of the text: an IPv6 address with a zone, in brackets, and a port.
     private static let longest = "[]:65535".utf8.count + SocketEndpoint.longestLiteral
@@ -133,6 +141,16 @@ extension LocalInterface {
         else { return nil }
         let bytes = zip(host, mask).map { $0 | ~$1 }
         return SocketEndpoint(ipv4Bytes: bytes, port: address.port ?? 0).map { (entry.name, $0) }
+    }
+
+    /// - Parameter isOptional: Whether to return an empty list if the kernel refuses it.
+    private static func list(isOptional: Bool) throws(InterfaceError) -> [Entry] {
+        do throws(InterfaceError) {
+            return try list()
+        } catch {
+            guard isOptional else { throw error }
+            return []
+        }
     }
 
     private static func list() throws(InterfaceError) -> [Entry] {

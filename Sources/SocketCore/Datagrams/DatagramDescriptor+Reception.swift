@@ -23,10 +23,10 @@ extension DatagramDescriptor {
     /// - Returns: The features in `wanted` that the kernel supports.
     package func prepareReception(_ wanted: DatagramReception = []) throws(SystemError) -> DatagramReception {
         for fact: SocketOptionKey<Bool> in [.receivesPacketInfo, .receivesTrafficClass, .receivesDropCount, .receivesErrors] {
-            try setIfKnown(fact, to: true)
+            try setIfPossible(fact, to: true)
         }
         var answer: DatagramReception = []
-        if wanted.contains(.timestamps), try setIfKnown(.receivesTimestamps, to: true) { answer.insert(.timestamps) }
+        if wanted.contains(.timestamps), try setIfPossible(.receivesTimestamps, to: true) { answer.insert(.timestamps) }
         if wanted.contains(.coalescing), enableCoalescing() { answer.insert(.coalescing) }
         return answer
     }

@@ -34,7 +34,7 @@ package struct DatagramDescriptor: Sendable {
         self.init(SocketDescriptor(adopting: number), families)
         // The system default depends on `net.ipv6.bindv6only`.
         if families != .ipv4 { try socket.set(.isForIPv6Only, to: families == .ipv6) }
-        try setIfKnown(.hearsAllGroups, to: false)
+        try setIfPossible(.hearsAllGroups, to: false)
         try options.apply(toNew: socket, alsoForIPv4: families == .both)
     }
 
@@ -141,16 +141,16 @@ package struct DatagramDescriptor: Sendable {
         try socket.set(option, to: value, alsoForIPv4: families == .both)
     }
 
-    /// Sets an option that the kernel may not support.
+    /// Sets an option that the kernel may not support, or that a system call filter may refuse.
     ///
-    /// - Returns: Whether the kernel supports the option.
+    /// - Returns: Whether the option was set.
     @discardableResult
-    func setIfKnown<Value>(_ option: SocketOptionKey<Value>, to value: Value) throws(SystemError) -> Bool {
+    package func setIfPossible<Value>(_ option: SocketOptionKey<Value>, to value: Value) throws(SystemError) -> Bool {
         do throws(SystemError) {
             try set(option, to: value)
             return true
         } catch {
-            guard error.errno == ENOPROTOOPT || error.errno == EOPNOTSUPP else { throw error }
+            guard [ENOPROTOOPT, EOPNOTSUPP, ENOSYS, EPERM, EACCES].contains(error.errno) else { throw error }
             return false
         }
     }

@@ -15,7 +15,7 @@ package struct InterfaceIndex: Hashable, Sendable {
     /// `LocalInterface`, for example as an address of the interface. Empty text means any interface.
     package init(_ text: String) throws(InterfaceError) {
         let isName = !text.utf8.contains(0) && if_nametoindex(text) != 0
-        number = isName ? if_nametoindex(text) : try LocalInterface(text).index
+        number = isName ? if_nametoindex(text) : try LocalInterface(text, needsIndex: !text.isEmpty).index
         guard number != 0 || text.isEmpty else { throw InterfaceError("no interface has the address \"\(text)\"") }
     }
 }

@@ -6,7 +6,7 @@ import Testing
 /// Environments that lack something, as in containers and under system call filters. The article
 /// `Deployment` has a row for each test.
 @Suite(.timeLimit(.patient), .unmodifiedKernel) struct EnvironmentTests {
-    private static let parts = ["streams", "file", "unix", "datagrams", "dtls"]
+    private static let parts = ["streams", "file", "unix", "datagrams", "dtls", "interfaces"]
     private static let works = parts.map { "\($0): works" }
 
     /// Runs `EngineProbe environment` with `arguments` after shell commands, and returns its lines.
@@ -109,6 +109,21 @@ import Testing
     @Test(arguments: [ENOSYS, EPERM], ["newer", "sendmmsg", "offload", "sendfile"])
     func optionalSystemCallsMayBeRefused(errno: Int32, calls: String) async throws {
         #expect(try await lines(["\(calls)=\(errno)"] + Self.parts) == Self.works)
+    }
+
+    /// As with `RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX` in a unit of systemd.
+    @Test func onlyNamesOfInterfacesNeedTheKernelsList() async throws {
+        let lines = try await lines(["netlink=\(EAFNOSUPPORT)", "interface-names"] + Self.parts)
+        #expect(lines.dropFirst() == Self.works[...])
+        #expect(try result("interface-names", lines).hasPrefix("listen: the network interfaces cannot be listed: "))
+    }
+
+    /// Metadata of datagrams, isolation from the groups of other programs, and path MTU discovery.
+    @Test(arguments: [
+        IP_PKTINFO, IP_RECVTOS, IPV6_RECVTCLASS, SO_RXQ_OVFL, IP_RECVERR, IPV6_RECVERR, IP_MULTICAST_ALL, IP_MTU_DISCOVER,
+        IPV6_MTU_DISCOVER, TCP_NODELAY,
+    ]) func optionalSocketOptionsMayBeRefused(option: CInt) async throws {
+        for errno in [ENOPROTOOPT, EPERM] { #expect(try await lines(["\(option)=\(errno)"] + Self.parts) == Self.works) }
     }
 
     /// See `ProbeTests.aCallThatIsRefusedEndsItsSocket` for the other errors.

@@ -28,6 +28,8 @@ enum EnvironmentProbe {
         case "datagrams": try DatagramExchange.run()
         case "dtls": try waitForTask { try await dtls() }
         case "client": try waitForTask { try await client() }
+        case "interfaces": try waitForTask { try await interfaces() }
+        case "interface-names": _ = try SocketListener(port: 0, interface: "lo")
         case "ipv6": try waitForTask { try await AsyncSocket().connect(to: "::1", port: 1) }
         case "ipv6-listener": _ = try SocketListener(port: 0, interface: "::1")
         case "ipv6-datagrams": try AsyncUDPSocket().bind(toPort: 0, interface: "::1")
@@ -84,6 +86,24 @@ enum EnvironmentProbe {
             }
             guard let file = FileHandle(forReadingAtPath: program), try file.read(upToCount: 5 + length)?.dropFirst(5) == data
             else { throw ProbeFailure(description: "another file") }
+        }
+    }
+
+    /// Names the local addresses of listeners, connections and datagram sockets.
+    private static func interfaces() async throws {
+        for name in ["127.0.0.1", "localhost", "127.0.0.1:0"] {
+            let listener = try SocketListener(port: 0, interface: name)
+            try await serving(listener) { socket in
+                try await socket.writeLine("hello")
+            } client: {
+                let socket = AsyncSocket()
+                try await socket.connect(
+                    to: "127.0.0.1", port: listener.localPort, interface: "127.0.0.1", timeout: .patient)
+                guard try await socket.readLine() == "hello" else { throw ProbeFailure(description: "another line") }
+            }
+            let datagrams = AsyncUDPSocket()
+            try datagrams.bind(toPort: 0, interface: name)
+            datagrams.close()
         }
     }
 
@@ -179,6 +199,11 @@ enum EnvironmentProbe {
             try refuse(CSeccomp_getsockopt, argument: 1, CInt(CSeccomp_udp_level), number)
             try refuse(CSeccomp_setsockopt, argument: 1, CInt(CSeccomp_udp_level), number)
         case "ipv6": try refuse(CSeccomp_socket, argument: 0, AF_INET6, number)
+        // The kernel's list of interfaces.
+        case "netlink": try refuse(CSeccomp_socket, argument: 0, AF_NETLINK, number)
+        // A socket option by its number.
+        case let option where Int32(option) != nil:
+            try refuse(CSeccomp_setsockopt, argument: 2, Int32(option) ?? 0, number)
         default: throw ProbeFailure(description: "there is no call \(parts[0])")
         }
     }
