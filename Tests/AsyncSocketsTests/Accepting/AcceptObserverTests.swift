@@ -136,7 +136,8 @@ import Testing
             Issue.record("not lost")
             return
         }
-        #expect(LogRecorder.warnings(of: "without a delegate").count == 1)
+        let losses = LogRecorder.warnings(of: "without a delegate").filter { $0.message.hasPrefix("an accepted connection") }
+        #expect(losses.count == 1)
     }
 
     @Test func anAcceptedSocketMayGetAnObserverOfItsOwn() async throws {

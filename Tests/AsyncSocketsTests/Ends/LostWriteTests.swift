@@ -22,9 +22,11 @@ import Testing
         try peer.beginTLS(TestCertificates.server().only(version))
         try socket.beginTLS(settings: TestCertificates.client())
         var answer = peer.channel.handshake()
-        while answer.isIncomplete {
-            try peer.wait(for: Int16(POLLIN))
-            peer.channel.expectBytes()
+        while answer.isIncomplete || answer.needsAnotherTurn {
+            if answer.isIncomplete {
+                try peer.wait(for: Int16(POLLIN))
+                peer.channel.expectBytes()
+            }
             answer = peer.channel.handshake()
         }
         guard answer.isComplete else { throw Unexpected(description: "\(answer)") }

@@ -114,6 +114,7 @@ extension ByteChannel.HandshakeAnswer {
     var error: AsyncSocketError? { if case .failed(let error) = self { error } else { nil } }
     var isComplete: Bool { if case .complete = self { true } else { false } }
     var isIncomplete: Bool { if case .incomplete = self { true } else { false } }
+    var needsAnotherTurn: Bool { if case .more = self { true } else { false } }
 }
 
 extension StreamEnding {
