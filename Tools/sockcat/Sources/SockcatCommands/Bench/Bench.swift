@@ -8,8 +8,8 @@ struct Bench: AsyncParsableCommand {
         commandName: "bench",
         abstract: "Measure how many handshakes, requests or bytes per second a server handles.",
         discussion: """
-            Each connection starts its next operation when the previous one is complete, so a slow server is \
-            sent fewer operations. Percentiles are accurate to within 3 %. This program also uses CPU time: run it \
+            Each connection starts its next operation when the previous one is complete, so a slow server \
+            receives fewer operations. Percentiles are accurate to within 3 %. This program also uses CPU time: run it \
             on a different machine from the server, and compare only results from the same two machines.
 
             EXAMPLES:

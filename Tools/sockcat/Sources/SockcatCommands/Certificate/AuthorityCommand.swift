@@ -15,7 +15,7 @@ struct AuthorityCommand: SockcatCommand {
               sockcat certificate authority --name "Ada's laptop" --directory ~/.sockcat
             """)
 
-    @Option(help: "The name of the authority, with 1 to 64 characters.")
+    @Option(help: "The name of the authority, 1 to 64 characters long.")
     var name = "sockcat development authority"
 
     @Option(name: .customLong("key-type"), help: "The type of the key: p256, rsa2048 or rsa3072.")

@@ -76,7 +76,7 @@ struct PassphraseOptions: ParsableArguments {
             text = try Passphrase(file: passphraseFile).read(for: path)
         } catch let failure as Failure where passphraseFile == nil {
             throw Failure(
-                "the passphrase of \"\(path)\" is missing: \(failure.message)",
+                "the passphrase of \"\(path)\" is missing, and there is no terminal to prompt on",
                 advice: "pass it with --passphrase-file or in the variable SOCKCAT_PASSPHRASE", status: failure.status)
         }
         if text.isEmpty { throw Failure.usage("the passphrase of \"\(path)\" is empty", advice: "pass a passphrase") }

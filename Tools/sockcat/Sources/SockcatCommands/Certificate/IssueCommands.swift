@@ -9,7 +9,8 @@ struct IssueOptions: ParsableArguments {
     @Option(
         parsing: .unconditional,
         help: ArgumentHelp(
-            "The number of days for which the certificate is valid. A negative number issues an expired certificate."))
+            "The number of days for which the certificate is valid. With a negative number, the certificate has already expired.")
+    )
     var days = 365
 
     @Flag(name: .customLong("self-signed"), help: "Sign the certificate with its own key instead of an authority's.")
@@ -88,7 +89,7 @@ struct ClientCertificateCommand: SockcatCommand {
               sockcat certificate client ada --p12    # for a browser
             """)
 
-    @Argument(help: "The name of the client, with 1 to 64 characters.")
+    @Argument(help: "The name of the client, 1 to 64 characters long.")
     var name: String
 
     @Option(help: "The email address of the client.")

@@ -78,7 +78,7 @@ struct ConnectOptions: ParsableArguments {
 
     @Option(
         help: ArgumentHelp(
-            "With UDP, send the input in datagrams of this many bytes, and not line by line.", valueName: "bytes"))
+            "With UDP, send the input in datagrams of this many bytes, instead of one per line.", valueName: "bytes"))
     var datagramSize: Int?
 
     @Option(

@@ -29,8 +29,13 @@ struct StreamSession: Sendable {
         let tls = startTLS == nil ? plan : nil
         switch endpoint {
         case .host(let host, let port):
-            try await socket.connect(
-                to: host, port: port, proxy: options.proxy?.proxy, tls: tls?.settings, trust: tls?.trust, timeout: timeout)
+            do {
+                try await socket.connect(
+                    to: host, port: port, proxy: options.proxy?.proxy, tls: tls?.settings, trust: tls?.trust, timeout: timeout)
+            } catch let error as AsyncSocketError where error.isOfFirstHop {
+                throw options.proxy.map { Failure(error).about("proxy \(Endpoint.host($0.proxy.host, port: $0.proxy.port))") }
+                    ?? error
+            }
         case .unix:
             guard options.proxy == nil else { throw Failure.usage("--proxy cannot connect to a Unix-domain socket") }
             guard let address = endpoint.unixAddress else { throw Failure.usage("\(endpoint) is not an address") }

@@ -6,11 +6,11 @@ internal import Foundation
 struct Inspect: SockcatCommand {
     static let configuration = CommandConfiguration(
         commandName: "inspect",
-        abstract: "Report the certificates of servers or files, what a server negotiates, and each problem in one line.",
+        abstract: "Report the certificates of servers or files, what a server negotiates, and its problems, one per line.",
         discussion: """
-            Certificates that fail verification are reported, not rejected: nothing is sent over these \
-            connections. The certificate of --cert is sent only to a server that is trusted, because of --ca, the system's \
-            authorities, or --pin with the key of the server itself. The report includes the server's decision about it.
+            Certificates that fail verification are reported, and the inspection continues. This is safe because no data is \
+            sent. The client certificate (--cert) is sent only to a server that is trusted through --ca, the system's \
+            authorities, or --pin with the server's own key. The report includes the server's decision about it.
 
             The oldest version and the weakest cipher suite are found with separate connections, each of which sends only \
             a ClientHello. This also works for versions and suites that the system's OpenSSL cannot negotiate. A test \

@@ -63,7 +63,7 @@ enum InspectionTarget: Sendable, Equatable {
         guard let name = rest.first else { return ServerTarget(endpoint: endpoint) }
         guard rest.count == 1, let startTLS = StartTLSName(rawValue: name) else {
             throw Failure.usage(
-                "\"\(rest.joined(separator: " "))\" is not a protocol for STARTTLS",
+                "unknown STARTTLS protocol: \"\(rest.joined(separator: " "))\"",
                 advice: "choose from \(StartTLSName.allCases.map(\.rawValue).joined(separator: ", "))")
         }
         return ServerTarget(endpoint: endpoint, startTLS: startTLS)

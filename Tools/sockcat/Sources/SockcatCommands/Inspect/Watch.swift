@@ -73,7 +73,7 @@ enum ReportChanges {
             ("weakest suite", old.capabilities?.weakestSuiteText, new.capabilities?.weakestSuiteText),
         ]
         return pairs.compactMap { name, old, new in
-            old == new ? nil : "\(name) was \(old ?? "unknown"), is \(new ?? "unknown")"
+            old == new ? nil : "\(name) changed from \(old ?? "unknown") to \(new ?? "unknown")"
         }
     }
 

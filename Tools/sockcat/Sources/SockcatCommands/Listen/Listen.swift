@@ -93,7 +93,7 @@ struct ListenTLSOptions: ParsableArguments {
     @OptionGroup var server: TLSServerOptions
 
     @Option(
-        help: ArgumentHelp("A name of the server in a new certificate. Repeatable.", valueName: "name"))
+        help: ArgumentHelp("A name for the generated certificate. Repeatable.", valueName: "name"))
     var name: [String] = []
 
     var isUsed: Bool { server.isUsed || !name.isEmpty }
@@ -106,6 +106,6 @@ extension Reporter {
         guard let fresh else { return }
         note("new certificate for \((fresh.certificate.dnsNames + fresh.certificate.ipAddresses).joined(separator: ", "))")
         note("fingerprint (SHA-256): \(style.bold("\(fresh.fingerprint)"))")
-        note("clients verify it with: --pin-only --pin \(fresh.pin)")
+        note("to verify it, connect with: --pin-only --pin \(fresh.pin)")
     }
 }

@@ -8,7 +8,7 @@ struct Relay: SockcatCommand {
         abstract: "Forward connections, and add or remove TLS on the way.",
         discussion: """
             With --route, the relay reads the server name that a TLS client requests and forwards the connection \
-            without decrypting it. Clients that request another name, or none, are forwarded to --to or rejected.
+            without decrypting it. Clients that request another name, or none, are forwarded to --to if it is given, and rejected otherwise.
 
             A configuration file has one option per line, without the dashes: "listen = 8443" or "listen-tls". Lines \
             that begin with # are comments. An option on the command line replaces all options of the same name in the \
@@ -129,7 +129,7 @@ struct RelayLimits: ParsableArguments {
     @Option(help: ArgumentHelp("The time limit for connecting to a target, including TLS.", valueName: "duration"))
     var timeout = DurationArgument(seconds: 10)
 
-    @Option(help: ArgumentHelp("Close connections on which no data moves for this long.", valueName: "duration"))
+    @Option(help: ArgumentHelp("Close connections that are idle for this long.", valueName: "duration"))
     var idleTimeout = DurationArgument(seconds: 300)
 
     @Option(help: ArgumentHelp("How long existing connections may continue after the first signal.", valueName: "duration"))

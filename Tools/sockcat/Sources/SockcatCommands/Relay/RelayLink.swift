@@ -59,7 +59,7 @@ struct RelayLink: Sendable {
     private func described(_ failure: RelayStepFailure, _ addresses: RelayAddressTexts) -> RelayFailure {
         var message = Failure(failure.cause).message
         if let error = failure.cause as? AsyncSocketError, error.code == .deadlineExceeded {
-            message = "\(error.operation.name): not complete within \(limits.timeout) (--timeout)"
+            message = "\(error.operation.name): timed out after \(limits.timeout) (--timeout)"
         }
         return RelayFailure(message: "\(addresses.name(of: failure.side)): \(message)")
     }
@@ -89,7 +89,7 @@ struct RelayLink: Sendable {
         let name = start.hello.serverName
         if let endpoint = routes.target(for: name) { return (endpoint, start.bytes) }
         reporter.note(
-            "client \(client.originalAddress.text): no route for \(name.map { "the name \"\($0)\"" } ?? "clients without a name")"
+            "client \(client.originalAddress.text): \(name.map { "no route for the name \"\($0)\"" } ?? "no server name was requested, and no target is set with --to")"
         )
         try await client.write(Self.unrecognizedName)
         return nil
@@ -134,7 +134,9 @@ struct RelayLink: Sendable {
     private func header(of client: AsyncSocket, _ version: ProxyHeader.Version) -> ProxyHeader {
         let header = client.proxyHeader ?? Self.header(of: client)
         let reduced = header.reduced(to: version)
-        if reduced != header { reporter.detail("PROXY protocol version 1 cannot describe \(header): parts were omitted") }
+        if reduced != header {
+            reporter.detail("parts of \(header) were omitted, because PROXY protocol version 1 cannot describe them")
+        }
         return reduced
     }
 

@@ -55,8 +55,8 @@ struct RelayTargetOptions: ParsableArguments {
 
     @Option(
         help: ArgumentHelp(
-            "Send a PROXY protocol header of this version. Version 1 describes only TCP over IPv4 and IPv6, without "
-                + "additional fields. All other clients are sent as UNKNOWN.", valueName: "version"))
+            "Send a PROXY protocol header of this version. Version 1 supports only TCP over IPv4 and IPv6, and has no "
+                + "additional fields. For other clients, the header is PROXY UNKNOWN.", valueName: "version"))
     var proxyOut: ProxyVersion?
 
     @Option(

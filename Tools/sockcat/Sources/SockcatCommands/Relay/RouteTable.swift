@@ -29,7 +29,9 @@ struct RouteTable: Sendable {
         for route in routes {
             let isWildcard = route.name.hasPrefix("*.")
             let key = isWildcard ? String(route.name.dropFirst(2)) : route.name
-            guard (isWildcard ? wildcards : exact)[key] == nil else { throw Failure.usage("two routes for \"\(route.name)\"") }
+            guard (isWildcard ? wildcards : exact)[key] == nil else {
+                throw Failure.usage("--route names \"\(route.name)\" twice", advice: "remove one of them")
+            }
             if isWildcard { wildcards[key] = route.target } else { exact[key] = route.target }
         }
         (self.exact, self.wildcards, self.fallback) = (exact, wildcards, fallback)

@@ -16,7 +16,8 @@ extension Failure {
 
     private init(_ error: AsyncSocketError) {
         if let tls = error.tls {
-            self.init(tls: tls, operation: error.operation.name)
+            // A file that cannot be used has nothing to do with the connection.
+            self.init(tls: tls, operation: Self.status(of: tls) == .fileFailed ? nil : error.operation.name)
         } else {
             self.init(
                 "\(error.operation.name): \(LibraryMessage.translated(error.message))", advice: Self.advice(about: error),
@@ -77,10 +78,11 @@ extension Failure {
         case .connectTimeout: "check the address and firewalls, or allow more time with --timeout"
         case .deadlineExceeded: "allow more time with --timeout"
         case .proxyAuthenticationRequired: "pass the user name and password as --proxy socks5://USER:PASSWORD@HOST:PORT"
-        case .earlyPlaintext: "if the server uses STARTTLS on this port, pass --starttls PROTOCOL instead of --tls"
+        case .earlyPlaintext where !usesStartTLS:
+            "if the server uses STARTTLS on this port, pass --starttls PROTOCOL instead of --tls"
         case .handshakeTimeout where error.operation == .startDTLS:
             "check that the server uses DTLS on this port, and that both sides have the same identity and key"
-        case .handshakeTimeout: "check that the server uses TLS on this port, or upgrade with --starttls"
+        case .handshakeTimeout where !usesStartTLS: "check that the server uses TLS on this port, or upgrade with --starttls"
         case .system where error.errno == EADDRINUSE: "stop the other program or choose another port"
         case .system where error.errno == EACCES && error.operation == .listen:
             "use a port above 1023, or run with the capability CAP_NET_BIND_SERVICE"
@@ -91,7 +93,7 @@ extension Failure {
     private static func advice(about error: TLSError) -> String? {
         switch error.code {
         case .unknownIssuer: "pass the authority's certificate with --ca FILE"
-        case .hostNameMismatch: names(of: error).map { "the certificate is for \($0); pass the expected name with --sni" }
+        case .hostNameMismatch: names(of: error).map { "pass one of the names of the certificate with --sni: \($0)" }
         case .certificateExpired: "the operator of the server must renew the certificate"
         case .invalidPrivateKey where error.message.contains("passphrase"):
             "pass the passphrase with --passphrase-file or in SOCKCAT_PASSPHRASE"
@@ -100,7 +102,7 @@ extension Failure {
             "encrypt the file again with AES, for example with a current version of `openssl pkcs12`"
         case .invalidPrivateKey where error.message.contains("no PEM-encoded private key"):
             "pass the file of the private key with --key"
-        case .notTLS: "check the port, or upgrade the connection with --starttls"
+        case .notTLS where !usesStartTLS: "check the port, or upgrade the connection with --starttls"
         case .pinMismatch: "run `sockcat inspect` to see the key of the server"
         case .clientCertificateMissing: "the server requires a certificate: pass it with --cert and --key"
         case .peerAlert where error.alert?.description.hasPrefix("certificate_required") == true:
@@ -109,9 +111,14 @@ extension Failure {
             "pass one of the server's names with --sni"
         case .peerAlert where error.alert?.description.hasPrefix("unknown_ca") == true:
             "the server does not trust the authority of the certificate passed with --cert"
-        case .closedDuringHandshake: "check that the server uses TLS on this port, or upgrade with --starttls"
+        case .closedDuringHandshake where !usesStartTLS:
+            "check that the server uses TLS on this port, or upgrade with --starttls"
         default: nil
         }
+    }
+
+    private static var usesStartTLS: Bool {
+        OptionNames.options(in: CommandLine.arguments.joined(separator: " ")).contains("--starttls")
     }
 
     private static func names(of error: TLSError) -> String? {
@@ -119,6 +126,11 @@ extension Failure {
         let names = leaf.dnsNames + leaf.ipAddresses
         return names.isEmpty ? nil : names.map { "\"\($0)\"" }.joined(separator: ", ")
     }
+}
+
+extension AsyncSocketError {
+    /// Whether the host to which the socket connects, which is the proxy if there is one, was not reached.
+    var isOfFirstHop: Bool { [.hostNotFound, .noUsableAddress, .connectFailed].contains(code) }
 }
 
 extension AsyncSocketError.Operation {

@@ -17,6 +17,13 @@ struct Failure: Error, Equatable, CustomStringConvertible {
     /// The reader of standard output has exited. The command exits without a message.
     static let outputClosed = Failure("standard output was closed", status: .outputClosed)
 
+    /// The same failure, whose message starts with what it is about.
+    func about(_ subject: String) -> Failure {
+        var failure = self
+        failure.message = "\(subject): \(message)"
+        return failure
+    }
+
     static func usage(_ message: String, advice: String? = nil) -> Failure {
         Failure(message, advice: advice, status: .usage)
     }

@@ -23,9 +23,11 @@ struct LibraryLog: LogHandler {
     }
 
     func log(event: LogEvent) {
-        let facts = metadata.merging(event.metadata ?? [:]) { $1 }.sorted { $0.key < $1.key }
-        let details = facts.isEmpty ? "" : ": " + facts.map { "\($0.key) \($0.value)" }.joined(separator: ", ")
-        let message = LibraryMessage.translated("\(event.message)\(details)")
+        let facts = metadata.merging(event.metadata ?? [:]) { $1 }.mapValues { LibraryMessage.translated("\($0)") }
+        let details = facts.sorted { $0.key < $1.key }.map { "\($0.key) \($0.value)" }.joined(separator: ", ")
+        let message = LibraryMessage.translated("\(event.message)") + (details.isEmpty ? "" : ": \(details)")
+        // The user has chosen the limit, or a server for a single client.
+        if facts["limit"] != nil, logLevel > .info { return }
         switch event.level {
         case .trace, .debug, .info, .notice: reporter.detail("\(message)")
         case .warning: reporter.warn("\(message)")

@@ -11,7 +11,7 @@ struct OutputOptions: ParsableArguments {
 
     @Option(
         help: ArgumentHelp(
-            "When to use colors. With auto, colors require a terminal, and NO_COLOR must not be set.", valueName: "when"))
+            "When to use colors. With auto, output to a terminal is colored unless NO_COLOR is set.", valueName: "when"))
     var color = ColorChoice.auto
 
     func validate() throws {

@@ -12,7 +12,7 @@ final class ReloadReport: Sendable {
 
     func succeeded() {
         lastFailure.withLock { $0 = nil }
-        reporter.detail("the certificate was read")
+        reporter.detail("the certificate was reloaded")
     }
 
     func failed(_ error: any Error) {

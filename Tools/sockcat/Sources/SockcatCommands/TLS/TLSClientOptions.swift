@@ -44,7 +44,7 @@ struct TLSClientOptions: ParsableArguments {
     @Option(
         help: ArgumentHelp(
             "Send the contents of this file (1 to 65,536 bytes) with the first message of a resumed session, before the "
-                + "handshake is complete. An attacker can replay them. Requires --resume.", valueName: "file"),
+                + "handshake is complete. An attacker can replay this data. Requires --resume.", valueName: "file"),
         completion: .file())
     var earlyData: String?
 

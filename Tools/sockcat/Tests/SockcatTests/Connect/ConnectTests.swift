@@ -10,6 +10,14 @@ import Testing
 
     init() throws { folder = try TestFolder() }
 
+    @Test func aProxyThatIsDownIsNamed() async throws {
+        for url in ["socks5://127.0.0.1:1", "http://127.0.0.1:1"] {
+            let outcome = try await SockcatProcess.run("connect --proxy \(url) target.example 80", in: folder)
+            #expect(outcome.status == ExitStatus.connectFailed.rawValue)
+            #expect(outcome.errors.hasPrefix("sockcat: proxy 127.0.0.1:1: connect: "), "\(outcome)")
+        }
+    }
+
     @Test func theEndOfTheInputIsAHalfClose() async throws {
         let server = try await SockcatServer("listen --exec 'cat; echo end' 127.0.0.1:0", in: folder)
         let outcome = try await SockcatProcess.run("connect 127.0.0.1 \(server.port)", input: "hello\n", in: folder)

@@ -111,7 +111,7 @@ import Testing
         (new.status, new.failure) = (.connectFailed, FailureReport(message: "connection refused"))
         #expect(
             ReportChanges.lines(from: old, to: new) == [
-                "status was ok, is connectFailed", "failure was unknown, is connection refused",
+                "status changed from ok to connectFailed", "failure changed from unknown to connection refused",
             ])
     }
 }

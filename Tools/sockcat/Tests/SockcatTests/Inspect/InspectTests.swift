@@ -229,7 +229,7 @@ import Testing
         // The rest of the first report, until the last line of the second certificate.
         while let line = try await lines.next(), !line.contains(" pin ") {}
         try FileManager.default.removeItem(atPath: folder.path("watched.pem"))
-        #expect(try await lines.next()?.contains(" watched.pem: status was ok, is fileFailed") == true)
+        #expect(try await lines.next()?.contains(" watched.pem: status changed from ok to fileFailed") == true)
         child.terminate()
         #expect(await child.wait() == ExitStatus.terminated.rawValue)
     }

@@ -19,6 +19,19 @@ import Testing
         #expect(try folder.text("received") == "answer")
     }
 
+    /// The first client uses up the only permit, as intended.
+    @Test func aSingleClientCausesNoWarning() async throws {
+        let command = "sockcat listen 127.0.0.1:0 < /dev/null"
+        let server = try ChildProcess(
+            shell: "cd \(folder.path); sockcat() { \(SockcatProcess.path) \"$@\"; }; \(command) 2>&1", environment: [:])
+        let lines = LineReader(server.output)
+        let port = try await lines.line(containing: "listening on ").split(separator: ":").last ?? ""
+        #expect(try await SockcatProcess.run("connect 127.0.0.1 \(port)", input: "hello\n", in: folder).status == 0)
+        #expect(try await lines.next() == "hello")
+        #expect(try await lines.next() == nil)
+        #expect(await server.wait() == 0)
+    }
+
     @Test func whatClientsSendIsPrinted() async throws {
         let server = try await SockcatServer("listen --keep-open 127.0.0.1:0", in: folder, output: "received")
         for _ in 1...2 {

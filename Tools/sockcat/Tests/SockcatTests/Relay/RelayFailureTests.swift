@@ -67,7 +67,7 @@ import Testing
         let target = try LocalServer { _ = try await $0.readToEnd() }
         let text = try await line("--to 127.0.0.1:\(target.port) --to-starttls smtp --timeout 200ms")
         #expect(text.hasPrefix("target 127.0.0.1:\(target.port) (client CLIENT): TLS: "))
-        #expect(text.hasSuffix("within 200ms (--timeout)"))
+        #expect(text.hasSuffix("timed out after 200ms (--timeout)"))
     }
 
     @Test func aTargetThatResetsTheConnectionIsNamed() async throws {

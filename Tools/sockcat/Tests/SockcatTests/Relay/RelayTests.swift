@@ -117,7 +117,7 @@ import Testing
             "relay -v --listen 127.0.0.1:0 --listen-tls --cert a.example.pem --key a.example.key --to 127.0.0.1:\(echo.port)",
             in: folder)
         // The files are read once more when watching starts.
-        _ = try await relay.line(containing: "the certificate was read")
+        _ = try await relay.line(containing: "the certificate was reloaded")
         let renewed = try folder.issue(.server(names: ["a.example"]), by: authority, to: "a.example")
         _ = try await relay.line(containing: "TLS settings replaced")
         var settings = try authority.clientSettings(serverName: "a.example")

@@ -40,6 +40,21 @@ import Testing
         await server.stop()
     }
 
+    /// The hints for servers without TLS recommend --starttls, which was given.
+    @Test(arguments: [
+        "220 ready\r\n250 STARTTLS\r\n220 go ahead\r\n250 injected\r\n", "220 ready\r\n250 STARTTLS\r\n220 go ahead\r\n",
+    ]) func noHintRecommendsWhatWasGiven(text: String) async throws {
+        try folder.write(text, to: "text")
+        let server = try await SockcatServer("listen --exec 'cat text; cat >/dev/null' 127.0.0.1:0", in: folder)
+        for command in ["connect", "inspect --no-probes"] {
+            let outcome = try await SockcatProcess.run(
+                "\(command) --starttls smtp --timeout 1s 127.0.0.1 \(server.port)", in: folder)
+            #expect(outcome.status == ExitStatus.handshakeFailed.rawValue || outcome.status == ExitStatus.timedOut.rawValue)
+            #expect(!(outcome.errors + outcome.output).contains("--starttls"), "\(outcome)")
+        }
+        await server.stop()
+    }
+
     @Test func aRelayWithOneUpgradeGreetsTheClientOnce() async throws {
         let target = try await SockcatServer(
             "listen --exec 'printf \"220-two\\r\\n220 lines\\r\\n\"; cat' 127.0.0.1:0", in: folder)
