@@ -36,8 +36,8 @@ extension HandshakeWaiter {
     }
 }
 
-/// The decision whether to trust a peer. The program's closure runs in a separate task and off the event loops,
-/// so that a closure that blocks or stays suspended delays neither the handshake's limits nor other
+/// The decision whether to trust a peer. The program's closure runs in a separate task, off the event loops,
+/// so that a closure that blocks or stays suspended delays neither the limits of the handshake nor other
 /// connections.
 private struct TrustDecision {
     private struct State {
@@ -90,8 +90,8 @@ private struct TrustDecision {
 }
 
 extension Optional where Wrapped == any TaskExecutor {
-    /// Where the program's closures run that decide something: on the executor that the program has chosen for
-    /// the current task, but not on an event loop, whose other connections they could delay.
+    /// The executor for closures that decide about a peer: the one that the program has chosen for the
+    /// current task, unless that is an event loop, whose other connections the closures could delay.
     fileprivate static var forDecisions: Self {
         let preferred = preferredByCurrentTask
         return preferred is SocketEventLoop ? nil : preferred
