@@ -45,7 +45,8 @@ import Testing
         let wrong = try await SockcatProcess.run(
             "connect --tls --ca ca.pem --sni other.example localhost \(server.port)", in: folder)
         #expect(wrong.status == ExitStatus.untrusted.rawValue)
-        #expect(wrong.errors.contains("hint: pass one of the names of the certificate with --sni: \"localhost\", \"mail.example\""))
+        #expect(
+            wrong.errors.contains("hint: pass one of the names of the certificate with --sni: \"localhost\", \"mail.example\""))
         let right = try await SockcatProcess.run(
             "connect --tls --ca ca.pem --sni mail.example localhost \(server.port)", in: folder)
         #expect(right.status == 0)
