@@ -40,7 +40,8 @@ public struct TLSCertificate: Sendable, Hashable {
         }
     }
 
-    /// Returns every certificate in PEM text, in order. Other kinds of blocks are skipped.
+    /// Returns every certificate in PEM text, in order. Other kinds of blocks are skipped, except
+    /// `TRUSTED CERTIFICATE` and `PKCS7`, which contain certificates and are an error.
     ///
     /// Throws `invalidCertificate` if the text contains no certificate.
     public static func certificates(pem: String) throws(TLSError) -> [TLSCertificate] {

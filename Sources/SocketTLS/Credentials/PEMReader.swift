@@ -22,8 +22,28 @@ final class PEMReader {
     deinit { BIO_free(bio) }
 
     /// Returns the next certificate, or `nil` after the last one. Other kinds of blocks are skipped.
+    ///
+    /// - Throws: An error after the last certificate if blocks of another kind contain certificates, because
+    ///   an incomplete list could be mistaken for the whole list.
     func nextCertificate() throws(TLSError) -> OpaquePointer? {
-        try next("a certificate", "PEM_read_bio_X509") { PEM_read_bio_X509(bio, nil, answerPassphrase, passphrase.argument) }
+        let certificate = try next("a certificate", "PEM_read_bio_X509") {
+            PEM_read_bio_X509(bio, nil, answerPassphrase, passphrase.argument)
+        }
+        if let certificate { return certificate }
+        for (block, program) in Self.unreadBlocks where contains("-----BEGIN \(block)-----") {
+            throw TLSError(
+                .invalidCertificate,
+                "the PEM text contains a block of the kind \"\(block)\", which is not supported: convert it with \(program)",
+                operation: "PEM_read_bio_X509")
+        }
+        return nil
+    }
+
+    /// Blocks that contain certificates in another form, and the programs that convert them.
+    private static let unreadBlocks = [("TRUSTED CERTIFICATE", "`openssl x509`"), ("PKCS7", "`openssl pkcs7 -print_certs`")]
+
+    private func contains(_ line: String) -> Bool {
+        text.keptBytes.firstRange(of: line.utf8) != nil
     }
 
     /// Returns the next certificate revocation list, or `nil` after the last one. Other kinds of blocks are

@@ -42,6 +42,16 @@ import Testing
         #expect(try TLSCertificate.certificates(pem: pem).map(\.commonName) == ["first", "first", "Test Intermediate"])
     }
 
+    /// Reading the others alone would hide an expired certificate, or a root that has to be trusted.
+    @Test(arguments: ["TRUSTED CERTIFICATE", "PKCS7"]) func certificatesInOtherBlocksAreNotSkipped(kind: String) throws {
+        let other = try root().pem.replacing(" CERTIFICATE-", with: " \(kind)-")
+        for pem in [other, try root().pem + other, other + (try root().pem)] {
+            let error = thrown { try TLSCertificate.certificates(pem: pem) }
+            #expect(error?.code == .invalidCertificate)
+            #expect(error?.message.contains("\"\(kind)\"") == true)
+        }
+    }
+
     @Test(arguments: ["", "nonsense", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"])
     func textWithoutACertificateIsRefused(text: String) {
         #expect(thrownCode { try TLSCertificate(pem: text) } == .invalidCertificate)

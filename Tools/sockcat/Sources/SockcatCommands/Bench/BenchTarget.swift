@@ -84,7 +84,8 @@ struct BenchTarget: Sendable {
         body(session)
         let hasIdentity = plan.settings.identity != nil
         return try await ServerVerdict.arrives(
-            on: socket, session, collector, command: hasIdentity ? startTLS?.harmlessCommand : nil, hasIdentity: hasIdentity)
+            on: socket, session, collector, command: hasIdentity ? startTLS?.harmlessCommand : nil, hasIdentity: hasIdentity,
+            within: timeout)
     }
 
     /// Performs a full handshake, and returns the session that the server offers.

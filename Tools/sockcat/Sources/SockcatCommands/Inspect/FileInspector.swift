@@ -34,8 +34,11 @@ struct FileInspector: Sendable {
             let isOtherFormat = error.code == .invalidCertificate
             if isOtherFormat, let certificates = try? fromPEM(bytes) { return certificates }
             throw Failure(
-                "\"\(path)\": \(error.message)",
-                advice: isOtherFormat ? Self.formats : "pass the passphrase with --passphrase-file",
+                isOtherFormat ? "\"\(path)\" contains no certificate in a known format" : "\"\(path)\": \(error.message)",
+                advice: isOtherFormat
+                    ? Self.formats
+                    : error.message.contains("passphrase")
+                        ? "pass the passphrase with --passphrase-file or in SOCKCAT_PASSPHRASE" : nil,
                 status: .fileFailed, details: error.description)
         }
     }

@@ -63,7 +63,7 @@ struct Inspect: SockcatCommand {
 
     @Flag(
         name: .customLong("no-probes"),
-        help: "Make only one connection: do not test resumption, versions and cipher suites.")
+        help: "Do not test resumption, versions and cipher suites, which takes most of the connections.")
     var skipsProbes = false
 
     @OptionGroup(title: "Trust") var trust: InspectTrustOptions

@@ -90,10 +90,11 @@ struct SessionObserver: Sendable {
             record.change { ($0.session, $0.request) = (session, session.clientCertificateRequest) }
             if session.clientCertificateRequest != nil {
                 let verdict = try await ServerVerdict.arrives(
-                    on: socket, session, collector, command: command, hasIdentity: decision.presentsIdentity)
+                    on: socket, session, collector, command: command, hasIdentity: decision.presentsIdentity,
+                    within: choices.timeout)
                 record.change { $0.verdict = verdict }
             } else if waitsForSession, session.protocolVersion >= .tls13 {
-                _ = await collector.session(on: socket, within: ServerVerdict.wait)
+                _ = await collector.session(on: socket, within: ServerVerdict.patience)
             }
             record.change { $0.resumable = collector.latest }
         }

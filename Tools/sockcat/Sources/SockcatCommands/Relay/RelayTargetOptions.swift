@@ -86,6 +86,15 @@ struct RelayTargetOptions: ParsableArguments {
     /// Reads the files and returns the settings, or `nil` for plaintext connections.
     func plan(timeout: Duration) throws -> TLSClientPlan? {
         guard isSecure else { return nil }
+        // A relay that cannot connect to its target should not start.
+        if let toCa, case .file = TLSClientChoices.roots(toCa) {
+            do { _ = try TLSCertificate.certificates(pem: LocalFile.text(toCa)) } catch {
+                throw Failure(error).about("--to-ca \(toCa)")
+            }
+        }
+        if let name = toAlpn.first(where: { !(1...255).contains($0.utf8.count) }) {
+            throw Failure.usage("--to-alpn \"\(name.prefix(32))\" is not 1 to 255 bytes long")
+        }
         let choices = TLSClientChoices(
             authorities: toCa, serverName: toSni, pins: toPin, trustsPinsAlone: toPinOnly, identity: identity,
             preSharedKey: toPsk,

@@ -104,6 +104,8 @@ extension Failure {
             "pass the file of the private key with --key"
         case .notTLS where !usesStartTLS: "check the port, or upgrade the connection with --starttls"
         case .pinMismatch: "run `sockcat inspect` to see the key of the server"
+        case .peerAlert where error.clientCertificateRequest != nil && error.alert == .handshakeFailure:
+            "the server requested a certificate: pass it with --cert and --key"
         case .clientCertificateMissing: "the server requires a certificate: pass it with --cert and --key"
         case .peerAlert where error.alert?.description.hasPrefix("certificate_required") == true:
             "pass a certificate with --cert and --key"

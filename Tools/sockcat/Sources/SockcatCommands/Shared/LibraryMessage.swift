@@ -14,6 +14,7 @@ enum LibraryMessage {
 
     /// What the properties that remain in messages are about.
     private static let words = [
+        "the proxies in sources": "the addresses of --proxy-in",
         "applicationProtocols": "the list of protocols (ALPN)", "maximumVersion": "the newest version",
         "maximumConnections reached": "the maximum number of connections is reached",
         "maximumFrameLength": "the maximum", "maxLength": "the maximum", "startTLS": "the TLS handshake",
@@ -30,7 +31,7 @@ enum LibraryMessage {
     /// Removes ": set NAME to VALUE" from the end.
     private static func withoutAdvice(_ message: String) -> String {
         guard let colon = message.ranges(of: ": ").last, message[colon.upperBound...].contains(where: { $0 == "\"" }) == false,
-            !names(in: message[colon.upperBound...]).isEmpty
+            !tokens(in: message[colon.upperBound...]).allSatisfy({ names(in: $0).isEmpty })
         else { return message }
         return String(message[..<colon.lowerBound])
     }
@@ -45,14 +46,22 @@ enum LibraryMessage {
         for (name, word) in words.sorted(by: { $0.key.count > $1.key.count }) {
             text = text.replacing(name, with: word)
         }
-        for name in Set(names(in: text[...])) { text = text.replacing(name, with: spaced(name)) }
-        return text
+        return tokens(in: text[...]).map { token in
+            var token = String(token)
+            for name in names(in: token[...]) { token = token.replacing(name, with: spaced(name)) }
+            return token
+        }.joined(separator: " ")
     }
 
-    /// Returns words such as "maxLength", ".inMemory", "TLSIdentity(pkcs12File:)" and "receiveOnce()".
-    private static func names(in text: Substring) -> [Substring] {
-        text.matches(of: #/\.?\b(?:[a-z]+[A-Z]\w*|[A-Z]\w*[a-z]\w*[A-Z]\w*|\w+\(\))(?:\([\w:]*\))?/#)
-            .map { text[$0.range] }.filter { !terms.contains($0) }
+    private static func tokens(in text: Substring) -> [Substring] { text.split(separator: " ", omittingEmptySubsequences: false) }
+
+    /// Returns words such as "maxLength", ".inMemory", "TLSIdentity(pkcs12File:)" and "receiveOnce()". Paths and
+    /// the names of OpenSSL's algorithms for encrypted keys are no such words.
+    private static func names(in token: Substring) -> [Substring] {
+        if token.contains("/") || token.hasPrefix("pbeWith") { return [] }
+        return token.matches(
+            of: #/\.?\b(?:[a-z]+[0-9]*[A-Z]\w*|D?TLS[A-Z]\w*|[A-Z]\w*[a-z]\w*[A-Z]\w*|\w+\(\))(?:\([\w:]*\))?/#
+        ).map { token[$0.range] }.filter { !terms.contains($0) }
     }
 
     /// "maximumPeers" becomes "maximum peers".

@@ -3,29 +3,33 @@ internal import Foundation
 /// Reads files that the user names.
 enum LocalFile {
     static func bytes(_ path: String, atMost limit: Int = 16 << 20) throws -> [UInt8] {
-        guard let file = FileHandle(forReadingAtPath: path) else { throw Failure.file(path, "open", errno: errno) }
-        defer { try? file.close() }
-        do {
-            let data = try file.read(upToCount: limit + 1) ?? Data()
-            guard data.count <= limit else {
-                throw Failure("\"\(path)\" is larger than \(limit) bytes", status: .fileFailed)
+        let file = open(path, O_RDONLY | O_CLOEXEC)
+        guard file >= 0 else { throw Failure.file(path, "open", errno: errno) }
+        defer { close(file) }
+        var (bytes, isComplete): ([UInt8], Bool) = ([], false)
+        while bytes.count <= limit {
+            let piece = try [UInt8](unsafeUninitializedCapacity: pieceSize) { buffer, count in
+                let result = read(file, buffer.baseAddress, buffer.count)
+                guard result >= 0 || errno == EINTR else { throw Failure.file(path, "read", errno: errno) }
+                count = max(0, result)
+                isComplete = result == 0
             }
-            return Array(data)
-        } catch let error as Failure {
-            throw error
-        } catch {
-            throw Failure("cannot read \"\(path)\": \(error.localizedDescription)", status: .fileFailed)
+            if isComplete { return bytes }
+            bytes += piece
         }
+        throw Failure("\"\(path)\" is larger than \(limit) bytes", status: .fileFailed)
     }
+
+    private static let pieceSize = 64 << 10
 
     static func text(_ path: String) throws -> String { String(decoding: try bytes(path), as: UTF8.self) }
 }
 
 /// The lines of a text, without their terminators.
 ///
-/// Lines are terminated by LF or CRLF, except possibly the last line. A CR without an LF is part of the line,
-/// because other programs on Linux show such a file as a single line. A byte order mark at the start is
-/// skipped. Blanks at the start and end of a line are kept, because a passphrase may contain them.
+/// Lines are terminated by LF, CRLF or CR, except possibly the last line. (A comment must not hide the lines
+/// that follow it after a CR.) A byte order mark at the start is skipped. Blanks at the start and end of a line
+/// are kept, because a passphrase may contain them.
 struct TextLines: Sequence {
     private let lines: [String]
 
@@ -33,11 +37,12 @@ struct TextLines: Sequence {
         var bytes = Array(text.utf8)[...]
         if bytes.starts(with: Self.byteOrderMark) { bytes = bytes.dropFirst(Self.byteOrderMark.count) }
         // Bytes, because "\r\n" is one `Character`, which is not equal to "\n".
-        let parts = bytes.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false)
-        let isComplete = parts.last?.isEmpty == true
-        lines = parts.dropLast(isComplete ? 1 : 0).map { part in
-            String(decoding: part.last == UInt8(ascii: "\r") ? part.dropLast() : part, as: UTF8.self)
+        let parts = bytes.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false).flatMap { part in
+            let line = part.last == UInt8(ascii: "\r") && part.endIndex < bytes.endIndex ? part.dropLast() : part
+            return line.split(separator: UInt8(ascii: "\r"), omittingEmptySubsequences: false)
         }
+        let isComplete = parts.last?.isEmpty == true
+        lines = parts.dropLast(isComplete ? 1 : 0).map { String(decoding: $0, as: UTF8.self) }
     }
 
     private static let byteOrderMark: [UInt8] = [0xEF, 0xBB, 0xBF]

@@ -59,8 +59,9 @@ extension PrintableText {
         }
         let json = String(decoding: try encoder.encode(value), as: UTF8.self)
         // The encoder escapes control characters as \n, \u001b and so on, but leaves format characters as
-        // they are.
-        let cleaned = json.replacing(#/\\(?:(["\\/])|u([0-9a-fA-F]{4})|.)/#) { match in
+        // they are. By scalars, because a preceding character can form one `Character` with the backslash.
+        let escape = #/\\(?:(["\\/])|u([0-9a-fA-F]{4})|.)/#.matchingSemantics(.unicodeScalar)
+        let cleaned = json.replacing(escape) { match in
             if match.1 != nil { return String(match.0) }
             let scalar = match.2.flatMap { UInt32($0, radix: 16) }.flatMap(Unicode.Scalar.init)
             return scalar?.isPrintable == true ? String(match.0) : "\u{FFFD}"

@@ -12,28 +12,30 @@ enum ServerVerdict: Sendable, Equatable {
     /// Neither a refusal nor an acceptance arrived in time.
     case notConfirmed
 
-    /// How long to wait for the decision. If a STARTTLS protocol has a harmless command, the command is then
-    /// sent, and its reply may take as long again.
-    static let wait = Duration.seconds(1)
+    /// How long to wait before a harmless command of a STARTTLS protocol is sent.
+    static let patience = Duration.seconds(1)
 
     /// Waits for the server's decision after a handshake.
     ///
     /// - Parameters:
     ///   - collector: The session store in the settings of the handshake.
     ///   - command: A command to send if the server is silent, or `nil` to send no command.
+    ///   - timeout: The time limit for the decision. A refusal must not be mistaken for a success.
     /// - Throws: The refusal.
     static nonisolated(nonsending) func arrives(
-        on socket: AsyncSocket, _ session: TLSSession, _ collector: SessionCollector, command: String?, hasIdentity: Bool
+        on socket: AsyncSocket, _ session: TLSSession, _ collector: SessionCollector, command: String?, hasIdentity: Bool,
+        within timeout: Duration
     ) async throws -> ServerVerdict {
         if session.protocolVersion < .tls13 || session.clientCertificateRequest == nil { return .accepted }
-        let first = try verdict(await collector.arrival(on: socket, within: wait), hasIdentity)
+        let patience = command == nil ? timeout : min(patience, timeout)
+        let first = try verdict(await collector.arrival(on: socket, within: patience), hasIdentity)
         guard first == .notConfirmed, let command else { return first }
         do {
-            try await socket.write(Data(command.utf8), timeout: wait)
+            try await socket.write(Data(command.utf8), timeout: timeout)
         } catch let error as AsyncSocketError {
             return try verdict(.failure(error), hasIdentity)
         }
-        return try verdict(await collector.arrival(on: socket, within: wait), hasIdentity)
+        return try verdict(await collector.arrival(on: socket, within: timeout), hasIdentity)
     }
 
     private static func verdict(_ arrival: SessionCollector.Arrival, _ hasIdentity: Bool) throws -> ServerVerdict {

@@ -25,7 +25,7 @@ import Testing
     private static let names: Set<String> = {
         let declaration = #/\b(?:var|let|func|case|struct|class|enum|protocol|typealias) (\w+)/#
         let declared = lines.flatMap { $0.matches(of: declaration).map { String($0.1) } }
-        return Set(declared.filter { $0.firstMatch(of: #/[a-z][A-Z]/#) != nil }).subtracting(terms)
+        return Set(declared.filter { $0.firstMatch(of: #/[a-z][0-9]*[A-Z]|^D?TLS[A-Z]/#) != nil }).subtracting(terms)
     }()
 
     private static let terms: Set = ["MySQL", "ClientHello", "StartTLS", "SubjectPublicKeyInfo"]
@@ -73,6 +73,12 @@ import Testing
             "\"a.p12\" is encrypted with RC2, which is too weak"
         ),
         ("\"maxLength\" is not a host", "\"maxLength\" is not a host"),
+        ("\"a.p12\" is in PKCS#12 format: use TLSIdentity(pkcs12File:passphrase:)", "\"a.p12\" is in PKCS#12 format"),
+        ("\"a.pem\" is in PEM format, not PKCS#12: use TLSIdentity(pem:)", "\"a.pem\" is in PEM format, not PKCS#12"),
+        ("the peer is not one of the proxies in sources", "the peer is not one of the addresses of --proxy-in"),
+        ("unix:/tmp/mySocketDir/someName: no such file", "unix:/tmp/mySocketDir/someName: no such file"),
+        ("listen: unix:/tmp/mySocketDir", "listen: unix:/tmp/mySocketDir"),
+        ("encrypted with pbeWithSHA1And40BitRC2-CBC", "encrypted with pbeWithSHA1And40BitRC2-CBC"),
         ("clients is not .certificatesOnRequest in the settings", "clients is not certificates on request in the settings"),
     ]) func messagesAreRewritten(message: String, expected: String) {
         #expect(LibraryMessage.translated(message) == expected)

@@ -35,6 +35,17 @@ import Testing
         #expect(decoded["emoji"] == "👍")
     }
 
+    /// A character that joins with the next one must not hide an escape sequence of JSON.
+    @Test(arguments: ["\u{0D4E}", "\u{0600}", "e\u{301}", "\u{1F3FB}", "\u{1F468}\u{200D}", "\u{FE0F}"])
+    func joinedCharactersOfJSONAreCleaned(joining: String) throws {
+        for text in ["\n", "\u{1B}[31m", "\\q", "\"", "\\\n", "/"].map({ joining + $0 + joining + $0 }) {
+            let json = try PrintableText(json: [text, text + "x"]).text
+            #expect(OutputCheck.faults(in: json) == [], "\(json)")
+            let decoded = try JSONDecoder().decode([String].self, from: Data(json.utf8))
+            #expect(decoded == [PrintableText(text).text, PrintableText(text + "x").text])
+        }
+    }
+
     /// The library logs that it cannot accept more connections.
     @Test func theLibrarysLogHasTheFormOfTheProgramsMessages() async throws {
         let folder = try TestFolder()

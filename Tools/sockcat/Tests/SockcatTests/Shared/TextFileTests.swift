@@ -10,7 +10,7 @@ import Testing
     /// How a file is written.
     enum Form: CaseIterable {
         case lineFeeds, carriageReturnsAndLineFeeds, mixed, noLastLineEnd, byteOrderMark, byteOrderMarkAndCarriageReturns
-        case blankLines, blanksAtTheEnds
+        case blankLines, blanksAtTheEnds, carriageReturns
 
         func text(_ lines: [String]) -> String {
             switch self {
@@ -21,6 +21,7 @@ import Testing
             case .byteOrderMark: "\u{FEFF}" + lines.map { $0 + "\n" }.joined()
             case .byteOrderMarkAndCarriageReturns: "\u{FEFF}" + lines.map { $0 + "\r\n" }.joined()
             case .blankLines: "\r\n\n" + lines.map { $0 + "\n\r\n" }.joined()
+            case .carriageReturns: lines.map { $0 + "\r" }.joined()
             case .blanksAtTheEnds: lines.map { " \t" + $0 + "\t \r\n" }.joined()
             }
         }
@@ -86,10 +87,12 @@ import Testing
         await server.stop()
     }
 
-    /// As in other programs on Linux.
-    @Test func aSingleCarriageReturnIsNotALineEnd() throws {
-        #expect(throws: Failure.self) { try InspectionTarget.targets(inList: "a:1\rb:2\n", named: "list") }
-        let path = try folder.write("one\rword\n", to: "passphrase")
-        #expect(try Passphrase(file: path).read(for: "key") == "one\rword")
+    /// A comment must not hide the servers after it, nor the options.
+    @Test func aCommentEndsAtASingleCarriageReturn() throws {
+        let targets = try InspectionTarget.targets(inList: "a:1\r# comment\rb:2\r\n# comment\rc:3", named: "list")
+        #expect(targets.count == 3)
+        #expect(
+            try ConfigurationFile.expand(["relay", "--config", "file"]) { _ in "# comment\rlisten-tls\rproxy-in = a" }
+                == ["relay", "--listen-tls", "--proxy-in=a"])
     }
 }
