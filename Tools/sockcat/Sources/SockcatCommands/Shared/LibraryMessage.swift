@@ -55,8 +55,8 @@ enum LibraryMessage {
 
     private static func tokens(in text: Substring) -> [Substring] { text.split(separator: " ", omittingEmptySubsequences: false) }
 
-    /// Returns words such as "maxLength", ".inMemory", "TLSIdentity(pkcs12File:)" and "receiveOnce()". Paths and
-    /// the names of OpenSSL's algorithms for encrypted keys are no such words.
+    /// Returns words such as "maxLength", ".inMemory", "TLSIdentity(pkcs12File:)" and "receiveOnce()". Paths
+    /// and the names of OpenSSL's algorithms for encrypted keys are not such words.
     private static func names(in token: Substring) -> [Substring] {
         if token.contains("/") || token.hasPrefix("pbeWith") { return [] }
         return token.matches(

@@ -28,8 +28,8 @@ enum LocalFile {
 /// The lines of a text, without their terminators.
 ///
 /// Lines are terminated by LF, CRLF or CR, except possibly the last line. (A comment must not hide the lines
-/// that follow it after a CR.) A byte order mark at the start is skipped. Blanks at the start and end of a line
-/// are kept, because a passphrase may contain them.
+/// that follow it after a CR.) A byte order mark at the start is skipped. Blanks at the start and end of a
+/// line are kept, because a passphrase may contain them.
 struct TextLines: Sequence {
     private let lines: [String]
 

@@ -76,8 +76,8 @@ final class SockcatServer: Sendable {
     private let child: ChildProcess
     private let reader: LineReader
 
-    /// Starts a server and waits until it listens. The arguments must contain port 0. `preparation` is a shell
-    /// command to run first.
+    /// Starts a server and waits until it listens. The arguments must contain port 0. `preparation` is a
+    /// shell command to run first.
     init(
         _ arguments: String, in folder: TestFolder, output: String = "/dev/null", preparation: String = ":"
     ) async throws {
