@@ -195,7 +195,7 @@ struct DatagramBinding {
         throw lastError
     }
 
-    /// Skips an address whose family is missing, unless it is the only one.
+    /// Skips an address of a missing family, unless it is the only one.
     private func openOnce(with options: SocketOptionSet) throws(SystemError) -> [DatagramDescriptor] {
         var opened: [DatagramDescriptor] = []
         var refusal: SystemError?

@@ -91,7 +91,7 @@ private struct TrustDecision {
 
 extension Optional where Wrapped == any TaskExecutor {
     /// The executor for closures that decide about a peer: the one that the program has chosen for the
-    /// current task, unless that is an event loop, whose other connections the closures could delay.
+    /// current task, unless that is an event loop, because the closures could delay its other connections.
     fileprivate static var forDecisions: Self {
         let preferred = preferredByCurrentTask
         return preferred is SocketEventLoop ? nil : preferred

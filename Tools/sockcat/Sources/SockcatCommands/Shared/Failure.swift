@@ -17,7 +17,7 @@ struct Failure: Error, Equatable, CustomStringConvertible {
     /// The reader of standard output has exited. The command exits without a message.
     static let outputClosed = Failure("standard output was closed", status: .outputClosed)
 
-    /// The same failure, whose message starts with what it is about.
+    /// The same failure, with a message that starts with the subject.
     func about(_ subject: String) -> Failure {
         var failure = self
         failure.message = "\(subject): \(message)"

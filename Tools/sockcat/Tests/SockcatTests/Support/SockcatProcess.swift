@@ -37,7 +37,7 @@ enum SockcatProcess {
     }
 }
 
-/// A client that sends the lines of its input to a DTLS server on localhost, and whose messages are read.
+/// A client that sends the lines of its input to a DTLS server on localhost.
 struct DatagramClient {
     private let child: ChildProcess
     private let lines: LineReader
