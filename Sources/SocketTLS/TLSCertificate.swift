@@ -49,13 +49,13 @@ public struct TLSCertificate: Sendable, Hashable {
     }
 
     /// Returns every certificate in a PEM file, in order, or the certificate in a DER file. Other kinds of
-    /// blocks are skipped.
+    /// blocks are treated as in `certificates(pem:)`.
     ///
     /// Throws `invalidCertificate` if the file cannot be read or contains no certificate.
     public static func certificates(file path: String) throws(TLSError) -> [TLSCertificate] {
         let contents = try SecretBytes.contents(ofFile: path, or: .invalidCertificate)
         let source = "the file \"\(path.printable)\""
-        guard contents.isDER else { return try nonEmpty(read(contents), source) }
+        guard contents.isDER else { return try nonEmpty(read(contents, from: source), source) }
         do throws(TLSError) {
             return [try TLSCertificate(der: contents.copy)]
         } catch {
@@ -149,8 +149,10 @@ extension TLSCertificate {
         return [TLSCertificate(sharing: leaf)] + chain
     }
 
-    static func read(_ text: SecretBytes, limit: Int = .max) throws(TLSError) -> [TLSCertificate] {
-        let reader = try PEMReader(text, or: .invalidCertificate)
+    static func read(
+        _ text: SecretBytes, from source: String = "the PEM text", limit: Int = .max
+    ) throws(TLSError) -> [TLSCertificate] {
+        let reader = try PEMReader(text, from: source, or: .invalidCertificate)
         var certificates: [TLSCertificate] = []
         while certificates.count < limit, let x509 = try reader.nextCertificate() {
             certificates.append(TLSCertificate(owning: x509))

@@ -24,8 +24,8 @@ extension AsyncUDPSocket {
     /// - Parameters:
     ///   - port: The port: see `bind(toPort:)`.
     ///   - interface: The name (`eth0`) or address (`192.0.2.7`, `2001:db8::7`) of an interface, or
-    ///     `localhost`. For a name, the first address of each IP version is used. If `nil`, the socket is
-    ///     bound to all interfaces.
+    ///     `localhost`. For a name, the first address of each IP version is used, unless this machine lacks
+    ///     the version. If `nil`, the socket is bound to all interfaces.
     /// - Throws: The errors of `bind(toPort:)`; `.badParameter` for an unknown interface; `.noUsableAddress`
     ///   for an interface without an address of an enabled IP version.
     public func bind(toPort port: UInt16, interface: String?) throws(AsyncSocketError) {

@@ -48,6 +48,8 @@ private struct TrustDecision {
     }
 
     private static let patience = 1.0
+    /// The time of the next warning, because peers decide how many closures are called.
+    private static let nextWarning = Locked(Deadline.now)
 
     private let task: Task<Void, Never>
     private let state = Locked(State())
@@ -73,14 +75,23 @@ private struct TrustDecision {
 
     var error: (any Error)? { state.withLock { $0.error } }
 
-    /// Cancels the closure. If it has not returned soon afterwards, a warning names the peer.
+    /// Returns whether a second has passed since the last warning.
+    private static func mayWarn(at now: Deadline = .now) -> Bool {
+        nextWarning.withLock { next in
+            guard next <= now else { return false }
+            next = Deadline(after: 1, from: now) ?? now
+            return true
+        }
+    }
+
+    /// Cancels the closure. If it is still running soon afterwards, a warning names the peer.
     func cancel(for owner: any OperationOwner) {
         task.cancel()
         let metadata = (owner as? any EventHandler)?.logMetadata
         state.withLock { [state] in
             guard !$0.hasReturned else { return }
             $0.alarm = Alarm(at: Deadline(after: Self.patience) ?? .now) {
-                guard !state.withLock({ $0.hasReturned }) else { return }
+                guard !state.withLock({ $0.hasReturned }), Self.mayWarn() else { return }
                 socketLog.withLock { $0 }.warning(
                     "a trust closure has not returned, although it was cancelled: let CancellationError propagate",
                     metadata: metadata)

@@ -34,7 +34,8 @@ package struct DatagramDescriptor: Sendable {
         self.init(SocketDescriptor(adopting: number), families)
         // The system default depends on `net.ipv6.bindv6only`.
         if families != .ipv4 { try socket.set(.isForIPv6Only, to: families == .ipv6) }
-        try setIfPossible(.hearsAllGroups, to: false)
+        // A filter that refuses the option must not remove the isolation from other programs' groups.
+        try setIfPossible(.hearsAllGroups, to: false, mayBeRefused: false)
         try options.apply(toNew: socket, alsoForIPv4: families == .both)
     }
 
@@ -141,16 +142,20 @@ package struct DatagramDescriptor: Sendable {
         try socket.set(option, to: value, alsoForIPv4: families == .both)
     }
 
-    /// Sets an option that the kernel may not support, or that a system call filter may refuse.
+    /// Sets an option that the kernel may not support.
     ///
+    /// - Parameter mayBeRefused: Whether the socket is usable if a system call filter refuses the option.
     /// - Returns: Whether the option was set.
     @discardableResult
-    package func setIfPossible<Value>(_ option: SocketOptionKey<Value>, to value: Value) throws(SystemError) -> Bool {
+    package func setIfPossible<Value>(
+        _ option: SocketOptionKey<Value>, to value: Value, mayBeRefused: Bool = true
+    ) throws(SystemError) -> Bool {
         do throws(SystemError) {
             try set(option, to: value)
             return true
         } catch {
-            guard [ENOPROTOOPT, EOPNOTSUPP, ENOSYS, EPERM, EACCES].contains(error.errno) else { throw error }
+            let isUnknown = [ENOPROTOOPT, EOPNOTSUPP].contains(error.errno)
+            guard isUnknown || mayBeRefused && [ENOSYS, EPERM, EACCES].contains(error.errno) else { throw error }
             return false
         }
     }

@@ -1,12 +1,18 @@
 internal import COpenSSL
+internal import Glibc
 
 /// A read-only memory BIO over PEM text, with the passphrase for encrypted blocks.
 final class PEMReader {
     private let text: SecretBytes
     private let passphrase: PassphraseSource
+    /// The name of the text in errors.
+    private let source: String
     private let bio: OpaquePointer
 
-    init(_ text: SecretBytes, passphrase: PassphraseSource = PassphraseSource(nil), or code: TLSError.Code) throws(TLSError) {
+    init(
+        _ text: SecretBytes, from source: String = "the PEM text", passphrase: PassphraseSource = PassphraseSource(nil),
+        or code: TLSError.Code
+    ) throws(TLSError) {
         let bytes = text.keptBytes
         guard let count = Int32(exactly: bytes.count) else {
             throw TLSError(
@@ -14,6 +20,7 @@ final class PEMReader {
         }
         self.text = text
         self.passphrase = passphrase
+        self.source = source
         bio = try OpenSSLCall.require("BIO_new_mem_buf", or: .internalError, "OpenSSL is out of memory") {
             BIO_new_mem_buf(bytes.baseAddress, count)
         }
@@ -30,10 +37,10 @@ final class PEMReader {
             PEM_read_bio_X509(bio, nil, answerPassphrase, passphrase.argument)
         }
         if let certificate { return certificate }
-        for (block, program) in Self.unreadBlocks where contains("-----BEGIN \(block)-----") {
+        for (block, program) in Self.unreadBlocks where hasLine(startingWith: "-----BEGIN \(block)-----") {
             throw TLSError(
                 .invalidCertificate,
-                "the PEM text contains a block of the kind \"\(block)\", which is not supported: convert it with \(program)",
+                "\(source) contains a block of the kind \"\(block)\", which is not supported: convert it with \(program)",
                 operation: "PEM_read_bio_X509")
         }
         return nil
@@ -42,8 +49,14 @@ final class PEMReader {
     /// Blocks that contain certificates in another form, and the programs that convert them.
     private static let unreadBlocks = [("TRUSTED CERTIFICATE", "`openssl x509`"), ("PKCS7", "`openssl pkcs7 -print_certs`")]
 
-    private func contains(_ line: String) -> Bool {
-        text.keptBytes.firstRange(of: line.utf8) != nil
+    private func hasLine(startingWith beginning: String) -> Bool {
+        var rest = text.keptBytes
+        while let start = rest.baseAddress, !rest.isEmpty {
+            if rest.starts(with: beginning.utf8) { return true }
+            guard let end = memchr(start, 0x0A, rest.count) else { break }
+            rest = UnsafeRawBufferPointer(rebasing: rest[(UnsafeRawPointer(end) + 1 - start)...])
+        }
+        return false
     }
 
     /// Returns the next certificate revocation list, or `nil` after the last one. Other kinds of blocks are
@@ -61,7 +74,7 @@ final class PEMReader {
         if let value { return value }
         if entries.last?.isEndOfPEM == true { return nil }
         throw TLSError(
-            .invalidCertificate, "the PEM text contains \(what) that cannot be decoded", operation: operation,
+            .invalidCertificate, "\(source) contains \(what) that cannot be decoded", operation: operation,
             openSSLStack: entries.map(\.text))
     }
 

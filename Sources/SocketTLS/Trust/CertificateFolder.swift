@@ -49,13 +49,7 @@ struct CertificateFolder {
     }
 
     private static func read(_ contents: SecretBytes, of file: String) throws(TLSError) -> [TLSCertificate] {
-        do {
-            return try TLSCertificate.read(contents)
-        } catch {
-            var error = error
-            error.message = "the file \"\(file.printable)\" contains a certificate that cannot be decoded"
-            throw error
-        }
+        try TLSCertificate.read(contents, from: "the file \"\(file.printable)\"")
     }
 
     /// Sorted, so that an unchanged folder always has the same stamps.

@@ -118,12 +118,18 @@ import Testing
         #expect(try result("interface-names", lines).hasPrefix("listen: the network interfaces cannot be listed: "))
     }
 
-    /// Metadata of datagrams, isolation from the groups of other programs, and path MTU discovery.
+    /// Metadata of datagrams, and path MTU discovery.
     @Test(arguments: [
-        IP_PKTINFO, IP_RECVTOS, IPV6_RECVTCLASS, SO_RXQ_OVFL, IP_RECVERR, IPV6_RECVERR, IP_MULTICAST_ALL, IP_MTU_DISCOVER,
-        IPV6_MTU_DISCOVER, TCP_NODELAY,
+        IP_PKTINFO, IP_RECVTOS, IPV6_RECVTCLASS, SO_RXQ_OVFL, IP_RECVERR, IPV6_RECVERR, IP_MTU_DISCOVER, IPV6_MTU_DISCOVER,
+        TCP_NODELAY,
     ]) func optionalSocketOptionsMayBeRefused(option: CInt) async throws {
         for errno in [ENOPROTOOPT, EPERM] { #expect(try await lines(["\(option)=\(errno)"] + Self.parts) == Self.works) }
+    }
+
+    /// Otherwise the socket would receive the datagrams of groups that other programs have joined.
+    @Test func theIsolationFromOtherGroupsMayNotBeRefused() async throws {
+        let lines = try await lines(["\(IP_MULTICAST_ALL)=\(EPERM)", "datagrams"])
+        #expect(try result("datagrams", lines).hasPrefix("bind: setsockopt(IP_MULTICAST_ALL): operation not permitted"))
     }
 
     /// See `ProbeTests.aCallThatIsRefusedEndsItsSocket` for the other errors.

@@ -42,7 +42,7 @@ import Testing
         #expect(try TLSCertificate.certificates(pem: pem).map(\.commonName) == ["first", "first", "Test Intermediate"])
     }
 
-    /// Reading the others alone would hide an expired certificate, or a root that has to be trusted.
+    /// An incomplete list would hide an expired certificate or a root.
     @Test(arguments: ["TRUSTED CERTIFICATE", "PKCS7"]) func certificatesInOtherBlocksAreNotSkipped(kind: String) throws {
         let other = try root().pem.replacing(" CERTIFICATE-", with: " \(kind)-")
         for pem in [other, try root().pem + other, other + (try root().pem)] {

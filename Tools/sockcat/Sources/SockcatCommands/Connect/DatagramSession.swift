@@ -35,11 +35,9 @@ struct DatagramSession: Sendable {
         let failures = try socket.deliveryFailures()
         let count = try await withThrowingTaskGroup(of: Int.self) { group in
             group.addTask { await report(failures) }
-            let peerHasEnded = try await copy(socket, input, output)
+            try await copy(socket, input, output)
             group.cancelAll()
-            let count = try await group.next() ?? 0
-            // The reply to the peer's close_notify is a datagram too, and the peer may no longer receive it.
-            return peerHasEnded ? count - 1 : count
+            return try await group.next() ?? 0
         }
         if count > 0 {
             throw Failure("\(count) \(count == 1 ? "datagram was" : "datagrams were") not delivered", status: .connectionLost)
@@ -56,10 +54,7 @@ struct DatagramSession: Sendable {
         return count
     }
 
-    /// Returns whether the peer has ended the session.
-    private func copy(
-        _ socket: AsyncUDPSocket, _ input: DescriptorReader, _ output: DescriptorWriter
-    ) async throws -> Bool {
+    private func copy(_ socket: AsyncUDPSocket, _ input: DescriptorReader, _ output: DescriptorWriter) async throws {
         try await withThrowingTaskGroup(of: Event.self) { group in
             group.addTask { try await upload(socket, input) }
             group.addTask { try await download(socket, output) }
@@ -70,7 +65,7 @@ struct DatagramSession: Sendable {
                 return group.cancelAll()
             }
         }
-        return try await drain(socket, output)
+        try await drain(socket, output)
     }
 
     private func upload(_ socket: AsyncUDPSocket, _ input: DescriptorReader) async throws -> Event {
@@ -99,13 +94,10 @@ struct DatagramSession: Sendable {
         return .peerEnded
     }
 
-    /// Prints the datagrams that arrive after the end of the input, until none arrives for a while. Returns
-    /// whether the peer has ended the session.
-    private func drain(_ socket: AsyncUDPSocket, _ output: DescriptorWriter) async throws -> Bool {
+    /// Prints the datagrams that arrive after the end of the input, until none arrives for a while.
+    private func drain(_ socket: AsyncUDPSocket, _ output: DescriptorWriter) async throws {
         do {
             while true { try await output.write(socket.receive(timeout: options.linger.duration).data) }
-        } catch let error as AsyncSocketError where error.code == .readTimeout || error.isOrderlyEnd {
-            return error.isOrderlyEnd
-        }
+        } catch let error as AsyncSocketError where error.code == .readTimeout || error.isOrderlyEnd {}
     }
 }

@@ -8,7 +8,8 @@ struct Relay: SockcatCommand {
         abstract: "Forward connections, and add or remove TLS on the way.",
         discussion: """
             With --route, the relay reads the server name that a TLS client requests and forwards the connection \
-            without decrypting it. Clients that request another name, or none, are forwarded to --to if it is given, and rejected otherwise.
+            without decrypting it. Clients that request another name, or none, are forwarded to --to if it is given, \
+            and rejected otherwise.
 
             A configuration file has one option per line, without the dashes: "listen = 8443" or "listen-tls". Lines \
             that begin with # are comments. An option on the command line replaces all options of the same name in the \

@@ -16,7 +16,7 @@ extension Failure {
 
     private init(_ error: AsyncSocketError) {
         if let tls = error.tls {
-            // A file that cannot be used has nothing to do with the connection.
+            // An unusable file is not a failure of the connection.
             self.init(tls: tls, operation: Self.status(of: tls) == .fileFailed ? nil : error.operation.name)
         } else {
             self.init(
@@ -131,12 +131,12 @@ extension Failure {
 }
 
 extension AsyncSocketError {
-    /// Whether the host to which the socket connects, which is the proxy if there is one, was not reached.
+    /// Whether the proxy or, without a proxy, the host was not reached.
     var isOfFirstHop: Bool { [.hostNotFound, .noUsableAddress, .connectFailed].contains(code) }
 }
 
 extension AsyncSocketError.Operation {
-    /// What the program was doing, in words of its options.
+    /// The name of the operation, in the words of the options.
     var name: String {
         switch self {
         case .startTLS: "TLS"

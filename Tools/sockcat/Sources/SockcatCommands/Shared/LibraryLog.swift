@@ -1,7 +1,7 @@
 internal import Logging
 
-/// Prints the library's log in the form of the program's own messages, for example that a listener has no
-/// more descriptors.
+/// Prints the library's log, such as a warning about missing descriptors, in the form of the program's
+/// messages.
 struct LibraryLog: LogHandler {
     private let reporter: Reporter
     var logLevel = Logger.Level.warning

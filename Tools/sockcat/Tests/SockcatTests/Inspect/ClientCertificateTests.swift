@@ -92,7 +92,7 @@ import Testing
     /// A server that sends neither a session nor data confirms no certificate.
     @Test func aServerThatSendsNothingHasNotAccepted() async throws {
         let server = "\(Self.requiring) -tls1_3 -num_tickets 0 -no_ticket -no_cache"
-        let accepted = try await inspect("--no-probes --timeout 3s --ca ca.pem --cert ada.pem --key ada.key", server: server)
+        let accepted = try await inspect("--no-probes --ca ca.pem --cert ada.pem --key ada.key", server: server)
         #expect(accepted.report.clientCertificate?.presentation == .notConfirmed)
         #expect(accepted.report.problems.map(\.code) == [.unconfirmed])
         #expect(accepted.text.contains("not confirmed by the server") && !accepted.text.contains("accepted"))

@@ -69,7 +69,7 @@ import Testing
         let writing = #/\bprint\(|\bputs\(|\bfputs\(|FileHandle\.standard|Glibc\.write\(|\bstderr\b|\bstdout\b|getpass\(/#
         let files = try #require(FileManager.default.enumerator(at: sources, includingPropertiesForKeys: nil))
         let writers = try files.compactMap { $0 as? URL }.filter { $0.pathExtension == "swift" }.filter { url in
-            let lines = try String(contentsOf: url, encoding: .utf8).split(separator: "\n")
+            let lines = try String(contentsOf: url, encoding: .utf8).split(whereSeparator: \.isNewline)
             // `ReportPrinter.print` accepts only `PrintableText`.
             let code = lines.filter { $0.firstMatch(of: #/^ *///#) == nil }
                 .map { $0.replacing("func print(", with: "").replacing("printer.print(", with: "") }

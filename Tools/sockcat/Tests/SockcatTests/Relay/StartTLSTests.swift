@@ -41,15 +41,17 @@ import Testing
     }
 
     /// The hints for servers without TLS recommend --starttls, which was given.
-    @Test(arguments: [
-        "220 ready\r\n250 STARTTLS\r\n220 go ahead\r\n250 injected\r\n", "220 ready\r\n250 STARTTLS\r\n220 go ahead\r\n",
-    ]) func noHintRecommendsWhatWasGiven(text: String) async throws {
-        try folder.write(text, to: "text")
-        let server = try await SockcatServer("listen --exec 'cat text; cat >/dev/null' 127.0.0.1:0", in: folder)
+    @Test(arguments: [("250 injected", "30s", SockcatCommands.ExitStatus.handshakeFailed), ("", "1s", .timedOut)])
+    func noHintRecommendsWhatWasGiven(rest: String, timeout: String, status: SockcatCommands.ExitStatus) async throws {
+        let replies = ["220 ready", "250-localhost\\r\\n250 STARTTLS", "220 go ahead" + (rest.isEmpty ? "" : "\\r\\n\(rest)")]
+        try folder.write(
+            replies.map { "printf '\($0)\\r\\n'" }.joined(separator: "; read line; ") + "; cat >/dev/null", to: "dialogue")
+        let server = try await SockcatServer("listen --exec 'sh dialogue' 127.0.0.1:0", in: folder)
         for command in ["connect", "inspect --no-probes"] {
             let outcome = try await SockcatProcess.run(
-                "\(command) --starttls smtp --timeout 1s 127.0.0.1 \(server.port)", in: folder)
-            #expect(outcome.status == ExitStatus.handshakeFailed.rawValue || outcome.status == ExitStatus.timedOut.rawValue)
+                "\(command) --starttls smtp --timeout \(timeout) 127.0.0.1 \(server.port)", in: folder)
+            #expect(outcome.status == status.rawValue, "\(outcome)")
+            #expect((outcome.errors + outcome.output).contains("arrived too early") == !rest.isEmpty, "\(outcome)")
             #expect(!(outcome.errors + outcome.output).contains("--starttls"), "\(outcome)")
         }
         await server.stop()
