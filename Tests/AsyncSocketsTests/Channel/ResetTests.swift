@@ -51,12 +51,17 @@ import Testing
     func withoutAResetTLSReportsATruncation(version: TLSProtocolVersion) async throws {
         let folder = try TemporaryFolder()
         let listener = try SocketListener(address: folder.address("s"), tls: TestCertificates.server())
-        let serving = Task { try await listener.run { $0.disconnectWithReset() } }
-        let client = AsyncSocket()
-        let error = await #expect(throws: AsyncSocketError.self) {
-            try await client.connect(toPath: folder.path("s"), tls: TestCertificates.client().only(version))
-            _ = try await client.readToEnd()
+        let serving = Task {
+            try await listener.run { socket in
+                // Until then, the client may not have received the end of the handshake.
+                _ = try await socket.read(exactly: 1)
+                socket.disconnectWithReset()
+            }
         }
+        let client = AsyncSocket()
+        try await client.connect(toPath: folder.path("s"), tls: TestCertificates.client().only(version))
+        try await client.write("x")
+        let error = await #expect(throws: AsyncSocketError.self) { try await client.readToEnd() }
         #expect(error?.code == .truncated)
         await listener.close()
         try await serving.value
