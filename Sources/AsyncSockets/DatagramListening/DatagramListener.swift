@@ -51,17 +51,17 @@ public final class DatagramListener: Sendable {
     ///     `TLSSettings.handshakeTimeout` instead. If the peer's task does not receive, closing may take
     ///     twice as long. With DTLS, only authentic datagrams count, and up to 64 KiB of them are received
     ///     ahead of the task.
-    ///   - configure: Configures the listener and all its sockets: options, `rateLimit`,
-    ///     `maximumDatagramSize`, `logger`. The socket passed to the closure serves only as a model.
     ///   - trust: Decides whether to trust a client's certificate: see
     ///     `AsyncUDPSocket.startDTLS(settings:trust:)`.
+    ///   - configure: Configures the listener and all its sockets: options, `rateLimit`,
+    ///     `maximumDatagramSize`, `logger`. The socket passed to the closure serves only as a model.
     /// - Throws: An `AsyncSocketError`: the errors of `AsyncUDPSocket.bind(toPort:interface:)`, `.tls` for
     ///   unusable settings, `.badConfiguration` if the settings require a trust decision and `trust` is
     ///   `nil`. Also rethrows errors of `configure`.
     public convenience init(
         port: some BinaryInteger, interface: String? = nil, dtls: TLSServerSettings? = nil, maximumPeers: Int = 10_000,
-        idleTimeout: Duration? = .seconds(60), configure: (AsyncUDPSocket) throws -> Void = { _ in },
-        trust: TrustDecision? = nil
+        idleTimeout: Duration? = .seconds(60), trust: TrustDecision? = nil,
+        configure: (AsyncUDPSocket) throws -> Void = { _ in }
     ) throws {
         let model = AsyncUDPSocket()
         try configure(model)
@@ -71,11 +71,11 @@ public final class DatagramListener: Sendable {
 
     /// Creates a listener that is bound to one address.
     ///
-    /// - Throws: The errors of `init(port:interface:dtls:maximumPeers:idleTimeout:configure:trust:)`.
+    /// - Throws: The errors of `init(port:interface:dtls:maximumPeers:idleTimeout:trust:configure:)`.
     public convenience init(
         address: SocketEndpoint, dtls: TLSServerSettings? = nil, maximumPeers: Int = 10_000,
-        idleTimeout: Duration? = .seconds(60), configure: (AsyncUDPSocket) throws -> Void = { _ in },
-        trust: TrustDecision? = nil
+        idleTimeout: Duration? = .seconds(60), trust: TrustDecision? = nil,
+        configure: (AsyncUDPSocket) throws -> Void = { _ in }
     ) throws {
         let model = AsyncUDPSocket()
         try configure(model)

@@ -36,10 +36,10 @@ public final class SocketListener: Sendable {
     ///     start without TLS and can be upgraded later with `startTLS(settings:trust:)`.
     ///   - proxyProtocol: Which connections start with a PROXY header. `nil` means no connection does.
     ///   - maximumConnections: See `maximumConnections`.
+    ///   - trust: Decides whether to trust a client's certificate. See `startTLS(settings:trust:)`.
     ///   - configure: Configures the listener and every accepted socket: options, `isIPv6Enabled`,
     ///     `writeHighWaterMark`, `logger`. The socket passed to the closure is only a model and never
     ///     connects.
-    ///   - trust: Decides whether to trust a client's certificate. See `startTLS(settings:trust:)`.
     /// - Throws: An `AsyncSocketError`: `.badParameter` if the interface does not exist, the port is out of
     ///   range, or `maximumConnections` is below 1; `.tls` if the settings cannot be used;
     ///   `.badConfiguration` if the IP versions of all addresses are disabled, or if neither the settings nor
@@ -48,7 +48,7 @@ public final class SocketListener: Sendable {
     public convenience init(
         port: some BinaryInteger, interface: String? = nil, tls: TLSServerSettings? = nil, proxyProtocol: ProxyProtocol? = nil,
         maximumConnections: Int = 10_000,
-        configure: (AsyncSocket) throws -> Void = { _ in }, trust: TrustDecision? = nil
+        trust: TrustDecision? = nil, configure: (AsyncSocket) throws -> Void = { _ in }
     ) throws {
         let model = try Self.makeModel(maximumConnections, configure)
         let port = try AsyncSocketError.port(port, .listen)
@@ -62,11 +62,11 @@ public final class SocketListener: Sendable {
     /// With port 0 the kernel chooses a free port. An IPv6 address does not accept IPv4 connections.
     ///
     /// - Throws: The same errors as
-    ///   `init(port:interface:tls:proxyProtocol:maximumConnections:configure:trust:)`.
+    ///   `init(port:interface:tls:proxyProtocol:maximumConnections:trust:configure:)`.
     public convenience init(
         address: SocketEndpoint, tls: TLSServerSettings? = nil, proxyProtocol: ProxyProtocol? = nil,
         maximumConnections: Int = 10_000,
-        configure: (AsyncSocket) throws -> Void = { _ in }, trust: TrustDecision? = nil
+        trust: TrustDecision? = nil, configure: (AsyncSocket) throws -> Void = { _ in }
     ) throws {
         let model = try Self.makeModel(maximumConnections, configure)
         try self.init(model, tls, trust, proxyProtocol, on: .addresses([address]))
@@ -79,10 +79,10 @@ public final class SocketListener: Sendable {
     ///
     /// - Throws: `.badParameter` for an invalid path; `.system` with `EADDRINUSE` if the path is in use;
     ///   otherwise the same errors as
-    ///   `init(port:interface:tls:proxyProtocol:maximumConnections:configure:trust:)`.
+    ///   `init(port:interface:tls:proxyProtocol:maximumConnections:trust:configure:)`.
     public convenience init(
         path: String, tls: TLSServerSettings? = nil, proxyProtocol: ProxyProtocol? = nil, maximumConnections: Int = 10_000,
-        configure: (AsyncSocket) throws -> Void = { _ in }, trust: TrustDecision? = nil
+        trust: TrustDecision? = nil, configure: (AsyncSocket) throws -> Void = { _ in }
     ) throws {
         let model = try Self.makeModel(maximumConnections, configure)
         try self.init(model, tls, trust, proxyProtocol, on: .addresses([SocketEndpoint.ofSocket(at: path, .listen)]))
@@ -98,11 +98,11 @@ public final class SocketListener: Sendable {
     /// - Throws: `.system` with an `errno`: EINVAL if the list is empty or a descriptor is not a listening
     ///   socket, EBADF if a descriptor has already been taken, or the kernel's error if it rejects an option;
     ///   otherwise the same errors as
-    ///   `init(port:interface:tls:proxyProtocol:maximumConnections:configure:trust:)`.
+    ///   `init(port:interface:tls:proxyProtocol:maximumConnections:trust:configure:)`.
     public convenience init(
         inherited descriptors: [InheritedDescriptor], tls: TLSServerSettings? = nil, proxyProtocol: ProxyProtocol? = nil,
         maximumConnections: Int = 10_000,
-        configure: (AsyncSocket) throws -> Void = { _ in }, trust: TrustDecision? = nil
+        trust: TrustDecision? = nil, configure: (AsyncSocket) throws -> Void = { _ in }
     ) throws {
         let model = try Self.makeModel(maximumConnections, configure)
         try self.init(model, tls, trust, proxyProtocol, on: .inherited(descriptors))

@@ -257,7 +257,7 @@ import Testing
         let refused = #expect(throws: AsyncSocketError.self) { try SocketListener(port: 0, tls: unusable) }
         #expect(refused?.code == .tls)
         let disabled = #expect(throws: AsyncSocketError.self) {
-            try SocketListener(port: 0) { model in (model.isIPv4Enabled, model.isIPv6Enabled) = (false, false) }
+            try SocketListener(port: 0, configure: { model in (model.isIPv4Enabled, model.isIPv6Enabled) = (false, false) })
         }
         #expect(disabled?.code == .badConfiguration)
         let nowhere = #expect(throws: AsyncSocketError.self) { try SocketListener(port: 0, interface: "nowhere0") }
@@ -269,10 +269,12 @@ import Testing
     }
 
     @Test func whatConfigureSetsIsThatOfTheSockets() async throws {
-        let listener = try SocketListener(port: 0, interface: "127.0.0.1") { model in
-            try model.setOption(.keepAlive, to: true)
-            model.writeHighWaterMark = 4711
-        }
+        let listener = try SocketListener(
+            port: 0, interface: "127.0.0.1",
+            configure: { model in
+                try model.setOption(.keepAlive, to: true)
+                model.writeHighWaterMark = 4711
+            })
         let found = Findings<String>()
         try await serving(listener, { found.add("\(try $0.option(.keepAlive)) \($0.writeHighWaterMark ?? 0)") }) { _ in
             try await AsyncSocket.withConnection(to: "127.0.0.1", port: listener.localPort) { _ = try await $0.read() }

@@ -129,10 +129,12 @@ import Testing
     /// It does not retransmit while a test is slow, because a new client could mistake that for its own
     /// reply.
     private static func listener(isSecure: Bool) throws -> DatagramListener {
-        try DatagramListener(address: .loopback(), dtls: isSecure ? TestCertificates.server() : nil) {
-            $0.firstRetransmission = .seconds(60)
-            $0.logger = LogRecorder.logger(of: "peers, \(isSecure)")
-        }
+        try DatagramListener(
+            address: .loopback(), dtls: isSecure ? TestCertificates.server() : nil,
+            configure: {
+                $0.firstRetransmission = .seconds(60)
+                $0.logger = LogRecorder.logger(of: "peers, \(isSecure)")
+            })
     }
 
     private static func echo(_ listener: DatagramListener) -> Task<Void, any Error> {

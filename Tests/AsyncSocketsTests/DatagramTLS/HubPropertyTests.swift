@@ -59,8 +59,7 @@ private final class HubSchedule {
         dice = SeededGenerator(seed: seed)
         listener = try DatagramListener(
             address: .loopback("0.0.0.0"), dtls: TestCertificates.server(), maximumPeers: Int.random(in: 3...8, using: &dice),
-            idleTimeout: nil
-        ) { $0.firstRetransmission = .seconds(60) }
+            idleTimeout: nil, configure: { $0.firstRetransmission = .seconds(60) })
         listener.maximumHandshakes = Int.random(in: 1...6, using: &dice)
     }
 

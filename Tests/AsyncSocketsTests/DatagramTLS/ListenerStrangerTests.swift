@@ -16,7 +16,8 @@ import Testing
 
     /// Its sockets share the limit, so other ports at the same address do not get a new burst.
     @Test func aListenerLimitsTheRateOfEachSource() async throws {
-        let listener = try DatagramListener(address: .loopback(), idleTimeout: .patient) { $0.rateLimit = Self.threePerSource }
+        let listener = try DatagramListener(
+            address: .loopback(), idleTimeout: .patient, configure: { $0.rateLimit = Self.threePerSource })
         let received = Locked<[String: Int]>([:])
         let serving = Task {
             try await listener.run { socket in
@@ -42,9 +43,11 @@ import Testing
 
     /// Verifying a cookie costs a hash, so each ClientHello counts, with or without a cookie.
     @Test func aListenerLimitsTheRateOfClientHellos() async throws {
-        let listener = try DatagramListener(address: .loopback(), dtls: TestCertificates.server(), idleTimeout: .patient) {
-            $0.rateLimit = Self.threePerSource
-        }
+        let listener = try DatagramListener(
+            address: .loopback(), dtls: TestCertificates.server(), idleTimeout: .patient,
+            configure: {
+                $0.rateLimit = Self.threePerSource
+            })
         let serving = Task { try await listener.run { _ in } }
         let client = try AsyncUDPSocket.bound()
         for _ in 0..<5 { try await client.send(Data(DTLSHello().hello()), to: "127.0.0.1", port: listener.localPort) }

@@ -48,7 +48,7 @@ enum PathProbe {
         settings.minimumVersion = .dtls12
         settings.handshakeTimeout = .patient
         let secure = try DatagramListener(port: securePort, dtls: settings)
-        let plain = try DatagramListener(port: plainPort) { try $0.setOption(.pathMTUDiscovery, to: .always) }
+        let plain = try DatagramListener(port: plainPort, configure: { try $0.setOption(.pathMTUDiscovery, to: .always) })
         try authority.rootPEM.write(toFile: folder + "/roots.pem", atomically: true, encoding: .utf8)
         let files = try authority.issue(.client(commonName: "alice")).write(to: folder)
         print("\(folder)/roots.pem \(files.certificate) \(files.key)")

@@ -189,9 +189,11 @@ enum ResourceScenarios {
 
     /// A DTLS listener, and datagrams from made-up source addresses that do not start a handshake.
     private static func strangers(_ certificates: Certificates) throws -> Scenario {
-        let listener = try DatagramListener(address: .loopback(), dtls: certificates.server) {
-            $0.rateLimit = DatagramRateLimit(perSource: .init(perSecond: 0.001, burst: 2), maximumSources: 64)
-        }
+        let listener = try DatagramListener(
+            address: .loopback(), dtls: certificates.server,
+            configure: {
+                $0.rateLimit = DatagramRateLimit(perSource: .init(perSecond: 0.001, burst: 2), maximumSources: 64)
+            })
         let running = Task { try await listener.run { _ in } }
         let client = AsyncUDPSocket()
         return Scenario(base: (running, client)) { number in

@@ -198,9 +198,11 @@ import Testing
     @Test(arguments: Proof.allCases, Link.all) func theirClientsReachOurListener(_ proof: Proof, _ link: Link) async throws {
         for peer in Self.peers(proof) where peer != .opensslWithCookies {
             let pieces = Pieces()
-            let listener = try DatagramListener(address: .loopback(), dtls: Self.server(proof)) {
-                $0.firstRetransmission = .milliseconds(100)
-            }
+            let listener = try DatagramListener(
+                address: .loopback(), dtls: Self.server(proof),
+                configure: {
+                    $0.firstRetransmission = .milliseconds(100)
+                })
             let serving = Task {
                 try await listener.run { socket in
                     for try await datagram in socket.datagrams {
