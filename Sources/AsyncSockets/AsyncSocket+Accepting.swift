@@ -61,18 +61,18 @@ extension AsyncSocket {
         try accept(on: [SocketEndpoint.ofSocket(at: path, .listen)])
     }
 
-    /// The maximum number of accepted connections that may be open at the same time. Defaults to 10,000;
-    /// `.max` sets no limit.
+    /// The maximum number of accepted connections that may be open at the same time, at least 1. Defaults to
+    /// 10,000; `.max` sets no limit.
     ///
     /// At the limit, the socket stops accepting, and further connections stay in the kernel's backlog until
     /// an open one closes. Connections still open from an earlier `accept` call on this socket also count. A
-    /// change takes effect immediately. Lowering the limit does not close any connections. `accept` throws
-    /// `.badParameter` for a limit below 1; while the socket is listening, such a limit is treated as 1.
+    /// change takes effect immediately. Lowering the limit does not close any connections.
     public var maximumConnections: Int {
         get { configuration.maximumConnections }
         set {
-            configure { $0.maximumConnections = newValue }
-            state.withLock { $0.quota }?.setLimit(max(1, newValue))
+            let limit = newValue.clamped(to: 1...)
+            configure { $0.maximumConnections = limit }
+            state.withLock { $0.quota }?.setLimit(limit)
         }
     }
 
@@ -83,7 +83,6 @@ extension AsyncSocket {
             throw .badConfiguration(.listen, "no delegate is set to receive the accepted connections: set a delegate first")
         }
         let configuration = configuration
-        try configuration.checkMaximumConnections()
         guard isDisconnected else { throw .badConfiguration(.listen, "the socket is in use: disconnect it first") }
         let (listener, outlet) = try bind(to: configuration.enabled(addresses))
         do throws(AsyncSocketError) {

@@ -83,7 +83,7 @@ extension AsyncSocket {
         set { configure { $0.keepsConnectionOnReadTimeout = newValue } }
     }
 
-    /// The maximum number of bytes in memory waiting to be written. Defaults to 64 MiB.
+    /// The maximum number of bytes in memory waiting to be written, at least 0. Defaults to 64 MiB.
     ///
     /// Prevents a peer that does not read from filling the memory. A write that would exceed the limit closes
     /// the connection with `.writeQueueFull`, because dropping a single write would corrupt the stream. A
@@ -91,7 +91,7 @@ extension AsyncSocket {
     /// counts about 80 bytes more than its data. Tasks are not limited, because a write suspends its task.
     public var maximumPendingWriteBytes: Int {
         get { configuration.maximumPendingWriteBytes }
-        set { configure { $0.maximumPendingWriteBytes = newValue } }
+        set { configure { $0.maximumPendingWriteBytes = newValue.clamped(to: 0...) } }
     }
 
     /// The number of queued bytes, greater than zero, at which the delegate receives
@@ -100,7 +100,7 @@ extension AsyncSocket {
     /// except of a file, returns once fewer bytes than the mark are queued.
     public var writeHighWaterMark: Int? {
         get { configuration.writeHighWaterMark }
-        set { configure { $0.writeHighWaterMark = newValue } }
+        set { configure { $0.writeHighWaterMark = newValue?.clamped(to: 1...) } }
     }
 
     /// The socket's logger. Connecting, handshakes and closed connections are logged at the level `debug`. A

@@ -77,12 +77,6 @@ extension SocketConfiguration {
         }
         return enabled
     }
-
-    func checkMaximumConnections() throws(AsyncSocketError) {
-        guard maximumConnections >= 1 else {
-            throw .badParameter(.listen, "maximumConnections must be at least 1, but is \(maximumConnections)")
-        }
-    }
 }
 
 /// Values that few sockets use, stored separately so that other sockets reserve no memory for them.

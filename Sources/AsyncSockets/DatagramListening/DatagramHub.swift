@@ -73,8 +73,8 @@ final class DatagramHub: EventHandler {
         self.descriptors = Locked((descriptors, GroupReceivers()))
         ports = descriptors.map { DatagramPort($0, maximumSize: setup.maximumReceiveSize, coalesces: setup.coalesces) }
         limiter = setup.rateLimit.map { DatagramRateLimiter($0) }
-        state = Locked(PeerTable(maximumPeers: max(1, maximumPeers)))
-        mailboxes = MailboxSpace(mailboxLimit: max(1, maximumPeers))
+        state = Locked(PeerTable(maximumPeers: maximumPeers))
+        mailboxes = MailboxSpace(mailboxLimit: maximumPeers)
     }
 
     // MARK: - Properties
@@ -89,14 +89,14 @@ final class DatagramHub: EventHandler {
     var maximumPeers: Int {
         get { state.withLock { $0.maximumPeers } }
         set {
-            state.withLock { $0.maximumPeers = max(1, newValue) }
-            mailboxes.mailboxLimit.store(max(1, newValue), ordering: .relaxed)
+            state.withLock { $0.maximumPeers = newValue }
+            mailboxes.mailboxLimit.store(newValue, ordering: .relaxed)
         }
     }
 
     var maximumHandshakes: Int {
         get { state.withLock { $0.maximumHandshakes } }
-        set { state.withLock { $0.maximumHandshakes = max(1, newValue) } }
+        set { state.withLock { $0.maximumHandshakes = newValue } }
     }
 
     var handshakeCount: Int { state.withLock { $0.handshakes.count } }

@@ -162,7 +162,7 @@ public final class DatagramListener: Sendable {
     /// `maximumHandshakes`. Lowering the limit does not close the sockets of existing peers.
     public var maximumPeers: Int {
         get { hub.maximumPeers }
-        set { hub.maximumPeers = newValue }
+        set { hub.maximumPeers = newValue.clamped(to: 1...) }
     }
 
     /// The maximum number of incomplete handshakes at a time; 4,096 by default, at least 1.
@@ -173,12 +173,12 @@ public final class DatagramListener: Sendable {
     /// not cancel handshakes: new clients are dropped until enough handshakes have completed or failed.
     public var maximumHandshakes: Int {
         get { hub.maximumHandshakes }
-        set { hub.maximumHandshakes = newValue }
+        set { hub.maximumHandshakes = newValue.clamped(to: 1...) }
     }
 
     /// The maximum amount of memory for datagrams that the peers' sockets have not taken yet, for all peers
-    /// together; 64 MiB by default. Each datagram is charged its size plus 256 bytes. A single datagram is
-    /// always accepted, and a single peer may use at most 128 KiB.
+    /// together; 64 MiB by default, at least 65,536. Each datagram is charged its size plus 256 bytes. A
+    /// single datagram is always accepted, and a single peer may use at most 128 KiB.
     ///
     /// Half of the memory is reserved for one datagram per peer, so that peers with slow tasks do not shut
     /// out other peers. To use the reserve, a datagram must not exceed that half divided by `maximumPeers`,
@@ -187,7 +187,7 @@ public final class DatagramListener: Sendable {
     /// sockets with a delegate, the socket's `maximumPendingReceiveBytes` also applies.
     public var maximumTotalPendingReceiveBytes: Int {
         get { hub.mailboxes.limit.load(ordering: .relaxed) }
-        set { hub.mailboxes.limit.store(newValue, ordering: .relaxed) }
+        set { hub.mailboxes.limit.store(newValue.clamped(to: 65_536...), ordering: .relaxed) }
     }
 
     /// The number of datagrams from strangers that were dropped because of `maximumPeers`,

@@ -24,14 +24,14 @@ extension AsyncUDPSocket {
         set { configure { $0.preferredFamily = newValue } }
     }
 
-    /// The maximum number of bytes kept of each received datagram. Longer datagrams are truncated
-    /// (`DatagramArrival.isTruncated`). The default of 65,527 never truncates. Set it before `bind` or
-    /// `connect`.
+    /// The maximum number of bytes kept of each received datagram, from 1 to 65,527. Longer datagrams are
+    /// truncated (`DatagramArrival.isTruncated`). The default of 65,527 never truncates. Set it before `bind`
+    /// or `connect`.
     ///
     /// With a smaller value, such as 2,048, the kernel can return many datagrams in one system call.
     public var maximumReceiveSize: Int {
         get { configuration.maximumReceiveSize }
-        set { configure { $0.maximumReceiveSize = max(1, min(newValue, DatagramReceiver.largestSize)) } }
+        set { configure { $0.maximumReceiveSize = newValue.clamped(to: 1...DatagramReceiver.largestSize) } }
     }
 
     /// Whether each datagram carries the time at which the kernel received it
@@ -41,19 +41,19 @@ extension AsyncUDPSocket {
         set { configure { $0.receivesTimestamps = newValue } }
     }
 
-    /// The maximum amount of memory for datagrams not yet delivered to the delegate; 1 MiB by default. Each
-    /// datagram is charged its size plus 256 bytes, and each delivery failure report is charged 256 bytes.
+    /// The maximum amount of memory for datagrams not yet delivered to the delegate, in bytes, at least 0; 1
+    /// MiB by default. Each datagram is charged its size plus 256 bytes, and each delivery failure report is charged 256 bytes.
     public var maximumPendingReceiveBytes: Int {
         get { configuration.maximumPendingReceiveBytes }
-        set { configure { $0.maximumPendingReceiveBytes = newValue } }
+        set { configure { $0.maximumPendingReceiveBytes = newValue.clamped(to: 0...) } }
     }
 
-    /// The maximum number of bytes queued for sending; 4 MiB by default. Each datagram is charged its size
-    /// plus 64 bytes. A datagram that would exceed the limit fails with `.writeQueueFull`. An empty queue
+    /// The maximum number of bytes queued for sending, at least 0; 4 MiB by default. Each datagram is charged
+    /// its size plus 64 bytes. A datagram that would exceed the limit fails with `.writeQueueFull`. An empty queue
     /// accepts any datagram.
     public var maximumPendingSendBytes: Int {
         get { configuration.maximumPendingSendBytes }
-        set { configure { $0.maximumPendingSendBytes = newValue } }
+        set { configure { $0.maximumPendingSendBytes = newValue.clamped(to: 0...) } }
     }
 
     /// The number of queued bytes, greater than zero, at which the delegate receives
@@ -61,7 +61,7 @@ extension AsyncUDPSocket {
     /// delegate receives `udpSocket(_:sendQueueReachedLowWater:)`. If `nil` (the default), neither is called.
     public var sendHighWaterMark: Int? {
         get { configuration.sendHighWaterMark }
-        set { configure { $0.sendHighWaterMark = newValue } }
+        set { configure { $0.sendHighWaterMark = newValue?.clamped(to: 1...) } }
     }
 
     /// The maximum rate of received datagrams, per source and in total. If `nil` (the default), all datagrams
@@ -75,7 +75,7 @@ extension AsyncUDPSocket {
         set { configure { $0.rateLimit = newValue } }
     }
 
-    /// The maximum size of the datagrams that DTLS sends, in bytes without UDP and IP headers; at least 256.
+    /// The maximum size of the datagrams that DTLS sends, in bytes without UDP and IP headers; 256 to 65,507.
     /// If `nil` (the default), the path MTU known to the kernel is used. Set a size if the kernel cannot
     /// detect that the path MTU is smaller, and set it before `startDTLS`.
     ///
@@ -84,7 +84,7 @@ extension AsyncUDPSocket {
     /// `maximumSendSize`.
     public var maximumDatagramSize: Int? {
         get { configuration.maximumDatagramSize }
-        set { configure { $0.maximumDatagramSize = newValue.map { max(DatagramLayer.leastDatagramSize, min($0, 65_507)) } } }
+        set { configure { $0.maximumDatagramSize = newValue?.clamped(to: DatagramLayer.leastDatagramSize...65_507) } }
     }
 
     /// Whether a DTLS handshake fails when the network reports (ICMP) that a datagram was not delivered, for

@@ -22,7 +22,7 @@ final class HandshakeSlots: Sendable {
         get { state.withLock { $0.limit } }
         set {
             let next = state.withLock { state in
-                state.limit = max(1, newValue)
+                state.limit = newValue
                 return Self.admit(&state)
             }
             for waiter in next { waiter.resume() }

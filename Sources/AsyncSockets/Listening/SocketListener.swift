@@ -161,6 +161,10 @@ public final class SocketListener: Sendable {
     private static func makeModel(
         _ maximumConnections: Int, _ configure: (AsyncSocket) throws -> Void
     ) throws -> AsyncSocket {
+        guard maximumConnections >= 1 else {
+            throw AsyncSocketError.badParameter(
+                .listen, "maximumConnections must be at least 1, but is \(maximumConnections)")
+        }
         let model = AsyncSocket()
         model.maximumConnections = maximumConnections
         try configure(model)
@@ -194,18 +198,17 @@ public final class SocketListener: Sendable {
     /// `close(timeout:)`, after the task of `run` is cancelled, and after accepting has failed permanently.
     public var isListening: Bool { reception.isOpen }
 
-    /// The maximum number of accepted connections that may be open simultaneously. Defaults to 10,000; `.max`
-    /// sets no limit.
+    /// The maximum number of accepted connections that may be open simultaneously, at least 1. Defaults to
+    /// 10,000; `.max` sets no limit.
     ///
     /// When the limit is reached, the listener stops accepting, and further connections wait in the kernel's
     /// backlog until a connection closes. A warning is logged, at most once a minute. A change takes effect
-    /// immediately. Lowering the limit does not close connections. Values below 1 are treated as 1.
+    /// immediately. Lowering the limit does not close connections.
     public var maximumConnections: Int {
         get { preparation.model.maximumConnections }
         set {
-            let limit = max(1, newValue)
-            preparation.model.maximumConnections = limit
-            reception.quota.setLimit(limit)
+            preparation.model.maximumConnections = newValue
+            reception.quota.setLimit(preparation.model.maximumConnections)
         }
     }
 
@@ -214,10 +217,15 @@ public final class SocketListener: Sendable {
     ///
     /// When the limit is reached, the listener pauses accepting. A handshake costs 10 to 60 KiB of memory and
     /// one signature, and is limited by `TLSSettings.handshakeTimeout`. Peers that start handshakes and never
-    /// finish them can therefore use only a bounded amount of memory for a bounded time.
+    /// finish them can therefore use only a bounded amount of memory for a bounded time. While a trust closure
+    /// decides about a client's certificate, the handshake counts until the client closes the connection.
+    ///
+    /// Upgrades that your program starts on an accepted socket with `startTLS` or `acceptStartTLS` do not
+    /// count. They are limited by `maximumConnections`, by the timeout of the dialogue, and by the timeouts of
+    /// the settings.
     public var maximumHandshakes: Int {
         get { preparation.slots.limit }
-        set { preparation.slots.limit = newValue }
+        set { preparation.slots.limit = newValue.clamped(to: 1...) }
     }
 
     /// The logger of the listener and its sockets, as set by `configure`.

@@ -1,3 +1,5 @@
+internal import SocketBuffers
+
 /// A limit on the rate of received datagrams, per source and in total. Datagrams over the limit are dropped
 /// and counted.
 ///
@@ -24,13 +26,13 @@ public struct DatagramRateLimit: Sendable, Hashable {
         /// Creates a rate.
         ///
         /// - Parameters:
-        ///   - perSecond: From 0.000001 to 1,000,000,000; other values are clamped. For example, 0.1 means
-        ///     one datagram every ten seconds.
+        ///   - perSecond: From 0.000001 to 1,000,000,000; other values become the nearest one. For example,
+        ///     0.1 means one datagram every ten seconds.
         ///   - burst: At least 1; smaller values become 1.
         public init(perSecond: Double, burst: Int) {
             // A comparison with NaN is false, so NaN becomes the slowest rate.
             self.perSecond = perSecond >= Self.slowest ? min(perSecond, Self.fastest) : Self.slowest
-            self.burst = max(burst, 1)
+            self.burst = burst.clamped(to: 1...)
         }
 
         private static let slowest = 0.000_001
@@ -46,10 +48,10 @@ public struct DatagramRateLimit: Sendable, Hashable {
 
     /// Creates a limit. A rate of `nil` means no limit.
     ///
-    /// - Parameter maximumSources: From 1 to 1,048,576; other values are clamped.
+    /// - Parameter maximumSources: From 1 to 1,048,576; other values become the nearest one.
     public init(perSource: Rate?, total: Rate? = nil, maximumSources: Int = 4096) {
         self.perSource = perSource
         self.total = total
-        self.maximumSources = max(1, min(maximumSources, 1 << 20))
+        self.maximumSources = maximumSources.clamped(to: 1...1 << 20)
     }
 }

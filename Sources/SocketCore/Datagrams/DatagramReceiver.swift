@@ -121,7 +121,7 @@ package final class DatagramReceiver {
     ///   - coalesces: Whether UDP GRO is enabled on the socket. Each slot then has room for the largest
     ///     coalesced buffer, regardless of `maximumSize`, and a batch has up to 32 slots.
     package init(maximumSize: Int, coalesces: Bool = false) {
-        self.maximumSize = coalesces ? Self.largestSize : max(1, min(maximumSize, Self.largestSize))
+        self.maximumSize = coalesces ? Self.largestSize : maximumSize.clamped(to: 1...Self.largestSize)
         pool = coalesces ? Self.pieces : .shared
         stride = coalesces ? Self.pieceStride : self.maximumSize
         batchLimit =

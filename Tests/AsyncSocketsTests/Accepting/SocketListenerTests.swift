@@ -162,22 +162,6 @@ import Testing
     }
 
     /// With such a limit, the listener would not serve any connections.
-    @Test(arguments: [0, -1]) func aLimitBelowOneIsRefused(_ limit: Int) throws {
-        let makings: [(name: String, make: () throws -> Any)] = [
-            ("maximumConnections", { try SocketListener(port: 0, maximumConnections: limit) }),
-            ("maximumConnections", { try SocketListener(port: 0, configure: { $0.maximumConnections = limit }) }),
-            ("maximumPeers", { try DatagramListener(port: 0, maximumPeers: limit) }),
-        ]
-        for (name, make) in makings {
-            let error = #expect(throws: AsyncSocketError.self) { _ = try make() }
-            #expect(error?.code == .badParameter)
-            #expect(error?.message == "\(name) must be at least 1, but is \(limit)")
-        }
-        let listener = try SocketListener(port: 0)
-        listener.maximumConnections = limit
-        #expect(listener.maximumConnections == 1)
-    }
-
     @Test func atTheLimitConnectionsWaitInTheKernel() async throws {
         let listener = try SocketListener(
             port: 0, interface: "127.0.0.1", maximumConnections: 2,

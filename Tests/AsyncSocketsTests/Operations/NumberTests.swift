@@ -193,22 +193,4 @@ import Testing
             #expect(error?.code == .badParameter)
         }
     }
-
-    @Test(arguments: [Int.min, -1, 0])
-    func aLimitOfConnectionsBelowOneIsAnError(limit: Int) async throws {
-        let recorder = Recorder()
-        let listener = AsyncSocket(inlineDelegate: recorder)
-        listener.logger = LogRecorder.logger(of: "a limit of \(limit)")
-        listener.maximumConnections = limit
-        let error = #expect(throws: AsyncSocketError.self) { try listener.accept(onInterface: "127.0.0.1", port: 0) }
-        #expect(error?.code == .badParameter && error?.message == "maximumConnections must be at least 1, but is \(limit)")
-        listener.maximumConnections = 1
-        try listener.accept(onInterface: "127.0.0.1", port: 0)
-        // A socket that listens treats it as 1.
-        listener.maximumConnections = limit
-        let client = try RawSocket.connected(to: try #require(listener.localAddress))
-        let child = try await recorder.accepted()
-        child.write(Data("late"), withTimeout: .patient, tag: 0)
-        #expect(try client.receive(atLeast: 4) == "late")
-    }
 }

@@ -79,7 +79,7 @@ public final class TLSInMemorySessionStore: TLSSessionStore {
     /// - Parameter maximumSessions: The maximum number of sessions, at least 1. If it is exceeded, the
     ///   sessions of the least recently used key are removed.
     public init(maximumSessions: Int = 256) {
-        limit = max(1, maximumSessions)
+        limit = maximumSessions.clamped(to: 1...)
     }
 
     /// The number of stored sessions, including expired sessions.
