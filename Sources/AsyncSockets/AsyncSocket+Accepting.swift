@@ -106,6 +106,7 @@ extension AsyncSocket {
         let setup = Listener.Setup(
             loop: loop, options: options, quota: quota, logger: logger, observer: configuration.observer,
             accepted: { descriptor, peer, listener in
+                guard listener.isOpen else { return }
                 outlet.append(.didAccept(AcceptedConnection(descriptor: descriptor, peer: peer, listener: listener)))
                 outlet.deliver(onLoop: loop)
             },

@@ -106,7 +106,7 @@ public final class DatagramListener: Sendable {
             },
             closed: { reception.noteClosed { $0.connection.record.withLock { $0.isClosed } } },
             failed: { [queue] in
-                reception.stop()
+                reception.noteLastArrival()
                 queue.stop()
             })
         do throws(SystemError) {
@@ -211,8 +211,8 @@ public final class DatagramListener: Sendable {
 
     // MARK: - Closing
 
-    /// Closes the listener gracefully: drops datagrams from strangers, lets the peers finish, and cancels
-    /// peers that take too long.
+    /// Closes the listener gracefully: drops datagrams from strangers, lets the peers finish, including peers
+    /// that have no task yet, and cancels peers that take too long.
     ///
     /// Returns when the tasks of all peers have finished; then `run` returns too. Tasks that do not finish in
     /// time are cancelled, which closes their sockets. If the task that calls this is cancelled, the peers'
@@ -246,8 +246,8 @@ public final class DatagramListener: Sendable {
 
     /// Stops accepting peers.
     func stopAccepting() {
-        reception.stop()
         hub.stopAccepting()
+        reception.noteLastArrival()
         queue.stop()
     }
 }

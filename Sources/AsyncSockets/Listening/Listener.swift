@@ -1,8 +1,9 @@
 // Rules for a socket's listener:
 //  1. A listener exists once every address is bound. If one address cannot be bound, the sockets bound so far
 //     are closed and no event is delivered.
-//  2. After `close`, no connection is passed to the delegate. Connections that are still in transit are
-//     closed.
+//  2. After `close`, the acceptors accept nothing more, but a connection that was just accepted may still
+//     arrive before the end is delivered. A `SocketListener` serves it. An `AsyncSocket` closes it, because
+//     its delegate expects no connection after `disconnect`.
 //  3. The end is delivered once, when the last acceptor has closed.
 //  4. Connections are accepted and events delivered only after the end of the socket's previous use.
 //  5. If accepting fails permanently on one address, the whole listener closes with the error, because a
@@ -166,7 +167,7 @@ final class Listener: Sendable {
     private func makeReceiver(_ setup: Setup) -> Acceptor.Receiver {
         Acceptor.Receiver(
             accepted: { [weak self] descriptor, peer in
-                guard let self, isOpen else { return }
+                guard let self else { return }
                 setup.accepted(descriptor, peer, self)
             },
             paused: { [weak self, logger] reason, seconds in

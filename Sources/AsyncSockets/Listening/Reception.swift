@@ -1,10 +1,12 @@
 // Rules for a reception:
 //  1. An accepted connection, or a new datagram peer, is in exactly one place: it is queued in the reception,
-//     or a task serves it. Connections still queued when accepting stops are closed.
+//     or a task serves it. Connections still queued when accepting stops are served. Connections still queued
+//     when `cut` is called are closed.
 //  2. One task takes the arrivals (`arrivals()`): the task of `run` or of `connections`. It is started only
 //     once.
-//  3. `stop` stops accepting. Tasks continue until they finish or `cut` is called.
-//  4. The reception has ended when accepting has stopped and no task serves a connection.
+//  3. `stop` stops accepting. Connections that the acceptors have accepted by then may still arrive, until
+//     `noteLastArrival` is called. Tasks continue until they finish or `cut` is called.
+//  4. The reception has ended when nothing more arrives and no task serves a connection.
 //  5. `cut` cancels the accepting task, and thereby the serving tasks, on the calling thread, because the
 //     loops may be busy.
 
@@ -41,6 +43,8 @@ final class Reception<Arrival: Sendable>: Sendable {
     private struct State {
         var use = Use.none
         var isStopped = false
+        /// Whether `noteLastArrival` or `cut` has been called.
+        var isComplete = false
         /// Whether `cut` has been called.
         var isCut = false
         var arrived: [Arrival] = []
@@ -102,7 +106,7 @@ final class Reception<Arrival: Sendable>: Sendable {
     /// Called on the loop when a connection has been accepted.
     func arrive(_ arrival: Arrival) {
         let taker = state.withLock { state -> UnsafeContinuation<Void, Never>? in
-            guard !state.isStopped else { return nil }
+            guard !state.isComplete else { return nil }
             state.arrived.append(arrival)
             return state.taker.take()
         }
@@ -128,14 +132,14 @@ final class Reception<Arrival: Sendable>: Sendable {
     private static var leastSweep: Int { 16 }
 
     /// Waits for at least one arrival and returns all arrivals, which are counted as served from now on.
-    /// Returns `nil` after accepting has stopped.
+    /// Returns `nil` when nothing more arrives.
     nonisolated(nonsending) func arrivals() async -> [Arrival]? {
         while true {
             let (isOver, arrived) = state.withLock { state -> (Bool, [Arrival]) in
                 let arrived = state.arrived
                 state.arrived = []
                 state.servedCount += arrived.count
-                return (state.isStopped, arrived)
+                return (state.isComplete, arrived)
             }
             if !arrived.isEmpty {
                 quota.noteTaken(arrived.count)
@@ -144,7 +148,7 @@ final class Reception<Arrival: Sendable>: Sendable {
             if isOver { return nil }
             await withUnsafeContinuation { continuation in
                 let waits = state.withLock { state in
-                    guard !state.isStopped, state.arrived.isEmpty else { return false }
+                    guard !state.isComplete, state.arrived.isEmpty else { return false }
                     state.taker = continuation
                     return true
                 }
@@ -172,17 +176,24 @@ final class Reception<Arrival: Sendable>: Sendable {
 
     // MARK: - Stopping
 
-    /// Stops accepting. Closes the connections that have arrived but have not been taken.
+    /// Stops accepting. Connections that have arrived but have not been taken will be served.
     func stop() {
-        let (arrived, taker, waiters) = state.withLock { state in
+        let waiters = state.withLock { state in
             state.isStopped = true
-            defer { (state.arrived, state.stopWaiters) = ([], [:]) }
-            return (state.arrived, state.taker.take(), state.stopWaiters)
+            defer { state.stopWaiters = [:] }
+            return state.stopWaiters
         }
-        // Released outside the lock, because this closes descriptors.
-        withExtendedLifetime(arrived) {}
-        taker?.resume()
         for waiter in waiters.values { waiter.resume() }
+    }
+
+    /// Stops accepting. Called when nothing more arrives.
+    func noteLastArrival() {
+        stop()
+        let taker = state.withLock { state in
+            state.isComplete = true
+            return state.taker.take()
+        }
+        taker?.resume()
     }
 
     private func newWaiterNumber() -> Int {
@@ -242,13 +253,16 @@ final class Reception<Arrival: Sendable>: Sendable {
         return result
     }
 
-    /// Stops accepting and cancels all tasks.
+    /// Stops accepting, closes the connections that have not been taken, and cancels all tasks.
     func cut() {
-        stop()
-        let (closer, server) = state.withLock { state in
+        noteLastArrival()
+        let (arrived, closer, server) = state.withLock { state in
             state.isCut = true
-            return (Self.takeCloser(&state), state.server)
+            defer { state.arrived = [] }
+            return (state.arrived, Self.takeCloser(&state), state.server)
         }
+        // Released outside the lock, because this closes descriptors.
+        withExtendedLifetime(arrived) {}
         server?.cancel()
         closer?.resume()
     }
@@ -304,7 +318,7 @@ final class Reception<Arrival: Sendable>: Sendable {
         for (_, waiter) in waiters { waiter.resume() }
     }
 
-    /// Returns when accepting has stopped and no task serves a connection. Call `stop` first.
+    /// Returns when nothing more arrives and no task serves a connection. Call `stop` first.
     ///
     /// In a task that serves a connection, this returns immediately, because that task would wait for itself.
     /// If the calling task is cancelled, this cuts all connections and returns without waiting for them.

@@ -130,7 +130,7 @@ public final class SocketListener: Sendable {
             accepted: { reception.arrive(AcceptedConnection(descriptor: $0, peer: $1, listener: $2)) },
             ended: { [queue, slots = preparation.slots] _ in
                 // Accepting may have failed, in which case `close()` was never called.
-                reception.stop()
+                reception.noteLastArrival()
                 queue.stop()
                 slots.open()
             })
@@ -236,9 +236,11 @@ public final class SocketListener: Sendable {
     /// Closes the listener gracefully: stops accepting, lets connections finish, and cancels the tasks
     /// that take too long.
     ///
-    /// The listener stops accepting and frees its port as soon as this is called. This method returns when
-    /// the tasks of all connections have finished, and `run` then returns too. Tasks that have not finished
-    /// in time are cancelled, which closes their connections. If the calling task is cancelled, all the
+    /// The listener stops accepting and frees its port as soon as this is called. Connections that have been
+    /// accepted but have no task yet are served too. Connections that are still in the kernel's backlog are
+    /// reset, unless another process or a service manager shares the listening socket. This method returns
+    /// when the tasks of all connections have finished, and `run` then returns too. Tasks that have not
+    /// finished in time are cancelled, which closes their connections. If the calling task is cancelled, all the
     /// connections' tasks are cancelled immediately and this method returns. Sockets that `connections` has
     /// delivered belong to the program and stay open.
     ///
@@ -274,6 +276,10 @@ public final class SocketListener: Sendable {
     ///     }
     /// }
     /// ```
+    /// If the listener was already closing when the connection got its task, this returns `nil` without
+    /// calling `body`. To answer at least one request on each connection, read the first one without this
+    /// method.
+    ///
     ///
     /// A read that is cancelled in this way loses no bytes. If `body` has already completed, or completes in
     /// spite of the cancellation, its result is returned. To check the state without an operation, use

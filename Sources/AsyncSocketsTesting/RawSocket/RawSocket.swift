@@ -15,7 +15,7 @@ package final class RawSocket: Sendable {
     package let descriptor: Int32
     let waitLimit: WaitLimit
 
-    init(owning descriptor: Int32, waitLimit: WaitLimit) {
+    package init(owning descriptor: Int32, waitLimit: WaitLimit) {
         self.descriptor = descriptor
         self.waitLimit = waitLimit
     }

@@ -20,7 +20,7 @@ import Testing
                 #expect(try await socket.read(exactly: 1) == Data("x"))
             }
         }
-        listener.reception.stop()
+        listener.reception.noteLastArrival()
         listener.listener.start()
         for _ in 0..<3 {
             let client = try RawSocket.connected(to: target, waitLimit: .patient)
@@ -48,7 +48,7 @@ import Testing
         #expect(peers == (try clients[1...].map { try $0.localAddress }))
         #expect(reception.servedCount == 4)
         let waiting = Task.immediate { await reception.arrivals() == nil }
-        reception.stop()
+        reception.noteLastArrival()
         #expect(await waiting.value)
     }
 }
