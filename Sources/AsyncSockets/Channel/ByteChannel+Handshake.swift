@@ -44,6 +44,14 @@ extension ByteChannel {
         return .more
     }
 
+    /// Returns an error if a client has left before the server's decision about its certificate. Receives
+    /// bytes only after the client's FIN, because a client that sends data early must not use more memory.
+    func noticeDeparture() -> AsyncSocketError? {
+        guard hasReadHangup, case .tls(let engine) = layer else { return nil }
+        while receiveCiphertext(for: engine) {}
+        return engine.noticeDeparture().map { AsyncSocketError($0, operation: .startTLS) }
+    }
+
     /// Passes the decision about the peer's certificate to the engine. Call `handshake()` afterwards.
     func decideTrust(_ accepted: Bool, refusal: TrustRefusal = .rejected) {
         if case .tls(let engine) = layer { engine.decideTrust(accepted, refusal: refusal) }

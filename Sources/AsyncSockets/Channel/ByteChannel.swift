@@ -40,6 +40,8 @@ final class ByteChannel {
     @exclusivity(unchecked) private var trustsShortReads: Bool
     /// Whether the kernel has reported that the connection is broken in both directions.
     @exclusivity(unchecked) private var hasHangup = false
+    /// Whether the kernel has reported the peer's FIN, which bytes may precede.
+    @exclusivity(unchecked) private(set) var hasReadHangup = false
     /// Whether the engine accepts no data because a message from the peer is incomplete. Reading may
     /// complete it.
     @exclusivity(unchecked) private(set) var isHeldUp = false
@@ -63,6 +65,7 @@ final class ByteChannel {
         if events.contains(.writable), case .full = output { output = .ready }
         guard events.isUnusual else { return }
         if events.contains(.readHangup) || events.contains(.urgent) { trustsShortReads = false }
+        if events.contains(.readHangup) { hasReadHangup = true }
         if events.contains(.hangup) { hasHangup = true }
     }
 

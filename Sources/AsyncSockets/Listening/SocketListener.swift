@@ -168,7 +168,6 @@ public final class SocketListener: Sendable {
         let model = AsyncSocket()
         model.maximumConnections = maximumConnections
         try configure(model)
-        try model.configuration.checkMaximumConnections()
         return model
     }
 
@@ -276,10 +275,10 @@ public final class SocketListener: Sendable {
     ///     }
     /// }
     /// ```
+    ///
     /// If the listener was already closing when the connection got its task, this returns `nil` without
     /// calling `body`. To answer at least one request on each connection, read the first one without this
     /// method.
-    ///
     ///
     /// A read that is cancelled in this way loses no bytes. If `body` has already completed, or completes in
     /// spite of the cancellation, its result is returned. To check the state without an operation, use

@@ -39,7 +39,10 @@ extension TLSUpgrade {
             }
         case .handshaking, .authenticating(.answered): return shakeHands(channel, reads, writes)
         case .secure: return .waiting
-        case .awaitingTrust, .authenticating(.awaitingTrust):
+        case .awaitingTrust:
+            channel.flush()
+            return channel.noticeDeparture().map { .failed($0) } ?? .waiting
+        case .authenticating(.awaitingTrust):
             channel.flush()
             return .waiting
         case .authenticating(.requested):

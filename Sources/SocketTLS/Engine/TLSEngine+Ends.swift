@@ -46,6 +46,30 @@ extension TLSEngine {
         course.fail(TLSError(.closedDuringHandshake, "this side closed the connection before the TLS handshake was complete"))
     }
 
+    /// Fails a server's handshake if the client has left before the decision about its certificate: the
+    /// transport has reached its end, and the client has sent no data that the server could still respond to.
+    /// OpenSSL must not read before the decision, so the headers of the records decide.
+    package func noticeDeparture() -> TLSError? {
+        guard facts.isServer, isAwaitingTrust, bio.hasReachedEndOfFile, !mayHoldData(received.readableBytes) else { return nil }
+        let error = truncation("SSL_do_handshake")
+        course.fail(error)
+        return error
+    }
+
+    /// Whether records from a client contain data. TLS 1.3 hides the type of a record, so there a single record
+    /// of the size of an alert does not count (RFC 8446, 5.2). A TLS 1.2 client may send data before the server
+    /// has completed the handshake (RFC 7918).
+    private func mayHoldData(_ records: UnsafeRawBufferPointer) -> Bool {
+        guard SSL_version(ssl) != TLS1_3_VERSION else { return records.count > AlertRecord.sealedLength }
+        var rest = records[...]
+        while rest.count >= 5 {
+            let header = rest.prefix(5).map(Int.init)
+            if header[0] == Int(SSL3_RT_APPLICATION_DATA) { return true }
+            rest = rest.dropFirst(5 + header[3] * 256 + header[4])
+        }
+        return false
+    }
+
     /// Whether this side must respond to the peer's close_notify with its own and discard pending writes (RFC
     /// 5246, 7.2.1). TLS 1.3 does not require this.
     package var owesCloseNotify: Bool {
