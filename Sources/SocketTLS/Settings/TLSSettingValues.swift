@@ -13,6 +13,8 @@ package struct TLSSettingValues: Sendable, Hashable {
     package var verifiesHostName: Bool
     package var policy: TLSPolicy
     package var minimumVersion: TLSProtocolVersion
+    /// Whether `minimumVersion` is a default for streams, which does not apply to datagrams.
+    package var isMinimumForStreams: Bool
     package var maximumVersion: TLSProtocolVersion?
     package var applicationProtocols: [String]
     package var proof: TLSProof
@@ -50,6 +52,7 @@ extension TLSSettingValues {
             verifiesHostName: true,
             policy: .intermediate,
             minimumVersion: .tls12,
+            isMinimumForStreams: false,
             maximumVersion: nil,
             applicationProtocols: [],
             proof: .certificates,
@@ -108,6 +111,11 @@ extension TLSSettingValues {
     /// Throws `invalidSettings` for the first invalid setting. Certificates and keys were validated when they
     /// were created.
     func validate(over transport: TLSTransport = .stream) throws(TLSError) {
+        if transport == .datagrams, isMinimumForStreams {
+            var settings = self
+            (settings.minimumVersion, settings.isMinimumForStreams) = (.dtls12, false)
+            return try settings.validate(over: transport)
+        }
         switch transport {
         case .stream: try validateForStreams()
         case .datagrams: try validateForDatagrams()

@@ -44,7 +44,7 @@ public struct TLSSettings<Side: TLSRole.Side>: Sendable, Hashable {
     /// The oldest version to accept, unless `policy` requires a newer version. Defaults to `.tls12`.
     public var minimumVersion: TLSProtocolVersion {
         get { values.minimumVersion }
-        set { values.minimumVersion = newValue }
+        set { (values.minimumVersion, values.isMinimumForStreams) = (newValue, false) }
     }
     /// The newest version to accept, or `nil` for the newest version that OpenSSL supports.
     public var maximumVersion: TLSProtocolVersion? {

@@ -18,7 +18,6 @@ import Testing
     ) throws -> (DatagramListener, Task<Void, any Error>) {
         var settings = TLSSettings.server(preSharedKeys: keys)
         settings.policy = .constrainedDevices
-        settings.minimumVersion = .dtls12
         settings.handshakeTimeout = timeout
         let listener = try DatagramListener(address: .loopback(), dtls: settings)
         return (listener, listener.echoing())
@@ -33,7 +32,6 @@ import Testing
         socket.firstRetransmission = .milliseconds(50)
         socket.maximumDatagramSize = size
         var settings = TLSSettings.client(serverName: "hub.example.org", preSharedKey: key)
-        settings.minimumVersion = .dtls12
         settings.handshakeTimeout = timeout
         if isConstrained { settings.policy = .constrainedDevices }
         try await socket.connect(to: "127.0.0.1", port: listener.localPort)

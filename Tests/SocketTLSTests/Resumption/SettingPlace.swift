@@ -33,6 +33,7 @@ extension TLSSettingValues {
             verifiesHostName: put(.peer, verifiesHostName),
             policy: put(.domain, policy),
             minimumVersion: put(.domain, minimumVersion),
+            isMinimumForStreams: put(.connection, isMinimumForStreams),
             maximumVersion: put(.domain, maximumVersion),
             applicationProtocols: put(.domain, applicationProtocols),
             proof: put(.domain, proof),

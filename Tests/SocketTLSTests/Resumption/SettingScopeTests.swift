@@ -86,6 +86,7 @@ import Testing
             ("policy.requiresFIPS", .refused, { $0.policy = .fips }),
             ("policy.allowsConstrainedDevices", .refused, { $0.policy.allowsConstrainedDevices = true }),
             ("minimumVersion", .refused, { $0.minimumVersion = .tls13 }),
+            ("isMinimumForStreams", .resumed, { $0.isMinimumForStreams = true }),
             ("applicationProtocols", .refused, { $0.applicationProtocols = ["h2"] }),
             ("maximumCertificateChainBytes", .refused, { $0.maximumCertificateChainBytes -= 1 }),
             ("maximumCertificateChainLength", .refused, { $0.maximumCertificateChainLength -= 1 }),

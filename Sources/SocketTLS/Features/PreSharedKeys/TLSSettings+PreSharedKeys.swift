@@ -3,12 +3,12 @@ extension TLSSettings where Side == TLSRole.Client {
     /// `TLSPreSharedKey`. After the handshake, `TLSSession.preSharedKeyIdentity` contains the key's identity.
     ///
     /// No certificate is verified, so `serverName` is only sent to the server by SNI. The minimum version
-    /// is TLS 1.3, because a key should not be used with two versions (RFC 8446, appendix E.7). For a
-    /// server that supports only TLS 1.2, set `minimumVersion` and `maximumVersion`.
+    /// is TLS 1.3, because a key should not be used with two versions (RFC 8446, appendix E.7), or DTLS 1.2
+    /// over datagrams. For a server that supports only TLS 1.2, set `minimumVersion` and `maximumVersion`.
     public static func client(serverName: String, preSharedKey: TLSPreSharedKey) -> TLSClientSettings {
         var settings = client(serverName: serverName)
         settings.proof = .preSharedKey(preSharedKey)
-        settings.minimumVersion = .tls13
+        (settings.values.minimumVersion, settings.values.isMinimumForStreams) = (.tls13, true)
         return settings
     }
 }
@@ -21,7 +21,7 @@ extension TLSSettings where Side == TLSRole.Server {
     public static func server(preSharedKeys: TLSPreSharedKeys) -> TLSServerSettings {
         var settings = TLSServerSettings(TLSSettingValues(role: .server, identity: nil, earlyPlaintext: .feedToTLS))
         settings.clients = .preSharedKeys(preSharedKeys)
-        settings.minimumVersion = .tls13
+        (settings.values.minimumVersion, settings.values.isMinimumForStreams) = (.tls13, true)
         return settings
     }
 }
