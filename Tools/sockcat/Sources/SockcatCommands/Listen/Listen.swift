@@ -25,7 +25,8 @@ struct Listen: SockcatCommand {
     @Argument(
         help: ArgumentHelp(
             "PORT, ADDRESS:PORT, INTERFACE:PORT, unix:PATH or unix:@NAME. With port 0, the kernel chooses a port.",
-            valueName: "port"))
+            valueName: "port"),
+        transform: ListenAddress.init)
     var address: ListenAddress
 
     @OptionGroup(title: "Service") var service: ListenService

@@ -75,25 +75,25 @@ struct RelayAddresses: ParsableArguments {
     @Option(
         help: ArgumentHelp(
             "Where to accept connections: PORT, ADDRESS:PORT, INTERFACE:PORT, unix:PATH or unix:@NAME.",
-            valueName: "address"))
+            valueName: "address"),
+        transform: ListenAddress.init)
     var listen: ListenAddress
 
-    @Option(help: ArgumentHelp("Where to forward connections: HOST:PORT, unix:PATH or unix:@NAME.", valueName: "address"))
+    @Option(
+        help: ArgumentHelp("Where to forward connections: HOST:PORT, unix:PATH or unix:@NAME.", valueName: "address"),
+        transform: Endpoint.init)
     var to: Endpoint?
 
     @Option(
         help: ArgumentHelp(
             "Forward TLS clients that request this server name, without decrypting them. NAME may begin with \"*.\". "
-                + "Repeatable.", valueName: "name=address"))
+                + "Repeatable.", valueName: "name=address"),
+        transform: RouteArgument.init)
     var route: [RouteArgument] = []
 
     func validate() throws {
         if to == nil, route.isEmpty { throw ValidationError("the relay has no target: pass --to or --route") }
     }
-}
-
-extension Endpoint: ExpressibleByArgument {
-    init?(argument: String) { try? self.init(argument) }
 }
 
 /// How to treat accepted connections.

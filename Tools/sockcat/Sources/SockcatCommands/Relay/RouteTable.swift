@@ -1,17 +1,17 @@
-internal import ArgumentParser
-
 /// A route on the command line: "NAME=HOST:PORT", in which NAME may begin with "*.".
-struct RouteArgument: ExpressibleByArgument, Equatable, Sendable {
+struct RouteArgument: Equatable, Sendable {
     let name: String
     let target: Endpoint
 
-    init?(argument: String) {
-        guard let equals = argument.firstIndex(of: "="),
-            let target = try? Endpoint(String(argument[argument.index(after: equals)...]))
-        else { return nil }
-        name = argument[..<equals].lowercased()
-        self.target = target
-        guard !name.isEmpty, name.utf8.allSatisfy({ $0 < 0x80 }), !name.dropFirst(2).contains("*") else { return nil }
+    init(_ text: String) throws {
+        guard let equals = text.firstIndex(of: "=") else {
+            throw Failure.usage("\"\(text)\" has no target", advice: "write NAME=HOST:PORT")
+        }
+        name = text[..<equals].lowercased()
+        target = try Endpoint(String(text[text.index(after: equals)...]))
+        guard !name.isEmpty, name.utf8.allSatisfy({ $0 < 0x80 }), !name.dropFirst(2).contains("*") else {
+            throw Failure.usage("\"\(name)\" is not a server name", advice: "write a DNS name, or \"*.\" and a DNS name")
+        }
     }
 }
 

@@ -1,10 +1,9 @@
-internal import ArgumentParser
 internal import AsyncSockets
 internal import Logging
 
 /// Where a server listens, on the command line: "PORT", "ADDRESS:PORT", "INTERFACE:PORT", "unix:PATH" or
 /// "unix:@NAME".
-struct ListenAddress: ExpressibleByArgument, Equatable, Sendable {
+struct ListenAddress: Equatable, Sendable {
     enum Place: Equatable, Sendable {
         case port(UInt16, interface: String?)
         case unix(SocketEndpoint)
@@ -12,15 +11,17 @@ struct ListenAddress: ExpressibleByArgument, Equatable, Sendable {
 
     let place: Place
 
-    init?(argument: String) {
-        if argument.hasPrefix("unix:") {
-            guard let address = (try? Endpoint(argument))?.unixAddress else { return nil }
+    init(_ text: String) throws {
+        if text.hasPrefix("unix:"), let address = try Endpoint(text).unixAddress {
             place = .unix(address)
             return
         }
-        let colon = argument.lastIndex(of: ":")
-        guard let port = UInt16(colon.map { String(argument[argument.index(after: $0)...]) } ?? argument) else { return nil }
-        let name = colon.map { String(argument[..<$0]) }
+        let colon = text.lastIndex(of: ":")
+        let number = colon.map { String(text[text.index(after: $0)...]) } ?? text
+        guard let port = UInt16(number) else {
+            throw Failure.usage("\"\(number)\" is not a port", advice: "pass a number from 0 to 65535")
+        }
+        let name = colon.map { String(text[..<$0]) }
         let isBracketed = name?.hasPrefix("[") == true && name?.hasSuffix("]") == true
         place = .port(port, interface: isBracketed ? name.map { String($0.dropFirst().dropLast()) } : name)
     }

@@ -51,11 +51,24 @@ import Testing
         }
     }
 
-    @Test func aListenerHasAPortAndOptionallyAnInterface() {
-        #expect(ListenAddress(argument: "80")?.place == .port(80, interface: nil))
-        #expect(ListenAddress(argument: "[::1]:80")?.place == .port(80, interface: "::1"))
-        #expect(ListenAddress(argument: "eth0:0")?.place == .port(0, interface: "eth0"))
-        #expect(ListenAddress(argument: "host") == nil)
+    @Test func aListenerHasAPortAndOptionallyAnInterface() throws {
+        #expect(try ListenAddress("80").place == .port(80, interface: nil))
+        #expect(try ListenAddress("[::1]:80").place == .port(80, interface: "::1"))
+        #expect(try ListenAddress("eth0:0").place == .port(0, interface: "eth0"))
+        #expect(throws: Failure.self) { try ListenAddress("host") }
+    }
+
+    /// Each message states the limit.
+    @Test(arguments: [
+        ["connect", "unix:PATH"], ["inspect", "unix:PATH"], ["listen", "unix:PATH"],
+        ["relay", "--to", "a:1", "--listen", "unix:PATH"],
+        ["relay", "--listen", "0", "--to", "unix:PATH"], ["relay", "--listen", "0", "--route", "a=unix:PATH"],
+    ]) func aPathThatIsTooLongIsNamedWithItsLimit(arguments: [String]) async throws {
+        let path = "/" + String(repeating: "x", count: 107)
+        let line = arguments.joined(separator: " ").replacing("PATH", with: path)
+        let outcome = try await SockcatProcess.run(line, in: TestFolder())
+        #expect(outcome.status == SockcatCommands.ExitStatus.usage.rawValue)
+        #expect(outcome.errors.contains("a path has 1 to 107 bytes"), "\(outcome.errors)")
     }
 
     @Test func exitCodesAreListedInTheHelp() {
@@ -104,7 +117,7 @@ import Testing
 
 @Suite struct RouteTableTests {
     @Test func theMostSpecificRouteIsTaken() throws {
-        let routes = ["A.example=a:1", "*.example=b:1", "*.a.example=c:1"].compactMap { RouteArgument(argument: $0) }
+        let routes = ["A.example=a:1", "*.example=b:1", "*.a.example=c:1"].map { try RouteArgument($0) }
         let table = try RouteTable(routes, fallback: .host("d", port: 1))
         let expected = ["a.example": "a", "b.example": "b", "x.A.example": "c", "x.b.example": "d", "example": "d"]
         for (name, host) in expected { #expect(table.target(for: name) == .host(host, port: 1), "\(name)") }
@@ -113,12 +126,12 @@ import Testing
     }
 
     @Test func aNameHasOneRoute() throws {
-        let routes = ["a=b:1", "A=c:1"].compactMap { RouteArgument(argument: $0) }
+        let routes = ["a=b:1", "A=c:1"].map { try RouteArgument($0) }
         #expect(throws: Failure.self) { try RouteTable(routes, fallback: nil) }
     }
 
     @Test(arguments: ["a", "=b:1", "a=b", "*.*.a=b:1"]) func otherRoutesAreRejected(text: String) {
-        #expect(RouteArgument(argument: text) == nil)
+        #expect(throws: Failure.self) { try RouteArgument(text) }
     }
 }
 
