@@ -15,7 +15,11 @@ struct IRCClient: ProtocolSide {
         switch words.first?.inUpperCase {
         case "670": return .startTLS([])
         case "691": throw refused(line)
-        case "421", "451": throw notOffered(line)
+        case "421", "451":
+            throw error(
+                .notOffered,
+                "the server does not offer STARTTLS, or an attacker removed the offer: most servers use TLS from the first byte",
+                line: line)
         case "ERROR": throw refusedConnection(line)
         // A reply to PING could arrive when the server already expects TLS.
         case "NOTICE", "020", "439", "PING": return .continue

@@ -69,7 +69,11 @@ struct XMPPClient: ProtocolSide {
     private mutating func receiveHeader(_ token: XMLToken, _ element: XMLElements.Name) throws(StartTLSError) {
         guard element == XMPP.stream("stream"), token.kind == .start else { throw unexpected(token.source) }
         // Without a version, the server has no features (RFC 6120, section 4.7.5).
-        guard token.attributes["version"] != nil else { throw notOffered(token.source) }
+        guard token.attributes["version"] != nil else {
+            throw error(
+                .notOffered, "the server's stream has no version, so it cannot offer TLS, or an attacker removed the version",
+                line: token.source)
+        }
         state = .features
     }
 
