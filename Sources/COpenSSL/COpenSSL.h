@@ -234,6 +234,10 @@ static inline int COpenSSL_noMemoryReason(void) {
     return ERR_R_MALLOC_FAILURE;
 }
 
+static inline int COpenSSL_unsupportedReason(void) {
+    return ERR_R_UNSUPPORTED;
+}
+
 // Allowed only in a client's verify callback, which must then return 1.
 static inline int COpenSSL_setRetryVerify(SSL *ssl) {
     return (int)SSL_set_retry_verify(ssl);

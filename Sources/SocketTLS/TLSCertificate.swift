@@ -14,8 +14,7 @@ public struct TLSCertificate: Sendable, Hashable {
     ///
     /// Throws `invalidCertificate` if the text contains no certificate.
     public init(pem: String) throws(TLSError) {
-        guard let first = try Self.read(SecretBytes(pem), limit: 1).first else { throw Self.noCertificate(in: "the text") }
-        self = first
+        self = try Self.readAll(SecretBytes(pem), "the text", limit: 1)[0]
     }
 
     /// Creates a certificate from its DER encoding.
@@ -45,7 +44,7 @@ public struct TLSCertificate: Sendable, Hashable {
     ///
     /// Throws `invalidCertificate` if the text contains no certificate.
     public static func certificates(pem: String) throws(TLSError) -> [TLSCertificate] {
-        try nonEmpty(read(SecretBytes(pem)), "the text")
+        try readAll(SecretBytes(pem), "the text")
     }
 
     /// Returns every certificate in a PEM file, in order, or the certificate in a DER file. Other kinds of
@@ -55,17 +54,7 @@ public struct TLSCertificate: Sendable, Hashable {
     public static func certificates(file path: String) throws(TLSError) -> [TLSCertificate] {
         let contents = try SecretBytes.contents(ofFile: path, or: .invalidCertificate)
         let source = "the file \"\(path.printable)\""
-        guard contents.isDER else { return try nonEmpty(read(contents, from: source), source) }
-        do throws(TLSError) {
-            return [try TLSCertificate(der: contents.copy)]
-        } catch {
-            var error = error
-            error.message =
-                contents.isPKCS12
-                ? "\(source) is in PKCS#12 format: use TLSIdentity(pkcs12File:passphrase:)"
-                : "\(source) is not a DER-encoded certificate"
-            throw error
-        }
+        return contents.isDER ? [try TLSCertificate(contents, source)] : try readAll(contents, source)
     }
 
     /// The start of the certificate's validity period, or `.distantFuture` if it cannot be read: see
@@ -150,7 +139,7 @@ extension TLSCertificate {
     }
 
     static func read(
-        _ text: SecretBytes, from source: String = "the PEM text", limit: Int = .max
+        _ text: SecretBytes, from source: String, limit: Int = .max
     ) throws(TLSError) -> [TLSCertificate] {
         let reader = try PEMReader(text, from: source, or: .invalidCertificate)
         var certificates: [TLSCertificate] = []
@@ -160,13 +149,26 @@ extension TLSCertificate {
         return certificates
     }
 
-    private static func nonEmpty(_ certificates: [TLSCertificate], _ source: String) throws(TLSError) -> [TLSCertificate] {
-        if certificates.isEmpty { throw noCertificate(in: source) }
-        return certificates
+    /// Reads PEM text that must contain a certificate.
+    private static func readAll(
+        _ text: SecretBytes, _ source: String, limit: Int = .max
+    ) throws(TLSError) -> [TLSCertificate] {
+        let certificates = try read(text, from: source, limit: limit)
+        guard certificates.isEmpty else { return certificates }
+        throw TLSError(
+            .invalidCertificate, "\(source) \(text.complaint(expecting: "PEM-encoded certificates"))",
+            operation: "PEM_read_bio_X509")
     }
 
-    private static func noCertificate(in source: String) -> TLSError {
-        TLSError(.invalidCertificate, "\(source) contains no PEM-encoded certificates", operation: "PEM_read_bio_X509")
+    /// Reads a DER file.
+    init(_ contents: SecretBytes, _ source: String) throws(TLSError) {
+        do throws(TLSError) {
+            self = try TLSCertificate(der: contents.copy)
+        } catch {
+            var error = error
+            error.message = "\(source) \(contents.kind?.description ?? "is not a DER-encoded certificate")"
+            throw error
+        }
     }
 
     private static func encode(_ x509: OpaquePointer) -> [UInt8] {

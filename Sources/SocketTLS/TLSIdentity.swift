@@ -14,11 +14,19 @@ public struct TLSIdentity: Sendable, Hashable {
 
     /// Creates an identity from a chain and a private key.
     ///
-    /// Throws `invalidCertificate` if the chain is empty, and `keyMismatch` if the key does not match the
-    /// first certificate.
+    /// Throws `invalidCertificate` if the chain is empty or contains a key on a curve with explicit
+    /// parameters, which peers reject (RFC 8422, section 5.1.1), and `keyMismatch` if the key does not match
+    /// the first certificate.
     public init(certificateChain: [TLSCertificate], privateKey: TLSPrivateKey) throws(TLSError) {
         guard let leaf = certificateChain.first else {
             throw TLSError(.invalidCertificate, "the certificate chain is empty", operation: "TLSIdentity")
+        }
+        for certificate in certificateChain {
+            guard certificate.derBytes.withUnsafeBytes(CertificateMessage.describesCurve) else { continue }
+            throw TLSError(
+                .invalidCertificate,
+                "the certificate of \"\(certificate.displayName)\" has a key on an unnamed curve: create the key with a named curve",
+                operation: "TLSIdentity")
         }
         try OpenSSLCall.requireSuccess(
             "X509_check_private_key", or: .keyMismatch,

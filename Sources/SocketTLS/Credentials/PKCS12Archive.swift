@@ -45,7 +45,12 @@ final class PKCS12Archive {
     deinit { PKCS12_free(archive) }
 
     private static func complaint(about bytes: SecretBytes, _ source: String) -> String {
-        bytes.isPEM ? "\(source) is in PEM format, not PKCS#12: use TLSIdentity(pem:)" : "\(source) is not in PKCS#12 format"
+        if bytes.isPEM { return "\(source) is in PEM format, not PKCS#12: use TLSIdentity(pem:)" }
+        switch bytes.kind {
+        case nil: return "\(source) is not in PKCS#12 format"
+        case .truncated(let count): return "\(source) \(FileKind.truncated(count).description)"
+        case let kind?: return "\(source) is not in PKCS#12 format: it \(kind.description)"
+        }
     }
 
     /// Returns the key and its chain, starting at the key's own certificate. The root and unrelated
@@ -154,18 +159,6 @@ final class PKCS12Archive {
 }
 
 extension SecretBytes {
-    /// Whether the bytes are a PKCS#12 file.
-    var isPKCS12: Bool {
-        let archive = OpenSSLCall.attempt {
-            withBytes { bytes in
-                var cursor = bytes.baseAddress?.assumingMemoryBound(to: UInt8.self)
-                return d2i_PKCS12(nil, &cursor, bytes.count)
-            }
-        }.value
-        PKCS12_free(archive)
-        return archive != nil
-    }
-
     fileprivate var isPEM: Bool { withBytes { $0.starts(with: "-----BEGIN ".utf8) } }
 
     /// The bytes as a C string, if they are NUL-terminated. The caller must keep this object alive.

@@ -69,16 +69,6 @@ final class SecretBytes {
     /// A copy, which is not wiped.
     var copy: [UInt8] { withBytes { Array($0) } }
 
-    /// Whether the bytes are a single DER SEQUENCE. Always false for PEM text.
-    var isDER: Bool {
-        withBytes { bytes in
-            guard bytes.count > 2, bytes[0] == 0x30 else { return false }
-            guard bytes[1] > 0x80 else { return bytes.count == 2 + Int(bytes[1]) }
-            let digits = bytes.dropFirst(2).prefix(Int(bytes[1] & 0x7F))
-            return digits.count <= 4 && bytes.count == 2 + digits.count + digits.reduce(0) { $0 << 8 | Int($1) }
-        }
-    }
-
     /// Reads a whole file. Errors have the given `code`, which reflects the expected content.
     static func contents(ofFile path: String, or code: TLSError.Code) throws(TLSError) -> SecretBytes {
         // The system call would read the path only up to the NUL, and so open a different file.

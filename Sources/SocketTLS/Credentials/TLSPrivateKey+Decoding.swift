@@ -8,7 +8,8 @@ extension TLSPrivateKey {
         guard let key else {
             throw passphrase.failure(
                 encrypted: "\(source) contains an encrypted private key",
-                otherwise: "\(source) contains no PEM-encoded private key", operation: "PEM_read_bio_PrivateKey", entries)
+                otherwise: "\(source) \(text.complaint(expecting: "PEM-encoded private key"))",
+                operation: "PEM_read_bio_PrivateKey", entries)
         }
         self.init(owning: key)
     }
@@ -34,15 +35,17 @@ extension TLSPrivateKey {
         try KeyDerivation.check(KeyDerivation.sum([rounds]), source, operation: "d2i_PKCS8PrivateKey_bio")
         let (key, entries) = der.withBytes { isEncrypted ? Self.decrypt($0, passphrase) : Self.decode($0) }
         guard let key else {
-            let otherwise =
-                der.isPKCS12
-                ? "\(source) is in PKCS#12 format: use TLSIdentity(pkcs12File:passphrase:)"
-                : "\(source) is not a DER-encoded private key"
             throw passphrase.failure(
-                encrypted: "\(source) contains an encrypted private key", otherwise: otherwise,
+                encrypted: "\(source) contains an encrypted private key",
+                otherwise: "\(source) \(Self.complaint(about: der))",
                 operation: isEncrypted ? "d2i_PKCS8PrivateKey_bio" : "d2i_AutoPrivateKey", entries)
         }
         self.init(owning: key)
+    }
+
+    private static func complaint(about der: SecretBytes) -> String {
+        guard let kind = der.kind else { return "is not a DER-encoded private key" }
+        return kind == .privateKey ? "contains bytes after the private key" : kind.description
     }
 
     private static func isEncrypted(_ bytes: UnsafeRawBufferPointer) -> Bool {

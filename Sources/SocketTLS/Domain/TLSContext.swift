@@ -123,13 +123,22 @@ package final class TLSContext: Sendable {
     }
 
     private static func show(_ identity: TLSIdentity, on context: OpaquePointer) throws(TLSError) {
-        let complaint = "the certificate of \"\(identity.certificateChain.first?.displayName ?? "")\" cannot be used for TLS"
         for (index, certificate) in identity.certificateChain.enumerated() {
-            try OpenSSLCall.requireSuccess("SSL_CTX_use_certificate", or: .invalidCertificate, complaint) {
-                index == 0
+            let (isUsed, entries) = OpenSSLCall.attempt {
+                let result =
+                    index == 0
                     ? SSL_CTX_use_certificate(context, certificate.handle.x509)
                     : COpenSSL_CTX_addChainCertificate(context, certificate.handle.x509)
+                return result > 0 ? true : nil
             }
+            guard isUsed == nil else { continue }
+            let place = index == 0 ? "" : ", number \(index + 1) of the chain,"
+            let reason = entries.last.map { ": \($0.text)" } ?? ""
+            throw TLSError(
+                .invalidCertificate,
+                "the certificate of \"\(certificate.displayName)\"\(place) cannot be used for TLS\(reason)",
+                operation: index == 0 ? "SSL_CTX_use_certificate" : "SSL_CTX_add1_chain_cert",
+                openSSLStack: entries.map(\.text))
         }
         try OpenSSLCall.requireSuccess(
             "SSL_CTX_use_PrivateKey", or: .invalidPrivateKey,

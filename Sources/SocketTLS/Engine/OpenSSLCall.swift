@@ -118,6 +118,9 @@ package struct OpenSSLError: Sendable {
         library == ERR_LIB_RAND || reason == COpenSSL_noMemoryReason()
     }
 
+    /// Whether no provider has the algorithm.
+    var isUnsupported: Bool { library == ERR_LIB_EVP && reason == COpenSSL_unsupportedReason() }
+
     var peerAlert: TLSAlert? {
         guard isFromSSL, reason > SSL_AD_REASON_OFFSET, reason <= SSL_AD_REASON_OFFSET + 255 else { return nil }
         return TLSAlert(rawValue: UInt8(reason - SSL_AD_REASON_OFFSET))

@@ -32,7 +32,8 @@ struct CertificateFolder {
         var certificates: [TLSCertificate] = []
         for file in try readableFiles() {
             let contents = try SecretBytes.contents(ofFile: file, or: .invalidCertificate)
-            let found = contents.isDER ? [try TLSCertificate(der: contents.copy)] : try Self.read(contents, of: file)
+            let source = "the file \"\(file.printable)\""
+            let found = contents.isDER ? [try TLSCertificate(contents, source)] : try TLSCertificate.read(contents, from: source)
             for certificate in found where known.insert(certificate).inserted { certificates.append(certificate) }
         }
         guard !certificates.isEmpty else {
@@ -46,10 +47,6 @@ struct CertificateFolder {
     func readableFiles() throws(TLSError) -> [String] {
         if let files = files() { return files }
         throw TLSError(.invalidCertificate, "the folder \"\(path.printable)\" cannot be read", operation: "opendir")
-    }
-
-    private static func read(_ contents: SecretBytes, of file: String) throws(TLSError) -> [TLSCertificate] {
-        try TLSCertificate.read(contents, from: "the file \"\(file.printable)\"")
     }
 
     /// Sorted, so that an unchanged folder always has the same stamps.

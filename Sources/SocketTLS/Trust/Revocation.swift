@@ -62,9 +62,11 @@ struct Revocation: Hashable, Sendable {
 
     private static func addLists(of path: String, to store: TrustStore) throws(TLSError) -> Int {
         let contents = try SecretBytes.contents(ofFile: path, or: .invalidCertificate)
+        let source = "the file \"\(path.printable)\""
         if contents.isDER {
             let list = try OpenSSLCall.require(
-                "d2i_X509_CRL", or: .invalidCertificate, "the file \"\(path.printable)\" is not a certificate revocation list"
+                "d2i_X509_CRL", or: .invalidCertificate,
+                "\(source) \(contents.kind?.description ?? "is not a certificate revocation list")"
             ) {
                 contents.withBytes { bytes in
                     var cursor = bytes.baseAddress?.assumingMemoryBound(to: UInt8.self)
@@ -72,14 +74,14 @@ struct Revocation: Hashable, Sendable {
                 }
             }
             defer { X509_CRL_free(list) }
-            try Self.add(list, of: path, to: store)
+            try Self.add(list, of: source, to: store)
             return 1
         }
-        let reader = try PEMReader(contents, or: .invalidCertificate)
+        let reader = try PEMReader(contents, from: source, or: .invalidCertificate)
         var count = 0
         while let list = try reader.nextRevocationList() {
             defer { X509_CRL_free(list) }
-            try add(list, of: path, to: store)
+            try add(list, of: source, to: store)
             count += 1
         }
         return count
@@ -87,14 +89,13 @@ struct Revocation: Hashable, Sendable {
 
     /// Adds a list. Delta lists (RFC 5280, section 5.2.4) are rejected: they contain only the changes since
     /// another list, but OpenSSL would treat a delta list as complete, and ignore its base list.
-    private static func add(_ list: OpaquePointer, of path: String, to store: TrustStore) throws(TLSError) {
+    private static func add(_ list: OpaquePointer, of source: String, to store: TrustStore) throws(TLSError) {
         guard X509_CRL_get_ext_by_NID(list, NID_delta_crl, -1) < 0 else {
             throw TLSError(
-                .invalidCertificate,
-                "the file \"\(path.printable)\" contains a delta revocation list: use a complete list",
+                .invalidCertificate, "\(source) contains a delta revocation list: use a complete list",
                 operation: "X509_CRL_get_ext_by_NID")
         }
-        try store.add(revocationList: list)
+        try store.add(revocationList: list, of: source)
     }
 
     /// Returns the earliest expiry of the lists against which OpenSSL checked a chain, in seconds since 1970,

@@ -98,9 +98,9 @@ final class TrustStore: @unchecked Sendable {
     }
 
     /// Adds a certificate revocation list, before the store is shared.
-    func add(revocationList list: OpaquePointer) throws(TLSError) {
+    func add(revocationList list: OpaquePointer, of source: String) throws(TLSError) {
         try OpenSSLCall.requireSuccess(
-            "X509_STORE_add_crl", or: .invalidCertificate, "the certificate revocation list cannot be used"
+            "X509_STORE_add_crl", or: .invalidCertificate, "a certificate revocation list in \(source) cannot be used"
         ) { X509_STORE_add_crl(store, list) }
     }
 

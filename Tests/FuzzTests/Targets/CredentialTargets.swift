@@ -65,7 +65,7 @@ extension FuzzTarget {
         let passphrase = flags & 1 == 0 ? "secret" : nil
         let identity = try? TLSIdentity(pkcs12: bytes, passphrase: passphrase, allowsLegacyAlgorithms: flags & 2 != 0)
         if let identity { try require(!identity.certificateChain.isEmpty, "an identity without a certificate") }
-        _ = SecretBytes(copying: bytes).isPKCS12
+        _ = SecretBytes(copying: bytes).kind
     }
 
     /// Certificate revocation lists, in PEM or DER.

@@ -248,13 +248,19 @@ import Testing
     }
 
     @Test func bytesThatAreNotPKCS12AreRefused() throws {
-        for bytes in [[], [0x30, 0x00], Array(try archive().dropLast(20)), identity.certificateChain[0].derBytes] {
+        let archive = try archive()
+        let kinds: [(bytes: [UInt8], kind: String)] = [
+            ([], "is not in PKCS#12 format"), ([0x30, 0x00], "is not in PKCS#12 format"),
+            (archive.dropLast(20), "is truncated: its first bytes announce \(archive.count) bytes"),
+            (identity.certificateChain[0].derBytes, "is not in PKCS#12 format: it is a certificate"),
+        ]
+        for (bytes, kind) in kinds {
             for allowsLegacyAlgorithms in [false, true] {
                 let error = thrown {
                     try TLSIdentity(pkcs12: bytes, passphrase: "sesame", allowsLegacyAlgorithms: allowsLegacyAlgorithms)
                 }
                 #expect(error?.code == .invalidCertificate)
-                #expect(error?.message == "the PKCS#12 file is not in PKCS#12 format")
+                #expect(error?.message == "the PKCS#12 file \(kind)")
             }
         }
     }
