@@ -131,16 +131,16 @@ extension AsyncUDPSocket {
         try openConnection(.receive).post(.setReceiveMode(mode))
     }
 
-    /// Returns the connection if the socket is in use, and throws otherwise.
+    /// Returns the connection if the socket is in use or has unbound descriptors, and throws otherwise.
     func openConnection(_ operation: AsyncSocketError.Operation) throws(AsyncSocketError) -> DatagramConnection {
         guard let connection else { throw .notOpen(operation) }
         // Fast path that does not construct an error.
         if connection.record.withLock({ $0.isInUse }) { return connection }
-        let (end, isOpen) = connection.record.withLock { record in
-            (record.isClosed ? record.end ?? .closed : nil, record.isOpen || record.isConnectClaimed)
+        let (end, isCreated) = connection.record.withLock { record in
+            (record.isClosed ? record.end ?? .closed : nil, record.isCreated)
         }
         if let end { throw end }
-        guard isOpen else { throw .notOpen(operation) }
+        guard isCreated else { throw .notOpen(operation) }
         return connection
     }
 

@@ -10,9 +10,13 @@ extension AsyncUDPSocket {
     }
 
     /// Whether the socket is open or connecting.
-    package var isInUse: Bool {
-        connection?.record.withLock { ($0.isOpen || $0.isConnectClaimed) && !$0.isClosed } ?? false
-    }
+    package var isInUse: Bool { connection?.record.withLock { $0.isInUse } ?? false }
+
+    /// Whether the socket is in use, or has descriptors that are not bound: see `createDescriptors()`.
+    package var isCreated: Bool { connection?.record.withLock { $0.isCreated } ?? false }
+
+    /// Whether the socket is connected or connecting.
+    package var isConnectClaimed: Bool { connection?.record.withLock { $0.isConnectClaimed && !$0.isClosed } ?? false }
 
     /// Whether the socket is closed, or `close()` was called. False for a socket that was never in use.
     public var isClosed: Bool {

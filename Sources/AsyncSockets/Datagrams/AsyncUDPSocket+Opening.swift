@@ -78,12 +78,12 @@ extension AsyncUDPSocket {
     }
 
     private func open(_ operation: AsyncSocketError.Operation, _ binding: DatagramBinding) throws(AsyncSocketError) {
-        try open(operation) { (options) throws(SystemError) in try binding.open(with: options) }
+        try open(operation) { (options, unbound) throws(SystemError) in try binding.open(with: options, binding: unbound) }
     }
 
     private func open(
         _ operation: AsyncSocketError.Operation, as role: ConnectionRole = .server,
-        _ makeDescriptors: (SocketOptionSet) throws(SystemError) -> [DatagramDescriptor]
+        _ makeDescriptors: (SocketOptionSet, _ unbound: [DatagramDescriptor]) throws(SystemError) -> [DatagramDescriptor]
     ) throws(AsyncSocketError) {
         let connection = try use(operation, as: role)
         let reception = configuration.reception
@@ -91,8 +91,8 @@ extension AsyncUDPSocket {
         do throws(SystemError) {
             isFree = try connection.record.withLock { record throws(SystemError) in
                 guard !record.isOpen, !record.isClosed, !record.isConnectClaimed else { return false }
-                record.add(try makeDescriptors(record.options))
                 do throws(SystemError) {
+                    record.add(try makeDescriptors(record.options, record.unbound))
                     try record.updateBroadcasts(reception)
                 } catch {
                     for descriptor in record.withdraw() { descriptor.socket.close() }
@@ -106,6 +106,24 @@ extension AsyncUDPSocket {
         }
         guard isFree else { throw busy(operation) }
         connection.post(.opened)
+    }
+
+    /// Opens a descriptor for each enabled IP version without binding it, unless the socket is in use or
+    /// already has descriptors. The next bind, connect or send uses them.
+    ///
+    /// - Throws: `.badConfiguration` if both IP versions are disabled, otherwise `.system` with the errno.
+    package func createDescriptors() throws(AsyncSocketError) {
+        let configuration = configuration
+        let enabled = try configuration.enabledFamilies(.bind)
+        let families = [SocketEndpoint.Family.ipv4, .ipv6].filter { enabled.allows($0) }
+        let connection = try use(.bind)
+        do throws(SystemError) {
+            try connection.record.withLock { record throws(SystemError) in
+                try record.create(families, configuration.reception)
+            }
+        } catch {
+            throw AsyncSocketError(datagram: error, .bind)
+        }
     }
 
     private func busy(_ operation: AsyncSocketError.Operation) -> AsyncSocketError {
@@ -147,7 +165,7 @@ extension AsyncUDPSocket {
             throw AsyncSocketError(notUDP: error)
         }
         let reception = configuration.reception
-        try open(.adopt, as: .adopted) { (options) throws(SystemError) in
+        try open(.adopt, as: .adopted) { (options, _) throws(SystemError) in
             try DatagramDescriptor.check(descriptor, setting: options)
             let adopted = DatagramDescriptor(takingOver: descriptor)
             adopted.prepareAdopted(reception)
@@ -162,7 +180,7 @@ extension AsyncUDPSocket {
     public func adopt(_ descriptor: InheritedDescriptor) throws(AsyncSocketError) {
         let reception = configuration.reception
         do throws(AsyncSocketError) {
-            try open(.adopt, as: .adopted) { (options) throws(SystemError) in
+            try open(.adopt, as: .adopted) { (options, _) throws(SystemError) in
                 let adopted = try descriptor.takeDatagramSocket(setting: options)
                 adopted.prepareAdopted(reception)
                 return [adopted]

@@ -22,6 +22,8 @@ struct DatagramRecord {
 
     /// Empty, or one descriptor for each family in use.
     private var entries: [Entry] = []
+    /// Descriptors that are neither bound nor connected yet. The loop does not watch them.
+    private(set) var unbound: [DatagramDescriptor] = []
     var groupReceivers = GroupReceivers()
     var options = SocketOptionSet()
     var peer: SocketEndpoint?
@@ -57,15 +59,53 @@ struct DatagramRecord {
 
     var isInUse: Bool { !isClosed && (isOpen || isConnectClaimed) }
 
+    /// Whether the socket is in use or has unbound descriptors (`kDidCreateSockets`).
+    var isCreated: Bool { isInUse || !isClosed && !unbound.isEmpty }
+
+    /// Adds descriptors that are bound or connected.
     mutating func add(_ opened: [DatagramDescriptor]) {
+        unbound.removeAll { descriptor in opened.contains { $0.families == descriptor.families } }
         entries += opened.map { Entry(bound: BoundDescriptor($0)) }
+    }
+
+    /// Opens a descriptor for each family without binding it, unless the socket is created or closed. Skips a
+    /// missing family, unless it is the only one.
+    mutating func create(_ families: [SocketEndpoint.Family], _ reception: DatagramReception) throws(SystemError) {
+        guard !isCreated, !isClosed else { return }
+        var refusal: SystemError?
+        for family in families {
+            do throws(SystemError) {
+                unbound.append(try DatagramBinding.open(family, reception, options))
+            } catch {
+                guard error.isFamilyMissing else {
+                    unbound = []
+                    throw error
+                }
+                refusal = error
+            }
+        }
+        if unbound.isEmpty, let refusal { throw refusal }
+    }
+
+    /// Connects the unbound descriptor of the address's family, or a new descriptor, and adds it. If this
+    /// throws, the descriptor stays unbound.
+    mutating func connect(to address: SocketEndpoint, _ reception: DatagramReception) throws(SystemError) {
+        let descriptor = try DatagramBinding.descriptor(for: address.family, among: unbound, reception, options)
+        do throws(SystemError) {
+            try descriptor.connect(to: address)
+        } catch {
+            try descriptor.release()
+            throw error
+        }
+        add([descriptor])
     }
 
     /// Removes all descriptors, or all except the socket's own descriptors of `family`. The caller closes
     /// them.
     mutating func withdraw(keeping family: DatagramDescriptor.Families? = nil) -> [DatagramDescriptor] {
         if family == nil { lastAddresses = localAddresses }
-        var withdrawn = groupReceivers.withdraw()
+        var withdrawn = groupReceivers.withdraw() + unbound
+        unbound = []
         for index in entries.indices where entries[index].descriptor.families != family {
             lastDropCount += entries[index].countDrops()
             withdrawn.append(entries[index].descriptor)
@@ -82,7 +122,7 @@ struct DatagramRecord {
         try options.set(option, to: value)
         do throws(SystemError) {
             if option.name == SocketOptionKey.broadcast.name { try updateBroadcasts(reception) }
-            for descriptor in descriptors + groupReceivers.descriptors { try descriptor.set(option, to: value) }
+            for descriptor in descriptors + unbound + groupReceivers.descriptors { try descriptor.set(option, to: value) }
         } catch {
             options = earlier
             throw error
@@ -182,13 +222,19 @@ struct DatagramBinding {
     /// The maximum number of ports to try when a port must be free in both families.
     private static let attempts = 32
 
-    func open(with options: SocketOptionSet) throws(SystemError) -> [DatagramDescriptor] {
+    /// - Parameter unbound: The descriptors to bind. For other families, new descriptors are opened.
+    func open(
+        with options: SocketOptionSet, binding unbound: [DatagramDescriptor] = []
+    ) throws(SystemError) -> [DatagramDescriptor] {
+        var unbound = unbound
         var lastError = SystemError("bind", errno: 0, detail: "no address to bind to")
         for _ in 0..<Self.attempts {
             do throws(SystemError) {
-                return try openOnce(with: options)
+                return try openOnce(with: options, binding: unbound)
             } catch {
                 lastError = error
+                // One of them may be bound now, so the next attempt opens new descriptors.
+                unbound = []
             }
             guard addresses.count > 1, addresses[0].port == 0, lastError.isAddressInUse else { break }
         }
@@ -196,13 +242,15 @@ struct DatagramBinding {
     }
 
     /// Skips an address of a missing family, unless it is the only one.
-    private func openOnce(with options: SocketOptionSet) throws(SystemError) -> [DatagramDescriptor] {
+    private func openOnce(
+        with options: SocketOptionSet, binding unbound: [DatagramDescriptor]
+    ) throws(SystemError) -> [DatagramDescriptor] {
         var opened: [DatagramDescriptor] = []
         var refusal: SystemError?
         for address in addresses {
             do throws(SystemError) {
                 let port = opened.first?.localAddress?.port ?? 0
-                let descriptor = try Self.open(address.family, reception, options)
+                let descriptor = try Self.descriptor(for: address.family, among: unbound, reception, options)
                 try descriptor.bind(to: address.port == 0 ? address.withPort(port) : address)
                 opened.append(descriptor)
             } catch {
@@ -212,6 +260,15 @@ struct DatagramBinding {
         }
         if opened.isEmpty, let refusal { throw refusal }
         return opened
+    }
+
+    /// Returns the unbound descriptor of a family, or opens one.
+    static func descriptor(
+        for family: SocketEndpoint.Family, among unbound: [DatagramDescriptor], _ reception: DatagramReception,
+        _ options: SocketOptionSet
+    ) throws(SystemError) -> DatagramDescriptor {
+        if let descriptor = unbound.first(where: { $0.has(family) }) { return descriptor }
+        return try open(family, reception, options)
     }
 
     /// Opens a descriptor that is not bound yet.

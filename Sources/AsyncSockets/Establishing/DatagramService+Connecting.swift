@@ -57,17 +57,18 @@ extension DatagramService {
         var channel = channels.first { $0.reaches(target) }
         if channel == nil, attempt?.opens == true, configuration.enabledFamilies.allows(address.family) {
             try record.withLock { record throws(SystemError) in
-                record.add([try DatagramBinding.open(address.family, configuration.reception, record.options)])
+                try record.connect(to: address, configuration.reception)
             }
             attach()
             channel = channels.first { $0.reaches(target) }
+        } else {
+            try channel?.descriptor.connect(to: address)
         }
         guard let channel else {
             throw SystemError(
                 "connect", errno: EAFNOSUPPORT,
                 detail: "\(address): the socket does not use \(AsyncSocketError.families(of: [address]))")
         }
-        try channel.descriptor.connect(to: address)
         closeDescriptors(except: channel)
         channel.noteAddress()
         return channel.descriptor.remoteAddress ?? address
@@ -88,10 +89,7 @@ extension DatagramService {
             peer = .none
             // Data that should be encrypted must never be sent in plaintext, so the socket is closed.
             if upgrade != nil { return failConnecting(attempt, error) }
-            if attempt.opens {
-                closeDescriptors()
-                input.refuse(.notOpen(.receive))
-            }
+            if attempt.opens { input.refuse(.notOpen(.receive)) }
             record.withLock { $0.endClaim(attempt.claim) }
             note("connecting failed", ["error": "\(error)"])
             journal.failedToConnect(error)

@@ -52,7 +52,9 @@ extension AsyncUDPSocket {
         let isDone: Bool
         do throws(SystemError) {
             isDone = try connection.record.withLock { record throws(SystemError) in
-                let descriptors = record.descriptors.filter { descriptor in family.map { descriptor.has($0) } ?? true }
+                let descriptors = (record.descriptors + record.unbound).filter { descriptor in
+                    family.map { descriptor.has($0) } ?? true
+                }
                 for descriptor in descriptors { try descriptor.setMulticastInterface(index) }
                 return family == nil || !descriptors.isEmpty
             }
@@ -70,7 +72,8 @@ extension AsyncUDPSocket {
     /// may be closed at any time, except within `perform(_:)`.
     package func currentDescriptor(of family: SocketEndpoint.Family?) -> Int32? {
         connection?.record.withLock { record in
-            record.descriptors.first { descriptor in family.map { descriptor.has($0) } ?? true }?.socket.rawValue
+            (record.descriptors + record.unbound).first { descriptor in family.map { descriptor.has($0) } ?? true }?.socket
+                .rawValue
         }
     }
 

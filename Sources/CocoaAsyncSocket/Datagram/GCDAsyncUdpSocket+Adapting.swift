@@ -1,7 +1,9 @@
 // Rules of the cores:
 //  1. A core is used once, from its first bind, connect or send until it closes. A new core with the same
 //     configuration and filters replaces it for the next use.
-//  2. A closed core is kept until its close has been delivered.
+//  2. A core has one of the states of CocoaAsyncSocket: it is created (`kDidCreateSockets`), and then bound
+//     (`kDidBind`), connecting (`kConnecting`) or connected (`kDidConnect`).
+//  3. A closed core is kept until its close has been delivered.
 
 internal import AsyncSockets
 public import Foundation
@@ -53,6 +55,18 @@ extension GCDAsyncUdpSocket {
         }
     }
 
+    /// A core with descriptors, for sending: a datagram without a destination creates them too.
+    var sender: AsyncUDPSocket {
+        let core = fresh
+        guard !core.isCreated else { return core }
+        do throws(AsyncSocketError) {
+            try core.createDescriptors()
+        } catch {
+            note("the descriptors were not created: \(error)")
+        }
+        return core
+    }
+
     func attempt(_ body: (AsyncUDPSocket) throws(AsyncSocketError) -> Void) throws {
         do throws(AsyncSocketError) {
             try body(fresh)
@@ -72,7 +86,7 @@ extension GCDAsyncUdpSocket {
     /// returns, unless it is called on the socket's queue.
     func closeAndWait() {
         let core = core
-        guard core.isInUse else { return }
+        guard core.isCreated else { return }
         core.close()
         marks.performAndWait({}) { body in core.perform { body($0.first) } }
     }
@@ -143,6 +157,12 @@ extension GCDAsyncUdpSocket {
         let core = core
         guard core.isOpen else { return nil }
         return core.localAddresses.first { family == nil || $0.family == family }
+    }
+
+    func uses(_ family: SocketEndpoint.Family) -> Bool {
+        let core = core
+        if core.isCreated { return core.currentDescriptor(of: family) != nil }
+        return family == .ipv4 ? core.isIPv4Enabled : core.isIPv6Enabled
     }
 
     func descriptor(_ family: SocketEndpoint.Family?) -> Int32 {

@@ -7,8 +7,8 @@ extension GCDAsyncUdpSocket {
     func bind(by interface: String?, _ start: (AsyncUDPSocket) throws(AsyncSocketError) -> Void) throws {
         try requireDelegate()
         let core = core
-        if core.isConnected { throw Self.misuse("Cannot bind after connecting. If needed, bind first, then connect.") }
-        if core.isInUse { throw Self.misuse("Cannot bind a socket more than once.") }
+        if core.isOpen { throw Self.misuse("Cannot bind a socket more than once.") }
+        if core.isConnectClaimed { throw Self.misuse("Cannot bind after connecting. If needed, bind first, then connect.") }
         try requireFamily()
         if let text = InterfaceCheck.complaint(about: interface, core.isIPv4Enabled, core.isIPv6Enabled) {
             throw GCDAsyncUdpSocketError(.badParamError, text)
@@ -18,16 +18,15 @@ extension GCDAsyncUdpSocket {
 
     func connect(_ start: (AsyncUDPSocket) throws(AsyncSocketError) -> Void) throws {
         try requireDelegate()
-        if core.isConnected { throw Self.misuse("Cannot connect a socket more than once.") }
-        try requireFamily()
-        try attempt(start)
+        if core.isConnectClaimed { throw Self.misuse("Cannot connect a socket more than once.") }
+        try create(start)
     }
 
     func join(by interface: String?, _ change: (AsyncUDPSocket) throws(AsyncSocketError) -> Void) throws {
         try requireDelegate()
         let core = core
-        guard core.isInUse else { throw Self.misuse("Must bind a socket before joining a multicast group.") }
-        if core.isConnected { throw Self.misuse("Cannot join a multicast group if connected.") }
+        guard core.isOpen else { throw Self.misuse("Must bind a socket before joining a multicast group.") }
+        if core.isConnectClaimed { throw Self.misuse("Cannot join a multicast group if connected.") }
         if let interface, !interface.isEmpty, InterfaceCheck.complaint(about: interface, true, true) != nil {
             throw GCDAsyncUdpSocketError(.badParamError, InterfaceCheck.unknown)
         }
@@ -35,12 +34,22 @@ extension GCDAsyncUdpSocket {
     }
 
     func receive(_ start: (AsyncUDPSocket) throws(AsyncSocketError) -> Void) throws {
-        guard core.isInUse else {
+        guard core.isCreated else {
             throw Self.misuse(
                 "Must bind socket before you can receive data. "
                     + "You can do this explicitly via bind, or implicitly via connect or by sending data.")
         }
         try attempt(start)
+    }
+
+    /// Creates the socket's descriptors, unless they exist, and calls `use`.
+    func create(_ use: (AsyncUDPSocket) throws(AsyncSocketError) -> Void) throws {
+        try requireDelegate()
+        try requireFamily()
+        try attempt { core throws(AsyncSocketError) in
+            try core.createDescriptors()
+            try use(core)
+        }
     }
 
     private func requireDelegate() throws {

@@ -181,13 +181,13 @@ open class GCDAsyncUdpSocket: NSObject {
     open func connectedPort() -> UInt16 { peer?.port ?? 0 }
     /// Returns whether the socket is connected to a peer.
     open func isConnected() -> Bool { core.isConnected }
-    /// Returns whether the socket is closed: it is neither bound, connecting nor connected, and has not sent
-    /// a datagram.
-    open func isClosed() -> Bool { !core.isInUse }
-    /// Returns whether the socket is open and uses IPv4.
-    open func isIPv4() -> Bool { core.isIPv4 }
-    /// Returns whether the socket is open and uses IPv6.
-    open func isIPv6() -> Bool { core.isIPv6 }
+    /// Returns whether the socket is closed: it has no descriptors. Binding, connecting, sending,
+    /// `enableReusePort`, `enableBroadcast` and `send…Multicast(onInterface:)` create descriptors.
+    open func isClosed() -> Bool { !core.isCreated }
+    /// Returns whether the socket has an IPv4 descriptor or, while it is closed, whether IPv4 is enabled.
+    open func isIPv4() -> Bool { uses(.ipv4) }
+    /// Returns whether the socket has an IPv6 descriptor or, while it is closed, whether IPv6 is enabled.
+    open func isIPv6() -> Bool { uses(.ipv6) }
 
     // MARK: - Binding and connecting
 
@@ -236,22 +236,22 @@ open class GCDAsyncUdpSocket: NSObject {
     }
     /// Sets the interface for outgoing IPv4 multicast datagrams.
     open func sendIPv4Multicast(onInterface interface: String) throws {
-        try attempt { core throws(AsyncSocketError) in try core.setMulticastInterface(interface, over: .ipv4) }
+        try create { core throws(AsyncSocketError) in try core.setMulticastInterface(interface, over: .ipv4) }
     }
     /// Sets the interface for outgoing IPv6 multicast datagrams.
     open func sendIPv6Multicast(onInterface interface: String) throws {
-        try attempt { core throws(AsyncSocketError) in try core.setMulticastInterface(interface, over: .ipv6) }
+        try create { core throws(AsyncSocketError) in try core.setMulticastInterface(interface, over: .ipv6) }
     }
     /// Sets whether other sockets may bind to the same port. Call it on each of these sockets before `bind`.
     open func enableReusePort(_ flag: Bool) throws {
-        try attempt { core throws(AsyncSocketError) in
+        try create { core throws(AsyncSocketError) in
             try core.setOption(.reusePort, to: flag)
             try core.setOption(.reuseAddress, to: flag)
         }
     }
     /// Sets whether datagrams may be sent to a broadcast address.
     open func enableBroadcast(_ flag: Bool) throws {
-        try attempt { core throws(AsyncSocketError) in try core.setOption(.broadcast, to: flag) }
+        try create { core throws(AsyncSocketError) in try core.setOption(.broadcast, to: flag) }
     }
 
     // MARK: - Sending
@@ -259,16 +259,16 @@ open class GCDAsyncUdpSocket: NSObject {
     /// Sends a datagram to the peer of a connected socket. Empty datagrams are dropped, as on Apple
     /// platforms.
     open func send(_ data: Data, withTimeout timeout: TimeInterval, tag: Int) {
-        if !data.isEmpty { fresh.send(data, withTimeout: timeout, tag: tag) }
+        if !data.isEmpty { sender.send(data, withTimeout: timeout, tag: tag) }
     }
     /// Sends a datagram to a host. Empty datagrams are dropped.
     open func send(_ data: Data, toHost host: String, port: UInt16, withTimeout timeout: TimeInterval, tag: Int) {
-        if !data.isEmpty { fresh.send(data, toHost: HostLookup.text(host), port: port, withTimeout: timeout, tag: tag) }
+        if !data.isEmpty { sender.send(data, toHost: HostLookup.text(host), port: port, withTimeout: timeout, tag: tag) }
     }
     /// Sends a datagram to an address. Empty datagrams are dropped.
     open func send(_ data: Data, toAddress remoteAddr: Data, withTimeout timeout: TimeInterval, tag: Int) {
         guard !data.isEmpty, let address = SocketEndpoint(data: remoteAddr) else { return note("a datagram was dropped") }
-        fresh.send(data, toAddress: address, withTimeout: timeout, tag: tag)
+        sender.send(data, toAddress: address, withTimeout: timeout, tag: tag)
     }
     /// Sets a filter for outgoing datagrams. If either argument is `nil`, the filter is removed.
     open func setSendFilter(_ filterBlock: GCDAsyncUdpSocketSendFilterBlock?, with filterQueue: DispatchQueue?) {
@@ -284,7 +284,8 @@ open class GCDAsyncUdpSocket: NSObject {
 
     // MARK: - Receiving
 
-    /// Delivers one datagram to the delegate. The socket must be bound or connected, or have sent a datagram.
+    /// Delivers one datagram to the delegate. The socket must not be closed: see `isClosed()`. If it is not
+    /// bound yet, datagrams arrive after the next bind, connect or send.
     open func receiveOnce() throws { try receive { core throws(AsyncSocketError) in try core.receiveOnce() } }
     /// Delivers all datagrams to the delegate, until `pauseReceiving()` or `receiveOnce()` is called.
     open func beginReceiving() throws { try receive { core throws(AsyncSocketError) in try core.beginReceiving() } }
@@ -307,7 +308,10 @@ open class GCDAsyncUdpSocket: NSObject {
     /// Closes the socket immediately. Datagrams that are still queued are dropped without a callback.
     open func close() { closeAndWait() }
     /// Closes the socket after the datagrams queued so far have been sent.
-    open func closeAfterSending() { core.closeAfterSending() }
+    open func closeAfterSending() {
+        let core = core
+        if core.isCreated { core.closeAfterSending() }
+    }
 
     // MARK: - The socket's queue
 

@@ -114,13 +114,18 @@ package struct DatagramDescriptor: Sendable {
     /// - Throws: EADDRINUSE if another socket bound the port in the meantime.
     package func disconnect() throws(SystemError) {
         let port = localAddress?.port ?? 0
+        try release()
+        guard port != 0, let local = localAddress, local.port == 0 else { return }
+        try bind(to: local.withPort(port))
+    }
+
+    /// Removes the peer, and the local port if the kernel chose it. The kernel also chooses a port when
+    /// connecting fails.
+    package func release() throws(SystemError) {
         var nowhere = sockaddr()
         nowhere.sa_family = sa_family_t(AF_UNSPEC)
         let answer = Glibc.connect(socket.rawValue, &nowhere, socklen_t(MemoryLayout<sockaddr>.size))
         guard answer == 0 else { throw SystemError("connect") }
-        // The kernel releases a port that it chose itself.
-        guard port != 0, let local = localAddress, local.port == 0 else { return }
-        try bind(to: local.withPort(port))
     }
 
     /// Whether the socket occupies an IPv4 port. A dual-stack socket does so unless it is bound to a native

@@ -184,7 +184,6 @@ struct Pair {
         #expect(socket.isIPVersionNeutral() && !socket.isIPv6Enabled())
         socket.setUserData(["a": 1])
         #expect(socket.userData() as? [String: Int] == ["a": 1])
-        try socket.enableBroadcast(true)
     }
 
     @Test func theDelegateAndQueueOfAUDPSocketCanBeReadAndSet() {
