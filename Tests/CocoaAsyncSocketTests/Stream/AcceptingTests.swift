@@ -41,7 +41,14 @@ private final class StrictSocket: GCDAsyncSocket {
         [listener.disconnectAfterReading, listener.disconnectAfterWriting, listener.disconnectAfterReadingAndWriting][kind]()
         #expect(listener.isDisconnected)
         try await diary.wait(for: "disconnected")
-        try listener.accept(onInterface: "127.0.0.1", port: port)
+        // Another test may use the port for a moment, or be starting a program, which has a copy of each
+        // descriptor until exec.
+        try await eventually("the port is free") {
+            do {
+                try listener.accept(onInterface: "127.0.0.1", port: port)
+                return true
+            } catch let error as NSError where error.code == Int(EADDRINUSE) { return false }
+        }
         #expect(listener.localPort == port)
         listener.disconnect()
     }
