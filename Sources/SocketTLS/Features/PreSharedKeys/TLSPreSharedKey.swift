@@ -18,9 +18,7 @@ internal import COpenSSL
 ///
 /// Two pre-shared keys are equal if their identities, keys and hash algorithms are equal. The key is
 /// wiped before its memory is freed.
-public final class TLSPreSharedKey: @unchecked Sendable, Hashable {
-    // Unchecked: the bytes are written once, before the object is shared.
-
+public final class TLSPreSharedKey: Sendable, Hashable {
     /// The hash algorithm associated with a key. The key is never used with a different algorithm (RFC
     /// 8446, section 4.2.11).
     public enum HashAlgorithm: Sendable, Hashable {
@@ -36,9 +34,10 @@ public final class TLSPreSharedKey: @unchecked Sendable, Hashable {
     public let identity: [UInt8]
     /// The hash algorithm associated with the key.
     public let hash: HashAlgorithm
+    // Safe, because the bytes are written once, before the object is shared.
     /// A copy of `identity` at a stable address, which OpenSSL requires.
-    let stableIdentity: SecretBytes
-    let secret: SecretBytes
+    nonisolated(unsafe) let stableIdentity: SecretBytes
+    nonisolated(unsafe) let secret: SecretBytes
 
     /// The allowed key lengths. A key of 16 bytes has the minimum of 128 bits from RFC 9257, section 6.
     /// The maximum is OpenSSL's limit.

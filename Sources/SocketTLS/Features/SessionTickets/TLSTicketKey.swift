@@ -1,14 +1,13 @@
 internal import COpenSSL
 
 /// A key that encrypts and authenticates session tickets, with the name that its tickets start with.
-public final class TLSTicketKey: @unchecked Sendable {
-    // Unchecked: the bytes are written once, before the object is shared.
-
+public final class TLSTicketKey: Sendable {
     /// The 16 bytes that identify the key of a ticket. The name is public.
     public let name: [UInt8]
     /// When the key was created, by the clock of its ring; 0 for a key supplied by the program.
     let birth: Int
-    private let secret: SecretBytes
+    // Safe, because the bytes are written once, before the object is shared.
+    nonisolated(unsafe) private let secret: SecretBytes
 
     static let nameLength = 16
 
