@@ -19,6 +19,9 @@ import Testing
     /// The first character is the result: `.` none, an error (`messages`), or the callback: `c` connected,
     /// `s` sent, `n` not sent, `x` closed. The second character is the state afterwards: `-` closed, `0` not
     /// bound, `2` bound, `4` bound for IPv4 only, `p` connected to a peer.
+    ///
+    /// One result differs from GCDAsyncUdpSocket, which closes its IPv6 descriptor when it joins an IPv4
+    /// group: the state after `joinGroup` is `2` where GCDAsyncUdpSocket has `4`.
     private static let table = """
         nothing           .0 .0 .0 .2 .4 cp cp n0 s2 s2 B- B- R- R- .- .- .-
         enableBroadcast   .0 .0 .0 .2 .2 cp cp n0 s2 s2 B0 B0 .0 .0 .0 x- x-
