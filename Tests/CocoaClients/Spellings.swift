@@ -50,6 +50,14 @@ package enum Spellings {
         return (status, identity, chain)
     }
 
+    /// As settings are usually built from the items of a keychain or a PKCS#12 file. On Apple platforms,
+    /// casts between types of Core Foundation are not checked.
+    package static func certificates(_ identity: SecIdentity, _ chain: [SecCertificate]) -> [SecCertificate] {
+        let rawItems = [identity] as [Any] + chain
+        // swift-format-ignore: NeverForceUnwrap
+        return rawItems as! [SecCertificate]
+    }
+
     /// As pinning is usually written: evaluate, then compare the certificate.
     package static func isPinned(_ trust: SecTrust, to pinned: Data) -> Bool {
         var error: CFError?

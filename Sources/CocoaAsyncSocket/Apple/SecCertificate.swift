@@ -6,23 +6,40 @@ public import Foundation
 
 /// A certificate, under the name used by the Security framework. It wraps a `TLSCertificate` from
 /// AsyncSockets.
-public final class SecCertificate: NSObject, Sendable {
+///
+/// Its subclass is `SecIdentity`: programs for Apple platforms cast an array of an identity and its chain to
+/// an array of certificates, because casts between types of Core Foundation are not checked there.
+public class SecCertificate: NSObject, @unchecked Sendable {
+    // Unchecked, because only a final class can be checked. Its properties are constants.
     let certificate: TLSCertificate
 
     init(_ certificate: TLSCertificate) {
         self.certificate = certificate
     }
 
-    /// Returns whether the DER encodings are equal.
+    /// Returns whether both are certificates with equal DER encodings.
     public override func isEqual(_ object: Any?) -> Bool {
-        (object as? SecCertificate)?.certificate == certificate
+        Self.certificate(object) == certificate
     }
 
     /// A hash of the DER encoding.
     public override var hash: Int { certificate.hashValue }
 
     /// A description that contains the subject.
-    public override var description: String { "SecCertificate(\(certificate.subject))" }
+    public override var description: String { "\(type(of: self))(\(certificate.subject))" }
+
+    /// The same as `certificate`, or `nil` for an identity, which cannot replace a certificate.
+    var plainCertificate: TLSCertificate? { certificate }
+
+    /// Returns `nil` if the object is not a certificate. An identity is not a certificate.
+    static func certificate(_ object: Any?) -> TLSCertificate? { (object as? SecCertificate)?.plainCertificate }
+
+    /// Returns `nil` if the object is not an array of certificates.
+    static func certificates(_ object: Any?) -> [TLSCertificate]? {
+        guard let array = object as? NSArray else { return nil }
+        let certificates = array.compactMap { certificate($0) }
+        return certificates.count == array.count ? certificates : nil
+    }
 }
 
 // MARK: - Certificates

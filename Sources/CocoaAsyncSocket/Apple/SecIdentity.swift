@@ -6,11 +6,20 @@ public import Foundation
 internal import SocketTLS
 
 /// A certificate with its private key, for use as the first item of `kCFStreamSSLCertificates`.
-public final class SecIdentity: NSObject, Sendable {
+public final class SecIdentity: SecCertificate, @unchecked Sendable {
+    // Unchecked, like its superclass.
     let identity: TLSIdentity
 
-    init(_ identity: TLSIdentity) {
+    init(_ identity: TLSIdentity, _ leaf: TLSCertificate) {
         self.identity = identity
+        super.init(leaf)
+    }
+
+    override var plainCertificate: TLSCertificate? { nil }
+
+    /// Returns whether both are identities with equal chains and keys.
+    public override func isEqual(_ object: Any?) -> Bool {
+        (object as? SecIdentity)?.identity == identity
     }
 }
 
@@ -79,10 +88,10 @@ private enum PKCS12Item {
     static func dictionary(of contents: PKCS12Contents) -> NSDictionary {
         let chain = contents.identity.certificateChain + (contents.root.map { [$0] } ?? [])
         let item = NSMutableDictionary()
-        item[kSecImportItemIdentity] = SecIdentity(contents.identity)
         item[kSecImportItemCertChain] = chain.map { SecCertificate($0) } as NSArray
         item[kSecImportItemTrust] = SecTrust(chain, EvaluationSettings())
         if let leaf = chain.first {
+            item[kSecImportItemIdentity] = SecIdentity(contents.identity, leaf)
             item[kSecImportItemLabel] = (leaf.commonName ?? leaf.subject) as NSString
             item[kSecImportItemKeyID] = Data(leaf.publicKeySHA256) as NSData
         }

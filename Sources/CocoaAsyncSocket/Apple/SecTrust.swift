@@ -131,9 +131,9 @@ extension SecPolicy {
 public func SecTrustCreateWithCertificates(
     _ certificates: CFTypeRef, _ policies: CFTypeRef?, _ trust: UnsafeMutablePointer<SecTrust?>
 ) -> OSStatus {
-    let list = (certificates as? SecCertificate).map { [$0] } ?? (certificates as? NSArray).flatMap { $0 as? [SecCertificate] }
+    let list = SecCertificate.certificate(certificates).map { [$0] } ?? SecCertificate.certificates(certificates)
     guard let list, !list.isEmpty else { return errSecParam }
-    trust.pointee = SecTrust(list.map(\.certificate), SecPolicy.first(of: policies))
+    trust.pointee = SecTrust(list, SecPolicy.first(of: policies))
     return errSecSuccess
 }
 
@@ -147,8 +147,8 @@ public func SecTrustSetAnchorCertificates(_ trust: SecTrust, _ anchorCertificate
         trust.change { ($0.anchors, $0.trustsSystemRoots) = ([], true) }
         return errSecSuccess
     }
-    guard let anchors = anchorCertificates as? [SecCertificate] else { return errSecParam }
-    trust.change { ($0.anchors, $0.trustsSystemRoots) = (anchors.map(\.certificate), false) }
+    guard let anchors = SecCertificate.certificates(anchorCertificates) else { return errSecParam }
+    trust.change { ($0.anchors, $0.trustsSystemRoots) = (anchors, false) }
     return errSecSuccess
 }
 

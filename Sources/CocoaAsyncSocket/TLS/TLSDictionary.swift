@@ -43,8 +43,7 @@ struct TLSDictionary {
         try readVersions()
         try readCipherSuites()
         try checkKeysWithoutEffect()
-        let anchors = try values.array(GCDAsyncSocketSSLAnchorCertificates, of: SecCertificate.self, "SecCertificate")?
-            .map(\.certificate)
+        let anchors = try values.array(GCDAsyncSocketSSLAnchorCertificates, "SecCertificate") { SecCertificate.certificate($0) }
         guard try values.isTrue(GCDAsyncSocketSSLIsServer) else {
             let named = try values.string(GCDAsyncSocketSSLPeerName).map { HostLookup.text($0) }
             // An empty name disables the name check if the delegate decides. Otherwise it is rejected.
@@ -98,7 +97,7 @@ struct TLSDictionary {
         settings.policy = policy
         settings.minimumVersion = minimum
         settings.maximumVersion = maximum
-        settings.applicationProtocols = try values.array(GCDAsyncSocketSSLALPN, of: String.self, "NSString") ?? []
+        settings.applicationProtocols = try values.array(GCDAsyncSocketSSLALPN, "NSString") { $0 as? String } ?? []
         if let anchors { settings.trustRoots = .certificates(anchors) }
         if isManual { settings.trustEvaluation = .manual }
         // The delegate may have to prompt a user.
@@ -127,7 +126,7 @@ struct TLSDictionary {
 
     private func identity() throws(Refusal) -> TLSIdentity? {
         let key = GCDAsyncSocketSSLCertificates
-        guard let items = try values.array(key, of: NSObject.self, "SecIdentity or SecCertificate"), let first = items.first
+        guard let items = try values.array(key, "SecIdentity or SecCertificate", { $0 as? NSObject }), let first = items.first
         else {
             return nil
         }
@@ -136,7 +135,7 @@ struct TLSDictionary {
         }
         var chain: [TLSCertificate] = []
         for item in items.dropFirst() {
-            guard let certificate = (item as? SecCertificate)?.certificate else {
+            guard let certificate = SecCertificate.certificate(item) else {
                 throw .init(
                     message: "Invalid value for \(key). The items after the first one must be of type SecCertificate.")
             }
@@ -194,7 +193,7 @@ struct TLSDictionary {
 
     private mutating func readCipherSuites() throws(Refusal) {
         let key = GCDAsyncSocketSSLCipherSuites
-        guard let numbers = try values.array(key, of: NSNumber.self, "NSNumber") else { return }
+        guard let numbers = try values.array(key, "NSNumber", { $0 as? NSNumber }) else { return }
         let suites = numbers.compactMap { SSLCipherSuite(exactly: $0.int64Value) }
         let names13 = suites.compactMap { CipherSuiteNames.ofTLS13[$0] }
         let names12 = suites.compactMap { CipherSuiteNames.ofTLS12[$0] }

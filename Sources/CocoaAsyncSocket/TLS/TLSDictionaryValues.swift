@@ -36,11 +36,11 @@ struct TLSDictionaryValues {
     }
 
     /// Returns an array after checking the type of every item.
-    func array<Item>(_ key: String, of type: Item.Type, _ name: String) throws(Refusal) -> [Item]? {
+    func array<Item>(_ key: String, _ name: String, _ cast: (Any) -> Item?) throws(Refusal) -> [Item]? {
         guard let array = try value(key, "NSArray", as: NSArray.self) else { return nil }
         var items: [Item] = []
         for element in array {
-            guard let item = element as? Item else {
+            guard let item = cast(element) else {
                 throw .init(message: "Invalid value for \(key). Each item of the array must be of type \(name).")
             }
             items.append(item)

@@ -73,6 +73,9 @@ import Testing
         let identity = try TestIdentity.make().identity
         try await expectRefusal(
             of: [GCDAsyncSocketSSLCertificates: [identity, identity] as NSArray], saying: "must be of type SecCertificate")
+        try await expectRefusal(
+            of: [GCDAsyncSocketSSLAnchorCertificates: [identity] as NSArray],
+            saying: "Invalid value for \(GCDAsyncSocketSSLAnchorCertificates). Each item")
     }
 
     /// Each key with values of all types, with an untrusted server.

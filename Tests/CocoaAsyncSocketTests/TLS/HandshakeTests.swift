@@ -44,6 +44,19 @@ enum TestSettings {
         #expect(!wire.client.isSecure)
     }
 
+    /// The cast to certificates includes the identity.
+    @Test func anIdentityCanBeCastTogetherWithItsChain() async throws {
+        let identity = try TestIdentity.make()
+        let intermediate = try TestIdentity.certificate(pem: TestCertificates.authority.intermediatePEM)
+        let items = Spellings.certificates(identity.identity, [intermediate])
+        #expect(items.count == 2 && items[0] === identity.identity as AnyObject && items[1] == intermediate)
+        let wire = try await Wire.make()
+        try await wire.secure(
+            client: TestSettings.client(),
+            server: TestSettings.server([kCFStreamSSLCertificates as String: items as CFArray]))
+        #expect(wire.client.isSecure)
+    }
+
     @Test func theSSLContextReportsTheNegotiatedParameters() async throws {
         let wire = try await Wire.make()
         let alpn: NSArray = ["xmpp-client", "http/1.1"]

@@ -20,6 +20,32 @@ import Testing
         #expect(error?.takeRetainedValue().domain == NSOSStatusErrorDomain)
     }
 
+    @Test func anIdentityIsNotEqualToItsCertificate() throws {
+        let issued = try TestCertificates.authority.issue(.server(names: ["localhost"]))
+        let file = try TestIdentity.archive(issued)
+        let identities = try (1...2).map { _ in
+            try #require(Spellings.identity(pkcs12: file, passphrase: TestIdentity.passphrase).identity)
+        }
+        let other = try TestIdentity.make()
+        var certificate: SecCertificate?
+        #expect(SecIdentityCopyCertificate(identities[0], &certificate) == errSecSuccess)
+        let leaf = try #require(certificate)
+        #expect(!identities[0].isEqual(leaf) && !leaf.isEqual(identities[0]) && !CFEqual(leaf, identities[0]))
+        #expect(identities[0] == identities[1] && Set(identities).count == 1 && identities[0] != other.identity)
+        #expect(CFGetTypeID(identities[0]) == SecIdentityGetTypeID() && CFGetTypeID(leaf) == SecCertificateGetTypeID())
+        #expect(identities[0].description.hasPrefix("SecIdentity(") && leaf.description.hasPrefix("SecCertificate("))
+    }
+
+    @Test func anIdentityIsNotAcceptedAsACertificate() throws {
+        let made = try TestIdentity.make()
+        var trust: SecTrust?
+        #expect(SecTrustCreateWithCertificates(made.identity, nil, &trust) == errSecParam)
+        #expect(SecTrustCreateWithCertificates([made.certificate, made.identity] as CFArray, nil, &trust) == errSecParam)
+        #expect(SecTrustCreateWithCertificates(made.certificate, nil, &trust) == errSecSuccess)
+        let created = try #require(trust)
+        #expect(SecTrustSetAnchorCertificates(created, [made.identity] as CFArray) == errSecParam)
+    }
+
     @Test func aPKCS12FileWithLegacyAlgorithmsIsImported() throws {
         let issued = try TestCertificates.authority.issue(.server(names: ["localhost"]))
         let old = try TestIdentity.archive(issued, ["-legacy"])
