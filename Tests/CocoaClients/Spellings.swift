@@ -66,6 +66,25 @@ package enum Spellings {
         return SecCertificateCopyData(certificate) as Data == pinned
     }
 
+    /// As pinning was written for old versions of iOS and macOS: compare the bytes of the certificate.
+    package static func hasBytes(_ trust: SecTrust, of pinned: NSData) -> Bool {
+        var result = SecTrustResultType.invalid
+        guard SecTrustEvaluate(trust, &result) == noErr, result == .unspecified || result == .proceed else { return false }
+        guard let certificate = SecTrustGetCertificateAtIndex(trust, 0) else { return false }
+        let data = SecCertificateCopyData(certificate)
+        let remote = NSData(bytes: CFDataGetBytePtr(data), length: CFDataGetLength(data))
+        return remote.isEqual(to: pinned as Data)
+    }
+
+    /// The reasons of a failed evaluation, as programs log them.
+    package static func reasons(_ trust: SecTrust) -> [String] {
+        let properties = SecTrustCopyProperties(trust) as? [[String: AnyObject]] ?? []
+        return properties.map { item in
+            let title = item[kSecPropertyTypeTitle as String] as? String ?? ""
+            return "\(title): \(item[kSecPropertyTypeError as String] as? String ?? "ok")"
+        }
+    }
+
     package static func describe(_ error: Error?) -> String {
         guard let error = error as NSError? else { return "none" }
         return "\(error.domain) \(error.code)"

@@ -49,6 +49,13 @@ public func CFErrorGetDomain(_ err: CFError) -> CFString! { err.domain as NSStri
 /// Returns the localized description of an error.
 public func CFErrorCopyDescription(_ err: CFError) -> CFString! { err.localizedDescription as NSString }
 
+/// Returns a pointer to the bytes of a buffer, which is valid until the buffer is changed or released.
+public func CFDataGetBytePtr(_ theData: CFData) -> UnsafePointer<UInt8>! {
+    theData.bytes.assumingMemoryBound(to: UInt8.self)
+}
+/// Returns the number of bytes in a buffer.
+public func CFDataGetLength(_ theData: CFData) -> CFIndex { theData.length }
+
 /// Returns the number of elements in an array.
 public func CFArrayGetCount(_ theArray: CFArray) -> CFIndex { theArray.count }
 

@@ -28,6 +28,10 @@ public class SecCertificate: NSObject, @unchecked Sendable {
     /// A description that contains the subject.
     public override var description: String { "\(type(of: self))(\(certificate.subject))" }
 
+    var displayName: NSString {
+        (certificate.commonName ?? certificate.dnsNames.first ?? certificate.subject) as NSString
+    }
+
     /// The same as `certificate`, or `nil` for an identity, which cannot replace a certificate.
     var plainCertificate: TLSCertificate? { certificate }
 
@@ -60,10 +64,7 @@ public func SecCertificateCopyData(_ certificate: SecCertificate) -> CFData {
 
 /// Returns a certificate's display name: the common name, otherwise the first host name, otherwise the
 /// subject.
-public func SecCertificateCopySubjectSummary(_ certificate: SecCertificate) -> CFString? {
-    let certificate = certificate.certificate
-    return (certificate.commonName ?? certificate.dnsNames.first ?? certificate.subject) as NSString
-}
+public func SecCertificateCopySubjectSummary(_ certificate: SecCertificate) -> CFString? { certificate.displayName }
 
 /// Stores a certificate's common name, which may be `nil`.
 @discardableResult

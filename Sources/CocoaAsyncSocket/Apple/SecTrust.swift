@@ -60,6 +60,9 @@ public final class SecTrust: NSObject, Sendable {
         return verdict
     }
 
+    /// The verdict of the last evaluation. Evaluates the chain if it was not evaluated.
+    var verdict: PeerTrust.Verdict { lastVerdict.withLock { $0 } ?? evaluate() }
+
     var lastResult: SecTrustResultType {
         switch lastVerdict.withLock({ $0 }) {
         case nil: .invalid
@@ -211,6 +214,25 @@ public func SecTrustEvaluate(_ trust: SecTrust, _ result: UnsafeMutablePointer<S
 public func SecTrustGetTrustResult(_ trust: SecTrust, _ result: UnsafeMutablePointer<SecTrustResultType>) -> OSStatus {
     result.pointee = trust.lastResult
     return errSecSuccess
+}
+
+/// The key for a certificate's display name in the items of `SecTrustCopyProperties`.
+public var kSecPropertyTypeTitle: CFString { "title" }
+/// The key for the reason why a certificate is not trusted in the items of `SecTrustCopyProperties`.
+public var kSecPropertyTypeError: CFString { "error" }
+
+/// Returns an array with a dictionary for each certificate that the peer sent. It contains the display name
+/// and, for the certificate at which the evaluation failed, the reason. Evaluates the trust if it was not
+/// evaluated.
+public func SecTrustCopyProperties(_ trust: SecTrust) -> CFArray? {
+    let items = trust.chain.map { certificate in
+        NSMutableDictionary(object: SecCertificate(certificate).displayName, forKey: kSecPropertyTypeTitle)
+    }
+    if case .untrusted(let reason, _, let depth) = trust.verdict, !items.isEmpty {
+        // The path may end with a root that the peer did not send.
+        items[min(depth, items.count - 1)][kSecPropertyTypeError] = reason as NSString
+    }
+    return items as NSArray
 }
 
 extension PeerTrust.Verdict {

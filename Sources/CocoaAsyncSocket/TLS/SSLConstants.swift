@@ -44,6 +44,8 @@ public enum SSLAuthenticate: Int32, Sendable {
 
 /// Success.
 public let errSecSuccess: OSStatus = 0
+/// Success, under the name from Core Services.
+public let noErr: OSStatus = 0
 /// The function is not implemented.
 public let errSecUnimplemented: OSStatus = -4
 /// An argument is invalid.

@@ -1,5 +1,6 @@
 import AsyncSocketsTesting
 import CocoaAsyncSocket
+import CocoaClients
 import Foundation
 import SocketTestSupport
 import SocketTestTraits
@@ -52,6 +53,38 @@ import Testing
         let isStillTrusted = change == .systemRootsToo || change == .anchorsAlone
         #expect(SecTrustEvaluateWithError(trust, &error) == isStillTrusted && (error == nil) == isStillTrusted)
         #expect(result(trust) == (isStillTrusted ? .unspecified : .recoverableTrustFailure))
+    }
+
+    @Test func thePropertiesNameTheCertificateThatIsNotTrusted() throws {
+        let trust = try trust()
+        #expect(SecTrustSetAnchorCertificates(trust, [try TestIdentity.root] as CFArray) == errSecSuccess)
+        let titles = try #require(SecTrustCopyCertificateChain(trust) as? [SecCertificate]).map {
+            SecCertificateCopySubjectSummary($0).map { $0 as String } ?? ""
+        }
+        // This evaluates the trust.
+        #expect(result(trust) == .invalid && Spellings.reasons(trust) == titles.map { "\($0): ok" })
+        #expect(result(trust) == .unspecified)
+        _ = SecTrustSetPolicies(trust, SecPolicyCreateSSL(true, "example.org" as CFString))
+        var error: CFError?
+        #expect(!SecTrustEvaluateWithError(trust, &error))
+        let reason = try #require(error).localizedDescription
+        #expect(Spellings.reasons(trust) == ["\(titles[0]): \(reason)", "\(titles[1]): ok"])
+        // The intermediate's issuer is not known.
+        _ = SecTrustSetPolicies(trust, SecPolicyCreateBasicX509())
+        _ = try apply(.otherAnchors, to: trust)
+        let reasons = Spellings.reasons(trust)
+        #expect(reasons.count == 2 && reasons[0] == "\(titles[0]): ok" && !reasons[1].hasSuffix(": ok"))
+    }
+
+    @Test func bytesOfACertificateCanBeComparedWithAPin() throws {
+        let trust = try trust()
+        let leaf = try #require(SecTrustGetCertificateAtIndex(trust, 0))
+        #expect(!Spellings.hasBytes(trust, of: SecCertificateCopyData(leaf)))
+        #expect(SecTrustSetAnchorCertificates(trust, [try TestIdentity.root] as CFArray) == errSecSuccess)
+        #expect(Spellings.hasBytes(trust, of: SecCertificateCopyData(leaf)))
+        #expect(!Spellings.hasBytes(trust, of: SecCertificateCopyData(try TestIdentity.root)))
+        let data = Data([1, 2, 3]) as CFData
+        #expect(CFDataGetLength(data) == 3 && CFDataGetBytePtr(data)[2] == 3 && CFDataGetLength(CFData()) == 0)
     }
 
     /// An untrusted chain becomes trusted with the right anchors.
