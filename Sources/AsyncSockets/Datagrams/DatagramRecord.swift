@@ -94,6 +94,7 @@ struct DatagramRecord {
         do throws(SystemError) {
             try descriptor.connect(to: address)
         } catch {
+            // The kernel may have bound it to a port.
             try descriptor.release()
             throw error
         }
@@ -226,17 +227,15 @@ struct DatagramBinding {
     func open(
         with options: SocketOptionSet, binding unbound: [DatagramDescriptor] = []
     ) throws(SystemError) -> [DatagramDescriptor] {
-        var unbound = unbound
         var lastError = SystemError("bind", errno: 0, detail: "no address to bind to")
         for _ in 0..<Self.attempts {
             do throws(SystemError) {
                 return try openOnce(with: options, binding: unbound)
             } catch {
                 lastError = error
-                // One of them may be bound now, so the next attempt opens new descriptors.
-                unbound = []
             }
             guard addresses.count > 1, addresses[0].port == 0, lastError.isAddressInUse else { break }
+            for descriptor in unbound { try descriptor.release() }
         }
         throw lastError
     }

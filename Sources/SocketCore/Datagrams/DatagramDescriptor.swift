@@ -119,8 +119,7 @@ package struct DatagramDescriptor: Sendable {
         try bind(to: local.withPort(port))
     }
 
-    /// Removes the peer, and the local port if the kernel chose it. The kernel also chooses a port when
-    /// connecting fails.
+    /// Removes the peer, and the local port if the kernel chose it. The socket can then be bound again.
     package func release() throws(SystemError) {
         var nowhere = sockaddr()
         nowhere.sa_family = sa_family_t(AF_UNSPEC)
