@@ -54,7 +54,8 @@ import Testing
         return row[try #require(Call.allCases.firstIndex(of: call))]
     }
 
-    @Test(arguments: Call.allCases, Call.allCases)
+    // Not in parallel: hundreds of sockets would be open at the same time.
+    @Test(.serialized, arguments: Call.allCases, Call.allCases)
     func eachPairOfCallsHasTheResultsOfGCDAsyncUdpSocket(_ first: Call, _ second: Call) async throws {
         let bench = try DatagramBench()
         let cells = try await [bench.cell(of: first), bench.cell(of: second)]

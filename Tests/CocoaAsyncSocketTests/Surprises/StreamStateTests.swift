@@ -45,7 +45,8 @@ import Testing
         return row[try #require(Call.allCases.firstIndex(of: call))]
     }
 
-    @Test(arguments: Call.allCases, Call.allCases)
+    // Not in parallel: hundreds of sockets would be open at the same time.
+    @Test(.serialized, arguments: Call.allCases, Call.allCases)
     func eachPairOfCallsHasTheResultsOfGCDAsyncSocket(_ first: Call, _ second: Call) async throws {
         let bench = try StreamBench()
         let cells = try await [bench.cell(of: first), bench.cell(of: second)]
