@@ -1,7 +1,7 @@
 // Rules for limits that a program sets:
-//  1. What can throw, throws: initializers of listeners, calls with a length, and the use of `TLSSettings`.
-//  2. What cannot throw, such as a property of a socket or a listener, takes the nearest valid value. Reading
-//     the property returns that value.
+//  1. A call that can throw does so: initializers of listeners, calls with a length, and the use of
+//     `TLSSettings`.
+//  2. Otherwise the nearest valid value is used. A property of a socket or a listener returns that value.
 
 extension Int {
     /// Returns the nearest number in `range`.

@@ -21,19 +21,21 @@ public struct TLSIdentity: Sendable, Hashable {
         guard let leaf = certificateChain.first else {
             throw TLSError(.invalidCertificate, "the certificate chain is empty", operation: "TLSIdentity")
         }
-        for certificate in certificateChain {
-            guard certificate.derBytes.withUnsafeBytes(CertificateMessage.describesCurve) else { continue }
-            throw TLSError(
-                .invalidCertificate,
-                "the certificate of \"\(certificate.displayName)\" has a key on an unnamed curve: create the key with a named curve",
-                operation: "TLSIdentity")
-        }
+        for certificate in certificateChain { try Self.checkCurve(of: certificate) }
         try OpenSSLCall.requireSuccess(
             "X509_check_private_key", or: .keyMismatch,
             "the private key does not match the certificate of \"\(leaf.displayName)\", the first in the chain"
         ) { X509_check_private_key(leaf.handle.x509, privateKey.handle.key) }
         self.certificateChain = certificateChain
         self.privateKey = privateKey
+    }
+
+    private static func checkCurve(of certificate: TLSCertificate) throws(TLSError) {
+        guard certificate.derBytes.withUnsafeBytes(CertificateMessage.describesCurve) else { return }
+        throw TLSError(
+            .invalidCertificate,
+            "the certificate of \"\(certificate.displayName)\" has a key on an unnamed curve: create the key with a named curve",
+            operation: "TLSIdentity")
     }
 }
 

@@ -44,7 +44,7 @@ extension ByteChannel {
         return .more
     }
 
-    /// Returns an error if a client has left before the server's decision about its certificate. Receives
+    /// Returns an error if a client disconnected before the server's decision about its certificate. Receives
     /// bytes only after the client's FIN, because a client that sends data early must not use more memory.
     func noticeDeparture() -> AsyncSocketError? {
         guard hasReadHangup, case .tls(let engine) = layer else { return nil }

@@ -42,15 +42,16 @@ extension AsyncUDPSocket {
     }
 
     /// The maximum amount of memory for datagrams not yet delivered to the delegate, in bytes, at least 0; 1
-    /// MiB by default. Each datagram is charged its size plus 256 bytes, and each delivery failure report is charged 256 bytes.
+    /// MiB by default. Each datagram is charged its size plus 256 bytes, and each delivery failure report is
+    /// charged 256 bytes.
     public var maximumPendingReceiveBytes: Int {
         get { configuration.maximumPendingReceiveBytes }
         set { configure { $0.maximumPendingReceiveBytes = newValue.clamped(to: 0...) } }
     }
 
     /// The maximum number of bytes queued for sending, at least 0; 4 MiB by default. Each datagram is charged
-    /// its size plus 64 bytes. A datagram that would exceed the limit fails with `.writeQueueFull`. An empty queue
-    /// accepts any datagram.
+    /// its size plus 64 bytes. A datagram that would exceed the limit fails with `.writeQueueFull`. An empty
+    /// queue accepts any datagram.
     public var maximumPendingSendBytes: Int {
         get { configuration.maximumPendingSendBytes }
         set { configure { $0.maximumPendingSendBytes = newValue.clamped(to: 0...) } }

@@ -6,7 +6,7 @@
 //     once.
 //  3. `stop` stops accepting. Connections that the acceptors have accepted by then may still arrive, until
 //     `noteLastArrival` is called. Tasks continue until they finish or `cut` is called.
-//  4. The reception has ended when nothing more arrives and no task serves a connection.
+//  4. The end of the reception: nothing more arrives, and no task serves a connection.
 //  5. `cut` cancels the accepting task, and thereby the serving tasks, on the calling thread, because the
 //     loops may be busy.
 

@@ -216,12 +216,11 @@ public final class SocketListener: Sendable {
     ///
     /// When the limit is reached, the listener pauses accepting. A handshake costs 10 to 60 KiB of memory and
     /// one signature, and is limited by `TLSSettings.handshakeTimeout`. Peers that start handshakes and never
-    /// finish them can therefore use only a bounded amount of memory for a bounded time. While a trust closure
-    /// decides about a client's certificate, the handshake counts until the client closes the connection.
+    /// finish them can therefore use only a bounded amount of memory for a bounded time. During the decision
+    /// about a client's certificate, the handshake counts until the client disconnects.
     ///
     /// Upgrades that your program starts on an accepted socket with `startTLS` or `acceptStartTLS` do not
-    /// count. They are limited by `maximumConnections`, by the timeout of the dialogue, and by the timeouts of
-    /// the settings.
+    /// count. They are limited by `maximumConnections`, `dialogueTimeout` and the timeouts of the settings.
     public var maximumHandshakes: Int {
         get { preparation.slots.limit }
         set { preparation.slots.limit = newValue.clamped(to: 1...) }
@@ -239,7 +238,7 @@ public final class SocketListener: Sendable {
     /// accepted but have no task yet are served too. Connections that are still in the kernel's backlog are
     /// reset, unless another process or a service manager shares the listening socket. This method returns
     /// when the tasks of all connections have finished, and `run` then returns too. Tasks that have not
-    /// finished in time are cancelled, which closes their connections. If the calling task is cancelled, all the
+    /// finished in time are cancelled, which closes their connections. If the calling task is cancelled, all
     /// connections' tasks are cancelled immediately and this method returns. Sockets that `connections` has
     /// delivered belong to the program and stay open.
     ///

@@ -1,6 +1,6 @@
 internal import COpenSSL
 
-/// The kind of a file that does not contain what was expected, for the error about it.
+/// The kind of a file, for errors about files of the wrong kind.
 enum FileKind: Equatable {
     case certificate
     case request
@@ -9,10 +9,10 @@ enum FileKind: Equatable {
     case pkcs7
     case pkcs12
     case javaKeyStore
-    /// A DER file that ends early, with the size that its first bytes announce.
+    /// A DER file that is shorter than the size that its first bytes announce.
     case truncated(Int)
 
-    /// The end of a sentence that begins with the name of the file.
+    /// The predicate of a sentence whose subject is the file.
     var description: String {
         switch self {
         case .certificate: "is a certificate"
@@ -28,43 +28,40 @@ enum FileKind: Equatable {
 
     /// Returns `nil` for an unknown kind, including PEM.
     init?(of bytes: UnsafeRawBufferPointer) {
-        // The numbers at the start of a JKS or JCEKS file.
-        if bytes.starts(with: [0xFE, 0xED, 0xFE, 0xED]) || bytes.starts(with: [0xCE, 0xCE, 0xCE, 0xCE]) {
+        if Self.javaNumbers.contains(where: { bytes.starts(with: $0) }) {
             self = .javaKeyStore
-            return
-        }
-        guard let size = Self.announcedSize(of: bytes) else { return nil }
-        guard size <= bytes.count else {
+        } else if let size = Self.announcedSize(of: bytes), size > bytes.count {
             self = .truncated(size)
-            return
+        } else {
+            guard let kind = Self.decoded(bytes) else { return nil }
+            self = kind
         }
-        let kinds: [(kind: FileKind, isDecodable: (inout UnsafePointer<UInt8>?) -> Bool)] = [
-            (.certificate, { Self.decode(d2i_X509(nil, &$0, bytes.count), X509_free) }),
-            (.pkcs12, { Self.decode(d2i_PKCS12(nil, &$0, bytes.count), PKCS12_free) }),
-            (.pkcs7, { Self.decode(d2i_PKCS7(nil, &$0, bytes.count), PKCS7_free) }),
-            (.request, { Self.decode(d2i_X509_REQ(nil, &$0, bytes.count), X509_REQ_free) }),
-            (.revocationList, { Self.decode(d2i_X509_CRL(nil, &$0, bytes.count), X509_CRL_free) }),
-            (.privateKey, { Self.decode(d2i_AutoPrivateKey(nil, &$0, bytes.count), EVP_PKEY_free) }),
-            (.privateKey, { Self.decode(d2i_X509_SIG(nil, &$0, bytes.count), X509_SIG_free) }),
-        ]
-        let start = bytes.baseAddress?.assumingMemoryBound(to: UInt8.self)
-        for (kind, isDecodable) in kinds {
-            var cursor: UnsafePointer<UInt8>? = start
-            if isDecodable(&cursor) {
-                self = kind
-                return
-            }
-        }
-        return nil
     }
 
-    private static func decode<Value>(_ value: @autoclosure () -> Value?, _ free: (Value?) -> Void) -> Bool {
-        let value = OpenSSLCall.attempt(value).value
+    /// The bytes at the start of a JKS or JCEKS file.
+    private static let javaNumbers: [[UInt8]] = [[0xFE, 0xED, 0xFE, 0xED], [0xCE, 0xCE, 0xCE, 0xCE]]
+
+    private static func decoded(_ bytes: UnsafeRawBufferPointer) -> FileKind? {
+        let count = bytes.count
+        if isDecodable(bytes, { d2i_X509(nil, &$0, count) }, X509_free) { return .certificate }
+        if isDecodable(bytes, { d2i_PKCS12(nil, &$0, count) }, PKCS12_free) { return .pkcs12 }
+        if isDecodable(bytes, { d2i_PKCS7(nil, &$0, count) }, PKCS7_free) { return .pkcs7 }
+        if isDecodable(bytes, { d2i_X509_REQ(nil, &$0, count) }, X509_REQ_free) { return .request }
+        if isDecodable(bytes, { d2i_X509_CRL(nil, &$0, count) }, X509_CRL_free) { return .revocationList }
+        let isKey = isDecodable(bytes, { d2i_AutoPrivateKey(nil, &$0, count) }, EVP_PKEY_free)
+        return isKey || isDecodable(bytes, { d2i_X509_SIG(nil, &$0, count) }, X509_SIG_free) ? .privateKey : nil
+    }
+
+    private static func isDecodable<Value>(
+        _ bytes: UnsafeRawBufferPointer, _ read: (inout UnsafePointer<UInt8>?) -> Value?, _ free: (Value?) -> Void
+    ) -> Bool {
+        var cursor: UnsafePointer<UInt8>? = bytes.baseAddress?.assumingMemoryBound(to: UInt8.self)
+        let value = OpenSSLCall.attempt { read(&cursor) }.value
         free(value)
         return value != nil
     }
 
-    /// Returns the size of the DER SEQUENCE at the start, including its header, or `nil` if there is none.
+    /// Returns the size of the DER SEQUENCE at the start, including its header, or `nil` for other bytes.
     static func announcedSize(of bytes: UnsafeRawBufferPointer) -> Int? {
         guard bytes.count > 2, bytes[0] == 0x30, bytes[1] != 0x80 else { return nil }
         guard bytes[1] > 0x80 else { return 2 + Int(bytes[1]) }
@@ -85,17 +82,23 @@ extension SecretBytes {
     private var pemLabels: [String] {
         withBytes { bytes in
             var labels: [String] = []
-            for line in bytes.split(whereSeparator: { $0 == 0x0A || $0 == 0x0D }) where line.starts(with: "-----BEGIN ".utf8) {
-                let label = line.dropFirst(11).prefix { (0x41...0x5A).contains($0) || (0x30...0x39).contains($0) || $0 == 0x20 }
-                guard line.dropFirst(11 + label.count).starts(with: "-----".utf8) else { continue }
-                let name = String(decoding: label, as: UTF8.self)
-                if !labels.contains(name), labels.count < 4 { labels.append(name) }
+            for line in bytes.split(whereSeparator: { $0 == 0x0A || $0 == 0x0D }) {
+                guard let label = Self.pemLabel(in: line), !labels.contains(label), labels.count < 4 else { continue }
+                labels.append(label)
             }
             return labels
         }
     }
 
-    /// What the file contains instead of `expected`, as the end of a sentence that begins with its name.
+    private static func pemLabel(in line: UnsafeRawBufferPointer.SubSequence) -> String? {
+        let start = "-----BEGIN ".utf8
+        guard line.starts(with: start) else { return nil }
+        let rest = line.dropFirst(start.count)
+        let label = rest.prefix { (0x41...0x5A).contains($0) || (0x30...0x39).contains($0) || $0 == 0x20 }
+        return rest.dropFirst(label.count).starts(with: "-----".utf8) ? String(decoding: label, as: UTF8.self) : nil
+    }
+
+    /// The predicate of a sentence whose subject is the file, which should contain `expected`.
     func complaint(expecting expected: String) -> String {
         if let kind { return kind.description }
         let labels = pemLabels.map { "\"\($0)\"" }.joined(separator: ", ")

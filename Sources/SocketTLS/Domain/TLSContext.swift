@@ -124,26 +124,24 @@ package final class TLSContext: Sendable {
 
     private static func show(_ identity: TLSIdentity, on context: OpaquePointer) throws(TLSError) {
         for (index, certificate) in identity.certificateChain.enumerated() {
-            let (isUsed, entries) = OpenSSLCall.attempt {
-                let result =
-                    index == 0
-                    ? SSL_CTX_use_certificate(context, certificate.handle.x509)
-                    : COpenSSL_CTX_addChainCertificate(context, certificate.handle.x509)
-                return result > 0 ? true : nil
-            }
-            guard isUsed == nil else { continue }
-            let place = index == 0 ? "" : ", number \(index + 1) of the chain,"
-            let reason = entries.last.map { ": \($0.text)" } ?? ""
-            throw TLSError(
-                .invalidCertificate,
-                "the certificate of \"\(certificate.displayName)\"\(place) cannot be used for TLS\(reason)",
-                operation: index == 0 ? "SSL_CTX_use_certificate" : "SSL_CTX_add1_chain_cert",
-                openSSLStack: entries.map(\.text))
+            let call = index == 0 ? SSL_CTX_use_certificate : COpenSSL_CTX_addChainCertificate
+            let (isUsed, entries) = OpenSSLCall.attempt { call(context, certificate.handle.x509) > 0 ? true : nil }
+            if isUsed == nil { throw unusable(certificate, at: index, entries) }
         }
         try OpenSSLCall.requireSuccess(
             "SSL_CTX_use_PrivateKey", or: .invalidPrivateKey,
             "the private key of \"\(identity.certificateChain.first?.displayName ?? "")\" cannot be used for TLS"
         ) { SSL_CTX_use_PrivateKey(context, identity.privateKey.handle.key) }
+    }
+
+    private static func unusable(
+        _ certificate: TLSCertificate, at index: Int, _ entries: [OpenSSLError]
+    ) -> TLSError {
+        let place = index == 0 ? "" : ", number \(index + 1) of the chain,"
+        let reason = entries.last.map { ": \($0.text)" } ?? ""
+        return TLSError(
+            .invalidCertificate, "the certificate of \"\(certificate.displayName)\"\(place) cannot be used for TLS\(reason)",
+            operation: index == 0 ? "SSL_CTX_use_certificate" : "SSL_CTX_add1_chain_cert", openSSLStack: entries.map(\.text))
     }
 
     private static func setVerification(_ key: ContextKey, on context: OpaquePointer) throws(TLSError) {

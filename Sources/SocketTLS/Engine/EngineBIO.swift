@@ -71,6 +71,22 @@ final class EngineBIO {
         hasReachedEndOfFile = true
     }
 
+    /// Whether no more bytes will arrive and `received` contains no data. The headers of the records decide,
+    /// because OpenSSL must not read yet. TLS 1.3 hides the type of a record, so there a single record with
+    /// the size of an alert does not count (RFC 8446, 5.2).
+    func hasEndedWithoutData(on ssl: OpaquePointer) -> Bool {
+        guard hasReachedEndOfFile else { return false }
+        guard SSL_version(ssl) != TLS1_3_VERSION else { return received.count <= AlertRecord.sealedLength }
+        // A TLS 1.2 client may send data before the server has completed the handshake (RFC 7918).
+        var rest = received.readableBytes[...]
+        while rest.count >= 5 {
+            let header = rest.prefix(5).map { Int($0) }
+            if header[0] == Int(SSL3_RT_APPLICATION_DATA) { return false }
+            rest = rest.dropFirst(5 + header[3] * 256 + header[4])
+        }
+        return true
+    }
+
     func becomePoisoned() {
         if poisonGiven == nil { poisonGiven = 0 }
     }

@@ -16,9 +16,7 @@ extension TLSEngine {
             return .failed(error)
         }
         course.establish()
-        facts.isEstablished = true
-        bio.withholdsEnd = true
-        facts.work = .inPlace
+        (facts.isEstablished, bio.withholdsEnd, facts.work) = (true, true, .inPlace)
         judge.resumption?.establish(ssl)
         if facts.isServer { context.tickets?.establish(ssl) }
         if facts.isServer, context.ticketCount > 0, judge.gate.acceptedKey == nil, SSL_version(ssl) == TLS1_3_VERSION {
@@ -46,28 +44,9 @@ extension TLSEngine {
         course.fail(TLSError(.closedDuringHandshake, "this side closed the connection before the TLS handshake was complete"))
     }
 
-    /// Fails a server's handshake if the client has left before the decision about its certificate: the
-    /// transport has reached its end, and the client has sent no data that the server could still respond to.
-    /// OpenSSL must not read before the decision, so the headers of the records decide.
+    /// Fails a server's handshake if the client disconnected before the decision about its certificate.
     package func noticeDeparture() -> TLSError? {
-        guard facts.isServer, isAwaitingTrust, bio.hasReachedEndOfFile, !mayHoldData(received.readableBytes) else { return nil }
-        let error = truncation("SSL_do_handshake")
-        course.fail(error)
-        return error
-    }
-
-    /// Whether records from a client contain data. TLS 1.3 hides the type of a record, so there a single record
-    /// of the size of an alert does not count (RFC 8446, 5.2). A TLS 1.2 client may send data before the server
-    /// has completed the handshake (RFC 7918).
-    private func mayHoldData(_ records: UnsafeRawBufferPointer) -> Bool {
-        guard SSL_version(ssl) != TLS1_3_VERSION else { return records.count > AlertRecord.sealedLength }
-        var rest = records[...]
-        while rest.count >= 5 {
-            let header = rest.prefix(5).map(Int.init)
-            if header[0] == Int(SSL3_RT_APPLICATION_DATA) { return true }
-            rest = rest.dropFirst(5 + header[3] * 256 + header[4])
-        }
-        return false
+        facts.isServer && isAwaitingTrust && bio.hasEndedWithoutData(on: ssl) ? fail("SSL_do_handshake", []) : nil
     }
 
     /// Whether this side must respond to the peer's close_notify with its own and discard pending writes (RFC
@@ -139,10 +118,8 @@ extension TLSEngine {
     }
 
     /// Corrects a server's alert where OpenSSL sends the wrong one:
-    /// - For a wrong key in TLS 1.3, OpenSSL sends illegal_parameter, but RFC 8446, 6.2, requires
-    ///   decrypt_error.
-    /// - For a ClientHello that we corrupted, OpenSSL sends decode_error, although the message was
-    ///   well-formed.
+    /// - For a wrong key in TLS 1.3, decrypt_error (RFC 8446, 6.2) replaces illegal_parameter.
+    /// - For a ClientHello that we corrupted, illegal_parameter replaces decode_error.
     private func correctAlert(for entries: [OpenSSLError]) {
         guard facts.isServer else { return }
         if entries.contains(where: { $0.isFromSSL && $0.reason == SSL_R_BINDER_DOES_NOT_VERIFY }) {

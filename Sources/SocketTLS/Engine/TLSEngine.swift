@@ -161,9 +161,7 @@ package final class TLSEngine {
     }
 
     /// Notes that the transport reached its end. No more bytes may be appended to `received`.
-    package func receiveEndOfFile() {
-        bio.hasReachedEndOfFile = true
-    }
+    package func receiveEndOfFile() { bio.hasReachedEndOfFile = true }
 }
 
 // MARK: - Handshake and trust

@@ -6,7 +6,7 @@ import Testing
 
 @testable import AsyncSockets
 
-/// Limits set to values that make no sense. What can throw, throws. What cannot throw takes the nearest valid
+/// Limits set to values that make no sense. Calls that can throw do so, and all others use the nearest valid
 /// value.
 @Suite(.timeLimit(.patient)) struct LimitValueTests {
     static let values = [Int.min, -1, 0, 1, .max]
