@@ -13,42 +13,64 @@ import Testing
             + Array("Too many clients".utf8), [UInt8](repeating: 0xFF, count: 12), [UInt8](repeating: 0, count: 12),
     ]
 
-    private struct Result: Equatable {
-        var code: StartTLSError.Code?
-        var reply: [UInt8] = []
-        var sent: [UInt8] = []
-    }
-
     @Test(arguments: Transcript.all) func errorsDoNotDependOnSegments(_ transcript: Transcript) throws {
         for state in 0..<transcript.peerTurns.count {
             for bytes in Self.unexpected {
                 let whole = try Self.result(transcript, state, [bytes])
-                #expect(try Self.result(transcript, state, bytewise(bytes)) == whole, "\(bytes) in state \(state)")
-                for end in 1..<bytes.count {
-                    let halves = [Array(bytes[..<end]), Array(bytes[end...])]
-                    #expect(try Self.result(transcript, state, halves) == whole, "\(bytes) in state \(state), split at \(end)")
+                for segments in splits(of: bytes) {
+                    let result = try Self.result(transcript, state, segments)
+                    #expect(result == whole, "\(bytes) in state \(state), in pieces of \(segments.map(\.count)) bytes")
                 }
             }
         }
     }
 
     /// Receives the first turns of the peer, then the segments.
-    private static func result(_ transcript: Transcript, _ state: Int, _ segments: [[UInt8]]) throws -> Result {
+    private static func result(_ transcript: Transcript, _ state: Int, _ segments: [[UInt8]]) throws -> SplitResult {
         var dialogue = try transcript.dialogue()
-        var result = Result()
         _ = dialogue.start()
         for turn in transcript.peerTurns.prefix(state) { _ = try dialogue.receive(turn) }
+        return dialogue.result(of: segments)
+    }
+}
+
+/// The result of a message, which must not depend on how the message is divided into segments.
+struct SplitResult: Equatable {
+    var code: StartTLSError.Code?
+    /// Everything that is sent before the error, and the error's reply. The line that an error quotes is not
+    /// compared, because it may be incomplete.
+    var sent: [UInt8] = []
+    var startsTLS = false
+}
+
+extension StartTLSDialogue {
+    /// Receives segments until the dialogue fails or starts TLS.
+    mutating func result(of segments: [[UInt8]]) -> SplitResult {
+        var result = SplitResult()
         do {
             for segment in segments {
-                guard case .send(let bytes) = try dialogue.receive(segment) else { return result }
-                result.sent += bytes
+                switch try receive(segment) {
+                case .send(let bytes): result.sent += bytes
+                case .startTLS(let bytes, _):
+                    result.sent += bytes
+                    result.startsTLS = true
+                    return result
+                }
             }
         } catch {
             result.code = error.code
-            // Segments can reply before the error. The line that an error quotes may be incomplete.
-            result.reply = result.sent + error.reply
-            result.sent = []
+            result.sent += error.reply
         }
         return result
     }
+}
+
+/// Returns the bytes as one segment, as segments of one byte, and in two segments, divided at each position.
+/// Long messages are divided at a few positions, and into segments of 1,000 bytes.
+func splits(of bytes: [UInt8]) -> [[[UInt8]]] {
+    let isShort = bytes.count <= 300
+    let size = isShort ? 1 : 1_000
+    let segments = stride(from: 0, to: bytes.count, by: size).map { Array(bytes.dropFirst($0).prefix(size)) }
+    let ends = isShort ? Array(bytes.indices.dropFirst()) : [1, 2, 4, 5, bytes.count / 2, bytes.count - 1]
+    return [[bytes], segments] + ends.map { [Array(bytes[..<$0]), Array(bytes[$0...])] }
 }
