@@ -105,7 +105,7 @@ import Testing
 
     /// A message ID is an INTEGER from 0 to 2,147,483,647.
     private static let badMessageIDs: [[UInt8]] = [
-        [2, 0], [2, 4, 0x80, 0, 0, 0], [2, 4, 0xFF, 0xFF, 0xFF, 0xFF],
+        [2, 0], [2, 1, 0xFF], [2, 1, 0x80], [2, 2, 0xFF, 1], [2, 4, 0x80, 0, 0, 0], [2, 4, 0xFF, 0xFF, 0xFF, 0xFF],
         [2, 5, 0, 0x80, 0, 0, 0], [2, 5, 1, 0, 0, 0, 1], [2, 8, 0x7F, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF],
         [2, 9, 1, 0, 0, 0, 0, 0, 0, 0, 1], [2, 0x80, 1], [2, 0xFF, 1], [2, 0x84, 0xFF, 0xFF, 0xFF, 0xFF, 1], [4, 1, 1],
         [0x0A, 1, 1], [0x80, 1, 1], [2], [],

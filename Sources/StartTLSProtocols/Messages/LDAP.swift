@@ -121,7 +121,7 @@ enum LDAP {
             return nil
         }
         guard let envelope = BERElement.sequence(bytes)?.first, let parts = BERElement.sequence(envelope.contents),
-            parts.count >= 2, let id = parts[0].integer, id <= Int32.max
+            parts.count >= 2, let id = parts[0].messageID
         else { throw notLDAP(side) }
         return Message(id: id, operation: parts[1])
     }
@@ -148,9 +148,10 @@ struct BERElement: Sendable {
         self.contents = contents
     }
 
-    /// A message ID of at most four bytes.
-    var integer: Int? {
-        guard tag == 0x02, (1...4).contains(contents.count) else { return nil }
+    /// An integer from 0 to 2,147,483,647 (RFC 4511, section 4.1.1.1). The first bit of a negative integer is
+    /// set.
+    var messageID: Int? {
+        guard tag == 0x02, (1...4).contains(contents.count), let first = contents.first, first < 128 else { return nil }
         return contents.bigEndian(bytes: contents.count)
     }
 
