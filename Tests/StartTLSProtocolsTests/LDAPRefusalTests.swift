@@ -28,6 +28,10 @@ import Testing
             (response([0x0A, 1, 0]), .unexpected), (response([]), .unexpected), (response([0x0A]), .unexpected),
             (response([0x0A, 1, 0, 4, 0, 4]), .unexpected), (response([0x0A, 1, 0, 4, 0, 4, 1]), .unexpected),
             (response([0x0A, 1, 0, 4, 0, 4, 0x80]), .unexpected), (response(texts + [0x0A, 1, 0]), .unexpected),
+            // The response to another request (section 4.14.2).
+            (response([0x0A, 1, 0] + texts + name("1.3.6.1.4.1.1466.20036")), .unexpected),
+            (response([0x0A, 1, 0] + texts + name("1.3.6.1.4.1.1466.2003")), .unexpected),
+            (response([0x0A, 1, 0] + texts + name("")), .unexpected),
         ])
 
     private static let operations = RefusalRow.client(

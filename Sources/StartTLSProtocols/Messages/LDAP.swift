@@ -16,6 +16,9 @@ struct LDAPClient: ProtocolSide {
         }
         // Message ID 0 is the server's notice of disconnection.
         guard message.id == 1 else { throw refusedConnection(result.text) }
+        guard LDAP.belongsToStartTLS(message.operation) else {
+            throw error(.unexpectedMessage, "the server sent the response to another request")
+        }
         switch result.code {
         case 0: return .startTLS([])
         // protocolError: the server does not know the request.
@@ -97,6 +100,12 @@ enum LDAP {
     static func isStartTLS(_ request: BERElement) -> Bool {
         guard let name = BERElement.sequence(request.contents)?.first, name.tag == 0x80 else { return false }
         return name.contents.elementsEqual(startTLS.utf8)
+    }
+
+    /// Whether an extended response has the object identifier of StartTLS, or none.
+    static func belongsToStartTLS(_ response: BERElement) -> Bool {
+        let name = BERElement.sequence(response.contents)?.first { $0.tag == 0x8A }
+        return name?.contents.elementsEqual(startTLS.utf8) ?? true
     }
 
     /// The tag of the response to a bind, search, modify, add, delete, modify DN or compare request.
