@@ -70,8 +70,10 @@ import Testing
             "NNTP greeting", .nntp,
             lines: [
                 "400 busy": .refused, "502 no": .refused, "502 200 m": .refused, "200 STARTTLS": .sends("CAPABILITIES\r\n"),
-                "201 STARTTLS": .sends("CAPABILITIES\r\n"),
-                "\u{15}\u{3}\u{3}": .unexpectedTLS,
+                "201 STARTTLS": .sends("CAPABILITIES\r\n"), "": .unexpected, "20": .unexpected, "20 m": .unexpected,
+                "2000 m": .unexpected, "200-m": .unexpected, "200m": .unexpected, "-20 m": .unexpected, "2OO m": .unexpected,
+                "99999999999999999999 m": .unexpected, "STARTTLS": .unexpected, "m 200": .unexpected, "* OK": .unexpected,
+                "+OK": .unexpected, "<html>": .unexpected, "\u{15}\u{3}\u{3}": .unexpectedTLS,
             ]) + RefusalRow.client("NNTP greeting", .nntp, text: ["200 m": .waits, "200 m\r": .waits])
         + RefusalRow.client(
             "NNTP capabilities", .nntp, after: ["200 m\r\n"],
@@ -83,6 +85,8 @@ import Testing
                 "101\r\n.STARTTLS\r\n.": .notOffered, "101\r\nSTLS\r\n.": .notOffered,
                 "101\r\n\r\n382 STARTTLS\r\n.": .notOffered,
                 "101\r\nSTARTTLS": .waits, "101\r\nSTARTTLS\r\n..": .waits, "101\r\nSTARTTLS\r\n. ": .waits,
+                "10\r\nSTARTTLS\r\n.": .unexpected, "1010\r\nSTARTTLS\r\n.": .unexpected, "101-\r\nSTARTTLS\r\n.": .unexpected,
+                "STARTTLS\r\n.": .unexpected, ".": .unexpected, "": .unexpected,
                 // A server without CAPABILITIES may support STARTTLS (RFC 3977, appendix A).
                 "500 STARTTLS": .sends("STARTTLS\r\n"), "\u{15}\u{3}\u{3}": .unexpectedTLS,
             ])
@@ -94,6 +98,8 @@ import Testing
             lines: [
                 "500 what?": .notOffered, "500 382 go": .notOffered, "502 no": .refused, "580 no": .refused, "400 busy": .refused,
                 "480 log in": .refused, "483 no": .refused, "501 what?": .refused, "503 no": .refused, "580 382 go": .refused,
+                "38 go": .unexpected, "3820 go": .unexpected, "382-go": .unexpected, "382go": .unexpected, "go": .unexpected,
+                "STARTTLS": .unexpected, "": .unexpected, ".": .unexpected, "+OK": .unexpected,
                 "\u{15}\u{3}\u{3}": .unexpectedTLS,
             ]) + RefusalRow.client("NNTP STARTTLS", .nntp, after: turns, text: ["382 go": .waits, "382 go\r": .waits])
     }

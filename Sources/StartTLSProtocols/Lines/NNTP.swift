@@ -16,6 +16,7 @@ struct NNTPClient: ProtocolSide {
 
     mutating func receive(_ input: inout MessageInput) throws(StartTLSError) -> DialogueAction? {
         guard let line = input.line() else { return nil }
+        guard state == .list || Self.isResponse(line) else { throw unexpected(line) }
         switch (state, line.words.first) {
         case (.list, _):
             guard capabilities.isComplete(with: line) else { return .continue }
@@ -33,6 +34,12 @@ struct NNTPClient: ProtocolSide {
         case (.startTLS, _): throw refused(line)
         }
         return .continue
+    }
+
+    /// Whether the line starts with a code of three digits (RFC 3977, section 3.2).
+    private static func isResponse(_ line: String) -> Bool {
+        guard let code = line.words.first?.utf8 else { return false }
+        return code.count == 3 && code.allSatisfy { (48...57).contains($0) }
     }
 
     private mutating func startTLS() -> DialogueAction {
