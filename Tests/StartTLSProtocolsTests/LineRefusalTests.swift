@@ -104,6 +104,7 @@ import Testing
             ]) + RefusalRow.client("NNTP STARTTLS", .nntp, after: turns, text: ["382 go": .waits, "382 go\r": .waits])
     }
 
+    /// TAKETHIS is followed by an article without waiting for a reply (RFC 4644, section 2.5).
     private static let nntpServer =
         RefusalRow.server(
             "NNTP", .nntp(greeting: "m"),
@@ -113,10 +114,13 @@ import Testing
                 "STARTTLS\u{0}": .sends("483 "), "STARTTLS\t": .sends("483 "), "MODE STARTTLS": .sends("483 "),
                 "MODE READER STARTTLS": .sends("483 "), "AUTHINFO USER STARTTLS": .sends("483 "), "POST": .sends("483 "),
                 "IHAVE <a@b>": .sends("483 "), "": .sends("483 "), "NOOP\rSTARTTLS": .sends("483 "),
-                "CAPABILITIES STARTTLS": .sends("101 "),
+                "CAPABILITIES STARTTLS": .sends("101 "), "TAKETHIS <a@b>\r\nSTARTTLS\r\n.": article,
+                "takethis <a@b>\r\nSTARTTLS\r\n.": article, "TAKETHIS\r\nSTARTTLS": article,
                 "QUIT": .fails(.closed, sending: "205 "), "QUIT STARTTLS": .fails(.closed, sending: "205 "),
                 "\u{16}\u{3}\u{1}": .unexpectedTLS,
             ]) + RefusalRow.server("NNTP", .nntp(greeting: "m"), text: ["STARTTLS": .waits, "STARTTLS\r": .waits])
+
+    private static let article = RefusalRow.Expected.fails(.unexpectedMessage, sending: "400 ")
 
     // MARK: - IRC (RFC 1459, section 2.3, and the `tls` extension of IRCv3)
 

@@ -68,6 +68,8 @@ struct NNTPServer: ProtocolSide {
         case "CAPABILITIES": return .lines(["101 Capability list follows", "VERSION 2", "STARTTLS", "."])
         case "MODE" where words.count == 2 && words[1] == "READER": return .line("200 \(greeting)")
         case "QUIT": throw loggedOut(line, reply: "205 Connection closing")
+        // The lines of the article, which follows immediately, would be mistaken for commands.
+        case "TAKETHIS": throw unexpected(line, reply: [UInt8](line: "400 TAKETHIS is not accepted before STARTTLS"))
         default: return .line("483 Use STARTTLS first")
         }
     }
