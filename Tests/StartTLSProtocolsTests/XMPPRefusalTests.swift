@@ -60,6 +60,9 @@ import Testing
             "<stream:features><stream:features></stream:features></stream:features>": .notOffered,
             "<stream:features><starttls \(tls)/>": .waits, "<stream:features><starttls \(tls)></starttls>": .waits,
             "<stream:features><starttls \(tls)/></stream:features": .waits,
+            // The list is still open.
+            "<stream:features><starttls \(tls)/><stream:features/>": .waits,
+            "<stream:features><starttls \(tls)/><stream:features>": .waits,
             "<stream:features><starttls \(tls)/></features>": .unexpected,
             "<stream:features><starttls \(tls)></stream:features>": .unexpected,
             "<stream:features><t:starttls/></stream:features>": .unexpected,

@@ -81,7 +81,8 @@ struct XMPPClient: ProtocolSide {
         _ token: XMLToken, _ element: XMLElements.Name, _ depth: Int, _ offersTLS: Bool
     ) throws(StartTLSError) -> DialogueAction {
         if depth == 2, element == XMPP.tls("starttls"), token.kind != .end { state = .list(offersTLS: true) }
-        guard depth == 2, element == XMPP.stream("features") else { return .continue }
+        // At this depth, only the list itself can end.
+        guard depth == 2, token.kind == .end else { return .continue }
         guard offersTLS else { throw notOffered() }
         state = .reply
         return .send(Array("<starttls xmlns='\(XMPP.tlsNamespace)'/>".utf8))
