@@ -65,6 +65,8 @@ import Testing
             "<stream:features><starttls \(tls)/><stream:features>": .waits,
             "<stream:features><starttls \(tls)/></features>": .unexpected,
             "<stream:features><starttls \(tls)></stream:features>": .unexpected,
+            "<stream:features><starttls \(tls)/></stream:features a='1'>": .unexpected,
+            "<stream:features><starttls></starttls \(tls)>": .unexpected,
             "<stream:features><t:starttls/></stream:features>": .unexpected,
             "<stream:features><a xmlns:t='urn:ietf:params:xml:ns:xmpp-tls'/><t:starttls/>": .unexpected,
             "<stream:features><a xmlns:t='urn:ietf:params:xml:ns:xmpp-tls'></a><t:starttls/>": .unexpected,
@@ -89,7 +91,7 @@ import Testing
             "<Proceed \(tls)/>": .unexpected, "<proceed xmlns='urn:ietf:params:xml:ns:xmpp-tlsx'/>": .unexpected,
             "<t:proceed/>": .unexpected, "<starttls \(tls)/>": .unexpected, "<iq><proceed \(tls)/></iq>": .unexpected,
             "<proceed \(tls)><proceed/></proceed>": .unexpected, "<proceed \(tls)><a/></proceed>": .unexpected,
-            "<proceed \(tls)></failure>": .unexpected,
+            "<proceed \(tls)></failure>": .unexpected, "<proceed \(tls)></proceed a='1'>": .unexpected,
             "<proceed></proceed \(tls)>": .unexpected, "</proceed>": .unexpected, "proceed": .unexpected,
             "<!-- <proceed \(tls)/> -->": .unexpected, "<![CDATA[<proceed \(tls)/>]]>": .unexpected,
             "<?proceed?>": .unexpected, "<stream:features/>": .unexpected, start: .unexpected, "<proceed \(tls)>": .waits,
@@ -133,7 +135,7 @@ import Testing
         "<starttls \(tls)/": .waits, " \n": .waits, "</stream:stream>": .fails(.closed, sending: "</stream:stream>"),
         "starttls": .unexpected, "<!-- <starttls \(tls)/> -->": .unexpected, "<![CDATA[<starttls \(tls)/>]]>": .unexpected,
         "<?starttls?>": .unexpected, "<a b=\"<starttls \(tls)/>\"/>": .unexpected, "<starttls \(tls) \(tls)/>": .unexpected,
-        "\u{16}\u{3}\u{1}\u{0}": .unexpectedTLS,
+        "<starttls \(tls)></starttls a='1'>": .unexpected, "\u{16}\u{3}\u{1}\u{0}": .unexpectedTLS,
     ]
 
     private static let tlsRequired = RefusalRow.Expected.fails(.tlsRequired, sending: "policy-violation")

@@ -56,7 +56,7 @@ enum XMLTokenizer {
         }
         let name = inside.prefix { !$0.isXMLSpace }
         guard let first = name.first, first.isLetter || first == "_", !name.contains("<") else { return nil }
-        guard let attributes = attributes(inside.dropFirst(name.count)) else { return nil }
+        guard let attributes = attributes(inside.dropFirst(name.count)), kind != .end || attributes.isEmpty else { return nil }
         return XMLToken(kind: kind, name: String(name), attributes: attributes, source: source)
     }
 
