@@ -114,6 +114,8 @@ import Testing
             "<stream:stream to='' \(streams)>": failsWithHeader("host-unknown"),
             "<stream:stream to='m.examplex' \(streams)>": failsWithHeader("host-unknown"),
             "<stream:stream to='x.m.example' \(streams)>": failsWithHeader("host-unknown"),
+            "<stream:stream version='1.0'>": failsWithHeader("not-well-formed"),
+            "</stream:stream>": failsWithHeader("not-well-formed"),
             "<?xml version='1.0'?>": .waits, "<stream:stream \(streams)": .waits, "<!DOCTYPE x>": .unexpected,
             "<?xml>": .unexpected, "STARTTLS\r\n": .unexpected, "<stream:stream to='m.example' to='x' \(streams)>": .unexpected,
             "\u{16}\u{3}\u{1}\u{0}": .unexpectedTLS,

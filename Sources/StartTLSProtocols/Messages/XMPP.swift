@@ -122,7 +122,9 @@ struct XMPPServer: ProtocolSide {
         guard let token = try XMLTokenizer.take(from: &input, for: self) else { return nil }
         if token.kind == .text || token.kind == .declaration { return try XMPP.skip(token, elements, for: self) }
         let depth = elements.depth
-        guard let element = elements.apply(token) else { throw unexpected(token.source, reply: streamError("not-well-formed")) }
+        guard let element = elements.apply(token) else {
+            throw unexpected(token.source, reply: (hasHeader ? [] : makeHeader()) + streamError("not-well-formed"))
+        }
         guard hasHeader else { return try reply(to: token, element) }
         if depth == 1, token.kind == .end { throw loggedOut(token.source, reply: "</stream:stream>") }
         guard element == XMPP.tls("starttls"), depth == (token.kind == .end ? 2 : 1) else {
