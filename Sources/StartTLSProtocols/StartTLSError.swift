@@ -31,8 +31,8 @@ public struct StartTLSError: Error, Sendable, Hashable, CustomStringConvertible 
         /// Bytes arrived after the message that starts TLS, or a reply arrived before its command: an
         /// injection attack. The bytes are discarded.
         public static let injected = Code(description: "injected")
-        /// The peer sent more than `StartTLSDialogue.maximumLength` bytes, or requested replies that exceed
-        /// this length.
+        /// The peer sent more than `StartTLSDialogue.maximumLength` bytes, announced a literal or an LDAP
+        /// message of more bytes, or requested replies that exceed this length.
         public static let tooLong = Code(description: "tooLong")
         /// The server reports that the connection is already authenticated (`PREAUTH` in IMAP). STARTTLS is
         /// then not allowed, and an attacker can forge this to prevent TLS.

@@ -179,7 +179,7 @@ import Testing
             "\u{15}\u{3}\u{3}": .unexpectedTLS,
         ])
 
-    /// A length that is not a 32-bit number violates the
+    /// A literal that exceeds the limit is too long. A length that is not a 32-bit number violates the
     /// protocol.
     private static let sieveLiterals =
         RefusalRow.client(
@@ -191,14 +191,14 @@ import Testing
                 "\"SIEVE\" {9}\r\n\"STARTTLS\"\r\nOK": .notOffered, "\"SIEVE\" {11}\r\n\"STARTTLS\"\r\nOK": .notOffered,
                 "\"SIEVE\" {12}\r\n\"STARTTLS\"\r\nOK": .waits, "{2}\r\nOK": .waits,
                 "\"SIEVE\" {14}\r\n\"STARTTLS\"\r\nOK": .waits,
-                "\"SIEVE\" {-1}": .unexpected,
+                "\"SIEVE\" {-1}": .unexpected, "\"SIEVE\" {-0}": .unexpected, "\"SIEVE\" {+1}": .unexpected,
                 "\"SIEVE\" {1+}": .unexpected, "\"SIEVE\" { 1}": .unexpected, "\"SIEVE\" {1 }": .unexpected,
                 "\"SIEVE\" {}": .unexpected, "\"SIEVE\" {x}": .unexpected, "\"SIEVE\" {0x10}": .unexpected,
-                "\"SIEVE\" {1.0}": .unexpected, "\"SIEVE\" {65536}": .waits,
-                "\"SIEVE\" {4294967296}": .unexpected,
+                "\"SIEVE\" {1.0}": .unexpected, "\"SIEVE\" {65536}": .waits, "\"SIEVE\" {65537}": .tooLong,
+                "\"SIEVE\" {2147483648}": .tooLong, "\"SIEVE\" {4294967295}": .tooLong, "\"SIEVE\" {4294967296}": .unexpected,
                 "\"SIEVE\" {9223372036854775807}": .unexpected, "\"SIEVE\" {9223372036854775808}": .unexpected,
                 "\"SIEVE\" {-9223372036854775809}": .unexpected, "\"SIEVE\" {99999999999999999999999}": .unexpected,
-                "OK {-1}": .unexpected, "NO {4}\r\nOK\r\n": .refused,
+                "OK {-1}": .unexpected, "OK {65537}": .tooLong, "NO {4}\r\nOK\r\n": .refused,
             ])
         + RefusalRow.client(
             "ManageSieve literals", .manageSieve,
@@ -211,8 +211,8 @@ import Testing
                 "NO \"later\"": .refused, "no": .refused, "BYE": .refused, "NO (OK)": .refused, "NO {2}\r\nOK": .refused,
                 "BYE {4}\r\nOK\r\n": .refused, "\"OK\"": .unexpected, "\"STARTTLS\"": .unexpected, "OKAY": .unexpected,
                 "STARTTLS": .unexpected, "": .unexpected, "{2}\r\nOK": .unexpected, "* OK": .unexpected,
-                "220 go": .unexpected, "OK {-1}": .unexpected, "OK {65536}": .waits,
-                "OK {99999999999999999999}": .unexpected, "OK {4}\r\ngo": .waits,
+                "220 go": .unexpected, "OK {-1}": .unexpected, "OK {+1}": .unexpected, "OK {65536}": .waits,
+                "OK {65537}": .tooLong, "OK {99999999999999999999}": .unexpected, "OK {4}\r\ngo": .waits,
                 "OK {3}\r\nx": .waits, "\u{15}\u{3}\u{3}": .unexpectedTLS,
             ])
         + RefusalRow.client(

@@ -46,13 +46,14 @@ struct ManageSieveClient: ProtocolSide {
         }
     }
 
-    /// Returns the length of the literal that a line announces at its end, such as `{12}`.
+    /// Returns the length of the literal that a line announces at its end, such as `{12}`: a 32-bit number
+    /// without a sign (RFC 5804, section 4).
     private func literalLength(in line: String) throws(StartTLSError) -> Int? {
         guard line.hasSuffix("}"), let start = line.lastIndex(of: "{") else { return nil }
-        guard let length = Int(line[line.index(after: start)...].dropLast()), (0...MessageInput.limit).contains(length) else {
-            throw unexpected(line)
-        }
-        return length
+        let digits = line[line.index(after: start)...].dropLast()
+        guard digits.utf8.allSatisfy({ (48...57).contains($0) }), let length = UInt32(digits) else { throw unexpected(line) }
+        guard length <= MessageInput.limit else { throw tooLong() }
+        return Int(length)
     }
 }
 
