@@ -112,6 +112,8 @@ import Testing
             (packet(1, greeting()), .unexpected), (packet(2, greeting()), .unexpected), (packet(255, greeting()), .unexpected),
             (packet(0, greeting(version: 9)), .unexpected), (packet(0, greeting(version: 11)), .unexpected),
             (packet(0, greeting(version: 0)), .unexpected), (packet(0, greeting(version: 138)), .unexpected),
+            // A nonce that is longer than the packet.
+            (packet(0, greeting(nonceLength: 255)), .unexpected), (packet(0, greeting(nonceLength: 128)), .unexpected),
             (packet(0, []), .unexpected), (packet(0, [10]), .unexpected), (packet(0, [0]), .unexpected),
             (packet(0, [10, 0]), .unexpected), (packet(0, [UInt8](repeating: 10, count: 60)), .unexpected),
             ([0xFF, 0xFF, 0xFF, 0], .unexpected), ([0x01, 0x00, 0x01, 0], .unexpected), ([0x00, 0x00, 0x01, 0], .waits),
@@ -123,7 +125,7 @@ import Testing
     /// A greeting that ends before its nonce is complete: 20 bytes.
     private static let shortGreetings = RefusalRow.client(
         "MySQL greeting, cut short", .mysql,
-        messages: (1...33).map { (packet(0, Array(greeting().prefix($0))), .unexpected) })
+        messages: (1...45).map { (packet(0, Array(greeting().prefix($0))), .unexpected) })
 
     /// The server refuses the connection with an error packet, which has no SQLSTATE before the greeting.
     private static let mysqlErrors = RefusalRow.client(

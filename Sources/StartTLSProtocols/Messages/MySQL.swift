@@ -51,7 +51,9 @@ public struct MySQLGreeting: Sendable, Hashable {
         else { return nil }
         // The length of the nonce includes a terminating zero byte.
         let more = fields.dropFirst(31)
-        let second = more.prefix(max(12, Int(nonceLength) - 9))
+        let secondLength = max(12, Int(nonceLength) - 9)
+        let second = more.prefix(secondLength)
+        guard second.count == secondLength else { return nil }
         let method = more.dropFirst(max(13, Int(nonceLength) - 8)).prefix { $0 != 0 }
         serverVersion = String(decoding: payload[..<versionEnd].dropFirst(), as: UTF8.self)
         self.connectionID = UInt32(connectionID)
