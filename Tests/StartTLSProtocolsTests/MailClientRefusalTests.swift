@@ -125,6 +125,7 @@ import Testing
         lines: [
             "a2 NO later": .refused, "a2 no": .refused, "a2 BAD what?": .refused, "a2 NO OK": .refused, "* BYE busy": .refused,
             "* OK a2 OK go\r\na2 NO later": .refused, "* a2 OK go": .waits, "* OK a2 OK go": .waits, "* NO no": .waits,
+            "a2 OKAY": .unexpected, "a2": .unexpected, "a2 PREAUTH m": .unexpected, "a2 BYE m": .unexpected,
             "a1 OK go": .unexpected, "A2 OK go": .unexpected, "a22 OK go": .unexpected, "a2OK go": .unexpected,
             "OK go": .unexpected, "+ a2 OK go": .unexpected, "+ OK": .unexpected, "\"a2\" OK": .unexpected,
             "220 go": .unexpected, "": .unexpected, "\u{15}\u{3}\u{3}": .unexpectedTLS,

@@ -31,7 +31,8 @@ struct IMAPClient: ProtocolSide {
             guard offersTLS, second == "OK" else { throw notOffered(line) }
             return startTLS()
         case (.startTLS, "a2"):
-            guard second == "OK" else { throw refused(line) }
+            if second == "NO" || second == "BAD" { throw refused(line) }
+            guard second == "OK" else { throw unexpected(line) }
             return .startTLS([])
         case (.greeting, _), (.capability, _), (.startTLS, _): throw unexpected(line)
         }
