@@ -132,7 +132,7 @@ import Testing
                 ":m ERROR :670": .refused, "error :no": .refused, "421 * STARTTLS :what?": .notOffered,
                 ":m 421 * STARTTLS :670": .notOffered, ":m 451 * :register": .notOffered, "451 STARTTLS :670": .notOffered,
                 ":m NOTICE * :670 go": .waits, "NOTICE 670 :670": .waits, ":670 NOTICE * :go": .waits, "PING :670": .waits,
-                ":m 020 * :670": .waits, ":m 439 * :670": .waits, ":m NOTICE * :wait\r\n:m 691 * :no": .refused,
+                ":m 020 * :670": .waits, ":m 439 * :670": .waits, "": .waits, ":m NOTICE * :wait\r\n:m 691 * :no": .refused,
                 ":m 67 * :go": .unexpected, ":m 6700 * :go": .unexpected, ":m 0670 * :go": .unexpected,
                 ":m 670x * :go": .unexpected, ":m -670 * :go": .unexpected, ":m :670": .unexpected, ":670 * :go": .unexpected,
                 ":m": .unexpected, ":m 001 c :Welcome": .unexpected, ":m PRIVMSG c :670": .unexpected, "STARTTLS": .unexpected,

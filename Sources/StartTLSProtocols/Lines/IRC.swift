@@ -23,6 +23,8 @@ struct IRCClient: ProtocolSide {
         case "ERROR": throw refusedConnection(line)
         // A reply to PING could arrive when the server already expects TLS.
         case "NOTICE", "020", "439", "PING": return .continue
+        // Empty messages are ignored (RFC 1459, section 2.3).
+        case nil where line.isEmpty: return .continue
         default: throw unexpected(line)
         }
     }
