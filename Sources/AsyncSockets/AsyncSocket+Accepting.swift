@@ -61,8 +61,8 @@ extension AsyncSocket {
         try accept(on: [SocketEndpoint.ofSocket(at: path, .listen)])
     }
 
-    /// The maximum number of accepted connections that may be open at the same time, at least 1. Defaults to
-    /// 10,000; `.max` sets no limit.
+    /// The maximum number of accepted connections that may be open at the same time. Defaults to 10,000;
+    /// `.max` sets no limit, and values below 1 are set to 1.
     ///
     /// At the limit, the socket stops accepting, and further connections stay in the kernel's backlog until
     /// an open one closes. Connections still open from an earlier `accept` call on this socket also count. A

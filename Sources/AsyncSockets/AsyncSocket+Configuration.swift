@@ -83,7 +83,8 @@ extension AsyncSocket {
         set { configure { $0.keepsConnectionOnReadTimeout = newValue } }
     }
 
-    /// The maximum number of bytes in memory waiting to be written, at least 0. Defaults to 64 MiB.
+    /// The maximum number of bytes in memory waiting to be written. Defaults to 64 MiB. Negative values are
+    /// set to 0.
     ///
     /// Prevents a peer that does not read from filling the memory. A write that would exceed the limit closes
     /// the connection with `.writeQueueFull`, because dropping a single write would corrupt the stream. A

@@ -1,6 +1,6 @@
 // Rules for limits that a program sets:
-//  1. A call that can throw does so: initializers of listeners, calls with a length, and the use of
-//     `TLSSettings`.
+//  1. Calls that can throw reject invalid values: initializers of listeners, calls with a length, and the
+//     use of `TLSSettings`.
 //  2. Otherwise the nearest valid value is used. A property of a socket or a listener returns that value.
 
 extension Int {

@@ -44,12 +44,12 @@ extension ByteChannel {
         return .more
     }
 
-    /// Returns an error if a client disconnected before the server's decision about its certificate. Receives
-    /// bytes only after the client's FIN, because a client that sends data early must not use more memory.
-    func noticeDeparture() -> AsyncSocketError? {
+    /// Returns an error if the client disconnected before the trust decision. Receives nothing before the
+    /// client's FIN, so that a client cannot use more memory by sending data early.
+    func checkForDisconnect() -> AsyncSocketError? {
         guard hasReadHangup, case .tls(let engine) = layer else { return nil }
         while receiveCiphertext(for: engine) {}
-        return engine.noticeDeparture().map { AsyncSocketError($0, operation: .startTLS) }
+        return engine.checkForDisconnect().map { AsyncSocketError($0, operation: .startTLS) }
     }
 
     /// Passes the decision about the peer's certificate to the engine. Call `handshake()` afterwards.

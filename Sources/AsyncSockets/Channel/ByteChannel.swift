@@ -40,7 +40,7 @@ final class ByteChannel {
     @exclusivity(unchecked) private var trustsShortReads: Bool
     /// Whether the kernel has reported that the connection is broken in both directions.
     @exclusivity(unchecked) private var hasHangup = false
-    /// Whether the kernel has reported the peer's FIN, which bytes may precede.
+    /// Whether the kernel has reported the peer's FIN. Unread bytes may still precede it.
     @exclusivity(unchecked) private(set) var hasReadHangup = false
     /// Whether the engine accepts no data because a message from the peer is incomplete. Reading may
     /// complete it.

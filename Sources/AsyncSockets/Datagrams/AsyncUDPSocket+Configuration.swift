@@ -41,17 +41,17 @@ extension AsyncUDPSocket {
         set { configure { $0.receivesTimestamps = newValue } }
     }
 
-    /// The maximum amount of memory for datagrams not yet delivered to the delegate, in bytes, at least 0; 1
-    /// MiB by default. Each datagram is charged its size plus 256 bytes, and each delivery failure report is
-    /// charged 256 bytes.
+    /// The maximum amount of memory for datagrams not yet delivered to the delegate, in bytes; 1 MiB by
+    /// default. Negative values are set to 0. Each datagram is charged its size plus 256 bytes, and each
+    /// delivery failure report is charged 256 bytes.
     public var maximumPendingReceiveBytes: Int {
         get { configuration.maximumPendingReceiveBytes }
         set { configure { $0.maximumPendingReceiveBytes = newValue.clamped(to: 0...) } }
     }
 
-    /// The maximum number of bytes queued for sending, at least 0; 4 MiB by default. Each datagram is charged
-    /// its size plus 64 bytes. A datagram that would exceed the limit fails with `.writeQueueFull`. An empty
-    /// queue accepts any datagram.
+    /// The maximum number of bytes queued for sending; 4 MiB by default. Negative values are set to 0. Each
+    /// datagram is charged its size plus 64 bytes. A datagram that would exceed the limit fails with
+    /// `.writeQueueFull`. An empty queue accepts any datagram.
     public var maximumPendingSendBytes: Int {
         get { configuration.maximumPendingSendBytes }
         set { configure { $0.maximumPendingSendBytes = newValue.clamped(to: 0...) } }
@@ -76,7 +76,8 @@ extension AsyncUDPSocket {
         set { configure { $0.rateLimit = newValue } }
     }
 
-    /// The maximum size of the datagrams that DTLS sends, in bytes without UDP and IP headers; 256 to 65,507.
+    /// The maximum size of the datagrams that DTLS sends, in bytes without UDP and IP headers, from 256 to
+    /// 65,507.
     /// If `nil` (the default), the path MTU known to the kernel is used. Set a size if the kernel cannot
     /// detect that the path MTU is smaller, and set it before `startDTLS`.
     ///

@@ -1,9 +1,9 @@
 // Rules for a socket's listener:
 //  1. A listener exists once every address is bound. If one address cannot be bound, the sockets bound so far
 //     are closed and no event is delivered.
-//  2. After `close`, the acceptors accept nothing more, but a connection that was just accepted may still
-//     arrive before the end is delivered. A `SocketListener` serves it. An `AsyncSocket` closes it, because
-//     its delegate expects no connection after `disconnect`.
+//  2. After `close`, the acceptors accept no more connections, but a connection that was just accepted may
+//     still arrive before the end is delivered. A `SocketListener` serves it. An `AsyncSocket` closes it,
+//     because its delegate expects no connection after `disconnect`.
 //  3. The end is delivered once, when the last acceptor has closed.
 //  4. Connections are accepted and events delivered only after the end of the socket's previous use.
 //  5. If accepting fails permanently on one address, the whole listener closes with the error, because a

@@ -6,7 +6,7 @@
 //     once.
 //  3. `stop` stops accepting. Connections that the acceptors have accepted by then may still arrive, until
 //     `noteLastArrival` is called. Tasks continue until they finish or `cut` is called.
-//  4. The end of the reception: nothing more arrives, and no task serves a connection.
+//  4. The reception is complete when no more connections can arrive and no task serves one.
 //  5. `cut` cancels the accepting task, and thereby the serving tasks, on the calling thread, because the
 //     loops may be busy.
 
@@ -132,7 +132,7 @@ final class Reception<Arrival: Sendable>: Sendable {
     private static var leastSweep: Int { 16 }
 
     /// Waits for at least one arrival and returns all arrivals, which are counted as served from now on.
-    /// Returns `nil` when nothing more arrives.
+    /// Returns `nil` when no more connections can arrive.
     nonisolated(nonsending) func arrivals() async -> [Arrival]? {
         while true {
             let (isOver, arrived) = state.withLock { state -> (Bool, [Arrival]) in
@@ -186,7 +186,7 @@ final class Reception<Arrival: Sendable>: Sendable {
         for waiter in waiters.values { waiter.resume() }
     }
 
-    /// Stops accepting. Called when nothing more arrives.
+    /// Stops accepting. Called after the last connection has arrived.
     func noteLastArrival() {
         stop()
         let taker = state.withLock { state in
@@ -318,7 +318,7 @@ final class Reception<Arrival: Sendable>: Sendable {
         for (_, waiter) in waiters { waiter.resume() }
     }
 
-    /// Returns when nothing more arrives and no task serves a connection. Call `stop` first.
+    /// Returns when no more connections can arrive and no task serves one. Call `stop` first.
     ///
     /// In a task that serves a connection, this returns immediately, because that task would wait for itself.
     /// If the calling task is cancelled, this cuts all connections and returns without waiting for them.

@@ -197,8 +197,8 @@ public final class SocketListener: Sendable {
     /// `close(timeout:)`, after the task of `run` is cancelled, and after accepting has failed permanently.
     public var isListening: Bool { reception.isOpen }
 
-    /// The maximum number of accepted connections that may be open simultaneously, at least 1. Defaults to
-    /// 10,000; `.max` sets no limit.
+    /// The maximum number of accepted connections that may be open simultaneously. Defaults to 10,000; `.max`
+    /// sets no limit, and values below 1 are set to 1.
     ///
     /// When the limit is reached, the listener stops accepting, and further connections wait in the kernel's
     /// backlog until a connection closes. A warning is logged, at most once a minute. A change takes effect
@@ -216,11 +216,11 @@ public final class SocketListener: Sendable {
     ///
     /// When the limit is reached, the listener pauses accepting. A handshake costs 10 to 60 KiB of memory and
     /// one signature, and is limited by `TLSSettings.handshakeTimeout`. Peers that start handshakes and never
-    /// finish them can therefore use only a bounded amount of memory for a bounded time. During the decision
-    /// about a client's certificate, the handshake counts until the client disconnects.
+    /// finish them can therefore use only a bounded amount of memory for a bounded time. A handshake
+    /// that is waiting for a trust decision stops counting when the client disconnects.
     ///
     /// Upgrades that your program starts on an accepted socket with `startTLS` or `acceptStartTLS` do not
-    /// count. They are limited by `maximumConnections`, `dialogueTimeout` and the timeouts of the settings.
+    /// count. They are limited by `maximumConnections`, `dialogueTimeout` and the timeouts in `TLSSettings`.
     public var maximumHandshakes: Int {
         get { preparation.slots.limit }
         set { preparation.slots.limit = newValue.clamped(to: 1...) }
@@ -276,7 +276,7 @@ public final class SocketListener: Sendable {
     /// ```
     ///
     /// If the listener was already closing when the connection got its task, this returns `nil` without
-    /// calling `body`. To answer at least one request on each connection, read the first one without this
+    /// calling `body`. To reply to at least one request on each connection, read the first one without this
     /// method.
     ///
     /// A read that is cancelled in this way loses no bytes. If `body` has already completed, or completes in

@@ -41,7 +41,7 @@ extension TLSUpgrade {
         case .secure: return .waiting
         case .awaitingTrust:
             channel.flush()
-            return channel.noticeDeparture().map { .failed($0) } ?? .waiting
+            return channel.checkForDisconnect().map { .failed($0) } ?? .waiting
         case .authenticating(.awaitingTrust):
             channel.flush()
             return .waiting

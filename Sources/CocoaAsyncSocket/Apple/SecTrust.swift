@@ -221,9 +221,8 @@ public var kSecPropertyTypeTitle: CFString { "title" }
 /// The key for the reason why a certificate is not trusted in the items of `SecTrustCopyProperties`.
 public var kSecPropertyTypeError: CFString { "error" }
 
-/// Returns an array with a dictionary for each certificate that the peer sent. It contains the display name
-/// and, for the certificate at which the evaluation failed, the reason. Evaluates the trust if it was not
-/// evaluated.
+/// Returns one dictionary for each certificate that the peer sent. Each contains the display name and, for
+/// the certificate that failed the evaluation, the reason. Evaluates the trust first, if necessary.
 public func SecTrustCopyProperties(_ trust: SecTrust) -> CFArray? {
     let items = trust.chain.map { certificate in
         NSMutableDictionary(object: SecCertificate(certificate).displayName, forKey: kSecPropertyTypeTitle)

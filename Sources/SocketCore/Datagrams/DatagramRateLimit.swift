@@ -26,8 +26,8 @@ public struct DatagramRateLimit: Sendable, Hashable {
         /// Creates a rate.
         ///
         /// - Parameters:
-        ///   - perSecond: From 0.000001 to 1,000,000,000; other values become the nearest one. For example,
-        ///     0.1 means one datagram every ten seconds.
+        ///   - perSecond: From 0.000001 to 1,000,000,000; other values are clamped. For example, 0.1 means
+        ///     one datagram every ten seconds.
         ///   - burst: At least 1; smaller values become 1.
         public init(perSecond: Double, burst: Int) {
             // A comparison with NaN is false, so NaN becomes the slowest rate.
@@ -48,7 +48,7 @@ public struct DatagramRateLimit: Sendable, Hashable {
 
     /// Creates a limit. A rate of `nil` means no limit.
     ///
-    /// - Parameter maximumSources: From 1 to 1,048,576; other values become the nearest one.
+    /// - Parameter maximumSources: From 1 to 1,048,576; other values are clamped.
     public init(perSource: Rate?, total: Rate? = nil, maximumSources: Int = 4096) {
         self.perSource = perSource
         self.total = total

@@ -9,20 +9,20 @@ enum FileKind: Equatable {
     case pkcs7
     case pkcs12
     case javaKeyStore
-    /// A DER file that is shorter than the size that its first bytes announce.
+    /// A DER file that is shorter than the length in its header.
     case truncated(Int)
 
     /// The predicate of a sentence whose subject is the file.
     var description: String {
         switch self {
         case .certificate: "is a certificate"
-        case .request: "is a certificate signing request, for which an authority must issue the certificate"
+        case .request: "is a certificate signing request: have a certificate authority issue the certificate"
         case .revocationList: "is a certificate revocation list"
         case .privateKey: "is a private key"
         case .pkcs7: "is in PKCS#7 format: convert it with `openssl pkcs7 -print_certs`"
         case .pkcs12: "is in PKCS#12 format: use TLSIdentity(pkcs12File:passphrase:)"
         case .javaKeyStore: "is a Java key store: convert it with `keytool -importkeystore -deststoretype pkcs12`"
-        case .truncated(let count): "is truncated: its first bytes announce \(count) bytes"
+        case .truncated(let count): "is truncated: its header specifies a length of \(count) bytes"
         }
     }
 
@@ -102,6 +102,6 @@ extension SecretBytes {
     func complaint(expecting expected: String) -> String {
         if let kind { return kind.description }
         let labels = pemLabels.map { "\"\($0)\"" }.joined(separator: ", ")
-        return "contains no \(expected)" + (labels.isEmpty ? "" : ": its PEM blocks are \(labels)")
+        return "contains no \(expected)" + (labels.isEmpty ? "" : " (PEM blocks found: \(labels))")
     }
 }

@@ -67,7 +67,7 @@ final class PassphraseSource {
             case nil: otherwise
             case .missing: "\(encrypted), but no passphrase was given"
             case .given where entries.contains(where: \.isUnsupported):
-                "\(encrypted) with an algorithm that OpenSSL does not support by default: encrypt the key with AES"
+                "\(encrypted), but OpenSSL does not support the encryption algorithm by default: re-encrypt it with AES"
             case .given: "\(encrypted), and the passphrase is wrong or the contents are damaged"
             case .tooLong(let count):
                 "\(encrypted), but the passphrase has \(count) bytes: OpenSSL accepts at most \(Self.longest)"

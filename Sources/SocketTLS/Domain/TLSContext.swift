@@ -137,7 +137,7 @@ package final class TLSContext: Sendable {
     private static func unusable(
         _ certificate: TLSCertificate, at index: Int, _ entries: [OpenSSLError]
     ) -> TLSError {
-        let place = index == 0 ? "" : ", number \(index + 1) of the chain,"
+        let place = index == 0 ? "" : " (number \(index + 1) in the chain)"
         let reason = entries.last.map { ": \($0.text)" } ?? ""
         return TLSError(
             .invalidCertificate, "the certificate of \"\(certificate.displayName)\"\(place) cannot be used for TLS\(reason)",

@@ -71,9 +71,9 @@ final class EngineBIO {
         hasReachedEndOfFile = true
     }
 
-    /// Whether no more bytes will arrive and `received` contains no data. The headers of the records decide,
-    /// because OpenSSL must not read yet. TLS 1.3 hides the type of a record, so there a single record with
-    /// the size of an alert does not count (RFC 8446, 5.2).
+    /// Whether the peer has closed its sending side and `received` contains no application data. Examines
+    /// only the record headers, because OpenSSL must not process the records yet. TLS 1.3 encrypts the record
+    /// type, so there anything no longer than an encrypted alert is taken for one (RFC 8446, 5.2).
     func hasEndedWithoutData(on ssl: OpaquePointer) -> Bool {
         guard hasReachedEndOfFile else { return false }
         guard SSL_version(ssl) != TLS1_3_VERSION else { return received.count <= AlertRecord.sealedLength }

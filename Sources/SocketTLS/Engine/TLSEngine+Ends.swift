@@ -45,7 +45,7 @@ extension TLSEngine {
     }
 
     /// Fails a server's handshake if the client disconnected before the decision about its certificate.
-    package func noticeDeparture() -> TLSError? {
+    package func checkForDisconnect() -> TLSError? {
         facts.isServer && isAwaitingTrust && bio.hasEndedWithoutData(on: ssl) ? fail("SSL_do_handshake", []) : nil
     }
 

@@ -13,7 +13,7 @@ package struct TLSSettingValues: Sendable, Hashable {
     package var verifiesHostName: Bool
     package var policy: TLSPolicy
     package var minimumVersion: TLSProtocolVersion
-    /// Whether `minimumVersion` is a default for streams, which does not apply to datagrams.
+    /// Whether `minimumVersion` is a default that applies only to streams.
     package var isMinimumForStreams: Bool
     package var maximumVersion: TLSProtocolVersion?
     package var applicationProtocols: [String]

@@ -18,7 +18,7 @@ struct IRCClient: ProtocolSide {
         case "421", "451":
             throw error(
                 .notOffered,
-                "the server does not offer STARTTLS, or an attacker removed the offer: most servers use TLS from the first byte",
+                "the server does not offer STARTTLS, or an attacker removed the offer: connect with TLS from the start, which most IRC servers support",
                 line: line)
         case "ERROR": throw refusedConnection(line)
         // A reply to PING could arrive when the server already expects TLS.

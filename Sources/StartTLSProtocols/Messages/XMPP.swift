@@ -71,7 +71,8 @@ struct XMPPClient: ProtocolSide {
         // Without a version, the server has no features (RFC 6120, section 4.7.5).
         guard token.attributes["version"] != nil else {
             throw error(
-                .notOffered, "the server's stream has no version, so it cannot offer TLS, or an attacker removed the version",
+                .notOffered,
+                "the server's stream header has no version: the server does not support TLS, or an attacker removed the version",
                 line: token.source)
         }
         state = .features

@@ -48,7 +48,9 @@ import Testing
 
     /// The client sends FIN after its part of the handshake. A TLS 1.2 client cannot send anything before the
     /// decision.
-    @Test(arguments: TLSProtocolVersion.tested) func aClientThatLeavesFreesItsPlace(_ version: TLSProtocolVersion) async throws {
+    @Test(arguments: TLSProtocolVersion.tested) func aClientThatDisconnectsReleasesItsHandshakeSlot(_ version: TLSProtocolVersion)
+        async throws
+    {
         let (client, server) = try TestCertificates.mutual()
         let (isAsked, (decide, wasCancelled)) = (try TestSignal(), try undecided())
         try await withListener(server.only(version), isAsked, decide: decide) { listener, failures in
@@ -62,7 +64,7 @@ import Testing
         }
     }
 
-    @Test func aClientThatSaysGoodbyeFreesItsPlace() async throws {
+    @Test func aClientThatSendsCloseNotifyReleasesItsHandshakeSlot() async throws {
         let (client, server) = try TestCertificates.mutual()
         let (isAsked, (decide, wasCancelled)) = (try TestSignal(), try undecided())
         try await withListener(server.only(.tls13), isAsked, decide: decide) { listener, failures in

@@ -6,8 +6,7 @@ import Testing
 
 @testable import AsyncSockets
 
-/// Limits set to values that make no sense. Calls that can throw do so, and all others use the nearest valid
-/// value.
+/// Invalid limits. Calls that can throw reject them, and all others use the nearest valid value.
 @Suite(.timeLimit(.patient)) struct LimitValueTests {
     static let values = [Int.min, -1, 0, 1, .max]
 
@@ -64,7 +63,9 @@ import Testing
     ]
 
     /// The limit is set before the socket is used and while it is in use.
-    @Test(arguments: ofStreams, values) func streams(_ limit: Limit<AsyncSocket>, _ value: Int) async throws {
+    @Test(arguments: ofStreams, values) func invalidLimitsOfStreamSocketsAreClamped(_ limit: Limit<AsyncSocket>, _ value: Int)
+        async throws
+    {
         let listener = try SocketListener(port: 0, interface: "127.0.0.1", configure: { limit.expect(value, on: $0) })
         try await serving(listener, { try await $0.echo() }) { _ in
             let client = AsyncSocket()
@@ -78,7 +79,9 @@ import Testing
         }
     }
 
-    @Test(arguments: ofListeners, values) func listeners(_ limit: Limit<SocketListener>, _ value: Int) async throws {
+    @Test(arguments: ofListeners, values) func invalidLimitsOfListenersAreClamped(_ limit: Limit<SocketListener>, _ value: Int)
+        async throws
+    {
         let listener = try SocketListener(port: 0, interface: "127.0.0.1", tls: TestCertificates.server())
         limit.expect(value, on: listener)
         try await serving(listener, { try await $0.echo() }) { _ in
@@ -93,7 +96,9 @@ import Testing
         }
     }
 
-    @Test(arguments: ofDatagrams, values) func datagrams(_ limit: Limit<AsyncUDPSocket>, _ value: Int) async throws {
+    @Test(arguments: ofDatagrams, values) func invalidLimitsOfUDPSocketsAreClamped(_ limit: Limit<AsyncUDPSocket>, _ value: Int)
+        async throws
+    {
         let (one, other) = (AsyncUDPSocket(), try AsyncUDPSocket.bound("127.0.0.1"))
         limit.expect(value, on: one)
         try one.bind(toAddress: .loopback())
@@ -106,7 +111,9 @@ import Testing
         }
     }
 
-    @Test(arguments: ofPeers, values) func peers(_ limit: Limit<DatagramListener>, _ value: Int) async throws {
+    @Test(arguments: ofPeers, values) func invalidLimitsOfDatagramListenersAreClamped(
+        _ limit: Limit<DatagramListener>, _ value: Int
+    ) async throws {
         let listener = try DatagramListener(address: .loopback(), dtls: TestCertificates.server(), idleTimeout: .patient)
         limit.expect(value, on: listener)
         let running = Task {

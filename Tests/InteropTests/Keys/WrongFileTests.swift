@@ -62,12 +62,14 @@ import Testing
     @Test func theKindIsNamed() async throws {
         try await makeFiles()
         let pkcs7 = "is in PKCS#7 format: convert it with `openssl pkcs7 -print_certs`"
-        let request = "is a certificate signing request, for which an authority must issue the certificate"
+        let request = "is a certificate signing request: have a certificate authority issue the certificate"
         let list = "is a certificate revocation list"
         let store = "is a Java key store: convert it with `keytool -importkeystore -deststoretype pkcs12`"
         let pkcs12 = "is in PKCS#12 format: use TLSIdentity(pkcs12File:passphrase:)"
         func size(_ file: String) throws -> Int { try Data(contentsOf: URL(fileURLWithPath: "\(folder.path)/\(file)")).count }
-        func truncated(_ file: String) throws -> String { "is truncated: its first bytes announce \(try size(file)) bytes" }
+        func truncated(_ file: String) throws -> String {
+            "is truncated: its header specifies a length of \(try size(file)) bytes"
+        }
 
         let certificates = [
             "all.p12", "chain.p7b", "request.der", "list.der", "key.der", "store.jks", "half-cert.der", "half.p12",
@@ -78,8 +80,8 @@ import Testing
         #expect(messages(certificates) { _ = try TLSCertificate.certificates(file: $0) } == kinds)
         #expect(
             messages(["request.pem", "key.pem", "empty"]) { _ = try TLSCertificate.certificates(file: $0) } == [
-                "contains no PEM-encoded certificates: its PEM blocks are \"CERTIFICATE REQUEST\"",
-                "contains no PEM-encoded certificates: its PEM blocks are \"PRIVATE KEY\"",
+                "contains no PEM-encoded certificates (PEM blocks found: \"CERTIFICATE REQUEST\")",
+                "contains no PEM-encoded certificates (PEM blocks found: \"PRIVATE KEY\")",
                 "contains no PEM-encoded certificates",
             ])
 
@@ -90,8 +92,8 @@ import Testing
             ])
         #expect(
             messages(["cert.pem", "chain.p7c"]) { _ = try TLSPrivateKey(file: $0, passphrase: "x") } == [
-                "contains no PEM-encoded private key: its PEM blocks are \"CERTIFICATE\"",
-                "contains no PEM-encoded private key: its PEM blocks are \"PKCS7\"",
+                "contains no PEM-encoded private key (PEM blocks found: \"CERTIFICATE\")",
+                "contains no PEM-encoded private key (PEM blocks found: \"PKCS7\")",
             ])
 
         let archives = ["chain.p7b", "request.der", "list.der", "cert.der", "key.der", "store.jks"]
@@ -105,7 +107,7 @@ import Testing
 
     /// The algorithms are in OpenSSL's legacy provider, so the passphrase cannot be wrong.
     @Test(arguments: ["PBE-SHA1-RC4-128", "PBE-SHA1-RC2-40", "PBE-MD5-DES"])
-    func anOldAlgorithmIsNotAWrongPassphrase(_ algorithm: String) async throws {
+    func anUnsupportedAlgorithmIsNotReportedAsAWrongPassphrase(_ algorithm: String) async throws {
         try await run(
             """
             openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 |
@@ -119,12 +121,12 @@ import Testing
             }
             #expect(
                 error?.message.hasSuffix(
-                    "contains an encrypted private key with an algorithm that OpenSSL does not support by default: encrypt the key with AES"
+                    "contains an encrypted private key, but OpenSSL does not support the encryption algorithm by default: re-encrypt it with AES"
                 ) == true, "\(error?.message ?? "")")
         }
     }
 
-    /// A wrong passphrase is still a wrong passphrase.
+    /// With a supported algorithm, the error still names the passphrase.
     @Test func aWrongPassphraseIsNamed() async throws {
         try await run(
             "openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -aes256 -pass pass:sesame -out key.pem")
@@ -162,7 +164,7 @@ import Testing
         }
         #expect(
             error?.message.contains(
-                "the certificate of \"weak issuer\", number 2 of the chain, cannot be used for TLS: ca key too small") == true,
+                "the certificate of \"weak issuer\" (number 2 in the chain) cannot be used for TLS: ca key too small") == true,
             "\(error?.message ?? "")")
     }
 

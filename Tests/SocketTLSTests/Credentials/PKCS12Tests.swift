@@ -251,7 +251,7 @@ import Testing
         let archive = try archive()
         let kinds: [(bytes: [UInt8], kind: String)] = [
             ([], "is not in PKCS#12 format"), ([0x30, 0x00], "is not in PKCS#12 format"),
-            (archive.dropLast(20), "is truncated: its first bytes announce \(archive.count) bytes"),
+            (archive.dropLast(20), "is truncated: its header specifies a length of \(archive.count) bytes"),
             (identity.certificateChain[0].derBytes, "is not in PKCS#12 format: it is a certificate"),
         ]
         for (bytes, kind) in kinds {

@@ -2,9 +2,10 @@ extension TLSSettings where Side == TLSRole.Client {
     /// Returns settings for a client that accepts a server only if both have the same key: see
     /// `TLSPreSharedKey`. After the handshake, `TLSSession.preSharedKeyIdentity` contains the key's identity.
     ///
-    /// No certificate is verified, so `serverName` is only sent to the server by SNI. The minimum version
-    /// is TLS 1.3, because a key should not be used with two versions (RFC 8446, appendix E.7), or DTLS 1.2
-    /// over datagrams. For a server that supports only TLS 1.2, set `minimumVersion` and `maximumVersion`.
+    /// No certificate is verified, so `serverName` is only sent to the server by SNI. The minimum version is
+    /// TLS 1.3 for streams, because a key should not be used with two versions (RFC 8446, appendix E.7), and
+    /// DTLS 1.2 for datagrams. For a server that supports only TLS 1.2, set `minimumVersion` and
+    /// `maximumVersion`.
     public static func client(serverName: String, preSharedKey: TLSPreSharedKey) -> TLSClientSettings {
         var settings = client(serverName: serverName)
         settings.proof = .preSharedKey(preSharedKey)
