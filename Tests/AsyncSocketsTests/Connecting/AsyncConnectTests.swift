@@ -143,7 +143,7 @@ import Testing
             let other = Task.detached { try await socket.read(exactly: 1) }
             #expect(await other.outcome == .served)
         }
-        #expect(try await socket.read() == Data("123"))
+        #expect(try await socket.read(exactly: 3) == Data("123"))
         try await socket.write("later")
         _ = try await peer.finish()
     }

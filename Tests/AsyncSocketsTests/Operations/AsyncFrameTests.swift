@@ -181,7 +181,7 @@ import Testing
         let error = await #expect(throws: AsyncSocketError.self) { try await pair.server.readFrame(Greedy()) }
         #expect(error?.fault == .caller)
         // Nothing was consumed.
-        #expect(try await pair.server.read() == Data("abc"))
+        #expect(try await pair.server.read(exactly: 3) == Data("abc"))
     }
 
     @Test(arguments: [false, true])
