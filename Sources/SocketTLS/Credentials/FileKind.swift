@@ -12,7 +12,7 @@ enum FileKind: Equatable {
     /// A DER file that is shorter than the length in its header.
     case truncated(Int)
 
-    /// The predicate of a sentence whose subject is the file.
+    /// The predicate of a sentence about the file.
     var description: String {
         switch self {
         case .certificate: "is a certificate"
@@ -98,7 +98,7 @@ extension SecretBytes {
         return rest.dropFirst(label.count).starts(with: "-----".utf8) ? String(decoding: label, as: UTF8.self) : nil
     }
 
-    /// The predicate of a sentence whose subject is the file, which should contain `expected`.
+    /// The predicate of a sentence about the file, which should contain `expected`.
     func complaint(expecting expected: String) -> String {
         if let kind { return kind.description }
         let labels = pemLabels.map { "\"\($0)\"" }.joined(separator: ", ")

@@ -9,7 +9,7 @@ import Testing
 
 /// Clients that close their direction while the server decides about their certificate.
 @Suite(.timeLimit(.patient)) struct ClientDepartureTests {
-    /// Runs a listener whose trust closure fires `isAsked` and returns what `decide` returns.
+    /// Runs a listener with a trust closure that fires `isAsked` and returns the result of `decide`.
     private func withListener(
         _ server: TLSServerSettings, _ isAsked: TestSignal, decide: @escaping @Sendable () async throws -> Bool,
         _ body: @escaping @Sendable (AsyncSocket) async throws -> Void = { _ in },

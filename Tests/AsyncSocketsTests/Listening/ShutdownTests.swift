@@ -10,7 +10,7 @@ import Testing
 /// Connections and peers that were accepted before the listener closed, but have no task yet.
 @Suite(.timeLimit(.patient)) struct ShutdownTests {
     /// Calls `test` with a listener that has accepted three clients without taking them: its only permit
-    /// belongs to a silent client, so the accepting task waits.
+    /// belongs to a silent client, so the accepting task is suspended.
     private func withWaitingClients(_ test: (SocketListener, [AsyncSocket]) async throws -> Void) async throws {
         let listener = try SocketListener(port: 0, interface: "127.0.0.1", tls: TestCertificates.server())
         listener.maximumHandshakes = 1

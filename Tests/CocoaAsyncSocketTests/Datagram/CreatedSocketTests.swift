@@ -7,7 +7,7 @@ import Testing
 
 @testable import CocoaAsyncSocket
 
-/// UDP sockets whose descriptors were created by an option, before the socket is bound.
+/// UDP sockets with descriptors that an option created before the socket is bound.
 @Suite(.timeLimit(.patient)) struct CreatedSocketTests {
     /// The calls that create descriptors without binding them.
     enum Option: CaseIterable, Sendable {

@@ -114,7 +114,7 @@ private struct DatagramBench {
         try #require(try GCDAsyncSocket.lookupHost("127.0.0.1", port: 0)[0] as? Data)
     }
 
-    /// Makes a call, waits until it is complete, and returns its cell of the table.
+    /// Makes a call and, when it is complete, returns its cell of the table.
     func cell(of call: DatagramStateTests.Call) async throws -> String {
         let (count, wasOpen) = (pair.atNear.lines.count, !socket.isClosed())
         var result: String?

@@ -100,7 +100,7 @@ private final class StreamBench {
         }
     }
 
-    /// Makes a call, waits until it is complete, and returns its cell of the table.
+    /// Makes a call and, when it is complete, returns its cell of the table.
     func cell(of call: StreamStateTests.Call) async throws -> String {
         let (count, wasInUse, wasConnected) = (diary.lines.count, !socket.isDisconnected, socket.isConnected)
         var result: String?
