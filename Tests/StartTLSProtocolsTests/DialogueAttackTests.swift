@@ -6,6 +6,10 @@ import Testing
     /// Transcripts in which TLS is not allowed to follow the last message directly.
     static let waiting = Transcript.all.filter(\.surplus.isEmpty)
 
+    private static let afterARequest: [[UInt8]] = [
+        Transcript.sslRequest, [21, 3, 3, 0, 2, 2, 40], [23, 3, 3, 0, 1, 0], [0], Array("SELECT 1".utf8),
+    ]
+
     @Test(arguments: waiting, ["x", "220 injected\r\n", "\u{16}\u{3}\u{1}\u{0}\u{5}"])
     func bytesAfterTheLastMessageAreAnInjection(_ transcript: Transcript, _ injected: String) throws {
         var messages = transcript.peerTurns
@@ -14,6 +18,16 @@ import Testing
         let error = dialogue.failure(after: messages)
         #expect(error?.code == .injected)
         #expect(error?.injectedByteCount == injected.utf8.count)
+    }
+
+    /// A MySQL client starts TLS without waiting for a reply, so its ClientHello may follow its request. A
+    /// login, an alert, application data and text may not.
+    @Test(arguments: afterARequest) func plaintextAfterAMySQLRequestIsAnInjection(_ injected: [UInt8]) throws {
+        var dialogue = try StartTLSDialogue(server: .mysql { Transcript.ownGreeting })
+        let error = dialogue.failure(after: [Transcript.sslRequest + injected])
+        #expect(error?.code == .injected)
+        #expect(error?.injectedByteCount == injected.count)
+        #expect(error?.reply == [])
     }
 
     /// A server's replies that arrive before their commands. In IRC, STARTTLS is the first message.
