@@ -117,7 +117,7 @@ import Testing
 
 @Suite struct RouteTableTests {
     @Test func theMostSpecificRouteIsTaken() throws {
-        let routes = ["A.example=a:1", "*.example=b:1", "*.a.example=c:1"].map { try RouteArgument($0) }
+        let routes = try ["A.example=a:1", "*.example=b:1", "*.a.example=c:1"].map { try RouteArgument($0) }
         let table = try RouteTable(routes, fallback: .host("d", port: 1))
         let expected = ["a.example": "a", "b.example": "b", "x.A.example": "c", "x.b.example": "d", "example": "d"]
         for (name, host) in expected { #expect(table.target(for: name) == .host(host, port: 1), "\(name)") }
@@ -126,7 +126,7 @@ import Testing
     }
 
     @Test func aNameHasOneRoute() throws {
-        let routes = ["a=b:1", "A=c:1"].map { try RouteArgument($0) }
+        let routes = try ["a=b:1", "A=c:1"].map { try RouteArgument($0) }
         #expect(throws: Failure.self) { try RouteTable(routes, fallback: nil) }
     }
 
