@@ -170,8 +170,7 @@ final class DatagramHub: EventHandler {
     private func leaveIfUnused(after change: (inout PeerTable) -> Void) {
         let registration = state.withLock { state -> LoopRegistration? in
             change(&state)
-            guard !state.isAccepting, state.peerCount == 0 else { return nil }
-            return state.registration.take()
+            return state.isUnused ? state.registration.take() : nil
         }
         guard let registration else { return }
         loop.run { [self] in
@@ -322,11 +321,10 @@ final class DatagramHub: EventHandler {
         _ key: PeerKey, _ datagram: ReceivedDatagram, _ port: DatagramPort, digest: Int?, insteadOf earlier: ListenerPeer? = nil
     ) {
         // Still valid when `begin` is called: only the loop adds peers, and other threads only remove them.
-        guard state.withLock({ $0.admits(hasHello: digest != nil, insteadOf: earlier) }),
-            let mailbox = PeerMailbox(in: mailboxes, with: datagram.bytes, datagram.arrival)
-        else {
-            counts.refused.add(1, ordering: .relaxed)
-            return
+        guard state.withLock({ $0.admit(hasHello: digest != nil, insteadOf: earlier) }) else { return noteRefusal() }
+        guard let mailbox = PeerMailbox(in: mailboxes, with: datagram.bytes, datagram.arrival) else {
+            leaveIfUnused { $0.giveUp() }
+            return noteRefusal()
         }
         let (handshake, evicted) = state.withLock { $0.begin(key, hasHello: digest != nil, insteadOf: earlier) }
         earlier?.connection.post(.replaced)
@@ -349,8 +347,10 @@ final class DatagramHub: EventHandler {
         if connection.record.withLock({ $0.isClosed }) { forget(key, mailbox, handshake) }
     }
 
+    private func noteRefusal() { counts.refused.add(1, ordering: .relaxed) }
+
     private func evict(_ peer: ListenerPeer) {
-        counts.refused.add(1, ordering: .relaxed)
+        noteRefusal()
         peer.connection.post(.close(.gaveWay))
     }
 

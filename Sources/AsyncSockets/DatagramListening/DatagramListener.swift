@@ -246,8 +246,10 @@ public final class DatagramListener: Sendable {
 
     /// Stops accepting peers.
     func stopAccepting() {
+        reception.stop()
         hub.stopAccepting()
-        reception.noteLastArrival()
+        // The loop may be adding a peer.
+        reception.loop.run { [reception] in reception.noteLastArrival() }
         queue.stop()
     }
 }

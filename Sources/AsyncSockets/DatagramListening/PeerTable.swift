@@ -26,6 +26,8 @@ struct PeerTable {
     /// The peers by address. Peers share an address if they send to different local addresses.
     private var peers: [InternetAddress: [ListenerPeer]] = [:]
     private(set) var peerCount = 0
+    /// Whether the loop is adding a peer, from `admit` to `insert` or `giveUp`.
+    private var isAdding = false
     private(set) var handshakes = HandshakeTable<ListenerPeer>()
     var maximumPeers: Int
     var maximumHandshakes = 4096
@@ -49,6 +51,17 @@ struct PeerTable {
     }
 
     // MARK: - Admission
+
+    /// Whether the hub has no peers and accepts no further peers.
+    var isUnused: Bool { !isAccepting && peerCount == 0 && !isAdding }
+
+    /// Starts to add a peer, if it is admitted. Until `insert` or `giveUp`, the hub is in use.
+    mutating func admit(hasHello: Bool, insteadOf earlier: ListenerPeer?) -> Bool {
+        isAdding = admits(hasHello: hasHello, insteadOf: earlier)
+        return isAdding
+    }
+
+    mutating func giveUp() { isAdding = false }
 
     /// Whether a new peer is admitted, possibly in place of an incomplete handshake.
     ///
@@ -86,7 +99,7 @@ struct PeerTable {
 
     mutating func insert(_ peer: ListenerPeer) {
         peers[peer.key.peer, default: []].append(peer)
-        peerCount += 1
+        (peerCount, isAdding) = (peerCount + 1, false)
         if let handshake = peer.handshake { handshakes.setClient(peer, of: handshake) }
     }
 
