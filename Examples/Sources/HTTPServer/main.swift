@@ -16,12 +16,15 @@ do {
     log("listening on port \(listener.localPort)")
     try await listener.run(untilSignals: [SIGTERM, SIGINT], idleTimeout: .seconds(60)) { socket in
         // Article: requests
-        // `nil` if the client closes the connection, or if the server starts to close.
-        while let request = try await listener.untilClosing({ try await socket.readLine(maxLength: 8192) }) {
+        // A client that has just connected receives a response even if the server starts to close.
+        var next = try await socket.readLine(maxLength: 8192, timeout: .seconds(10))
+        while let request = next {
             let headers = try await readHeaders(from: socket)
             let keepsAlive = listener.isListening && headers["connection"]?.lowercased() != "close"
             try await respond(to: request, on: socket, keepsAlive: keepsAlive)
             guard keepsAlive else { return }
+            // `nil` if the client closes the connection, or if the server starts to close.
+            next = try await listener.untilClosing { try await socket.readLine(maxLength: 8192) }
         }
         // Article: end
     }

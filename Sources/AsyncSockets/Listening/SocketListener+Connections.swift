@@ -29,10 +29,11 @@ extension SocketListener {
     /// next loop continues with the remaining connections until the listener closes. Several tasks may
     /// iterate simultaneously, and each socket is delivered to one of them.
     ///
-    /// After `close(timeout:)`, the sequence delivers the sockets that are ready and then finishes. A
-    /// cancelled task receives a `CancellationError`, and the listener keeps running. If `run` is or was in
-    /// use, the sequence throws `.badConfiguration`. If accepting connections fails permanently, it throws
-    /// the same error as `run`.
+    /// After `close(timeout:)`, the sequence delivers the sockets that are ready, and the accepted
+    /// connections when they are ready. Then it finishes. Sockets that are not taken close when the
+    /// listener is released. A cancelled task receives a `CancellationError`, and the listener keeps
+    /// running. If `run` is or was in use, the sequence throws `.badConfiguration`. If accepting
+    /// connections fails permanently, it throws the same error as `run`.
     public var connections: Connections { Connections(listener: self) }
 
     /// An asynchronous sequence of a listener's accepted connections.

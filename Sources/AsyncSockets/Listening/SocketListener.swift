@@ -214,10 +214,13 @@ public final class SocketListener: Sendable {
     /// The maximum number of simultaneous handshakes, including PROXY headers. The default is 4,096, and the
     /// minimum is 1.
     ///
-    /// When the limit is reached, the listener pauses accepting. A handshake costs 10 to 60 KiB of memory and
-    /// one signature, and is limited by `TLSSettings.handshakeTimeout`. Peers that start handshakes and never
-    /// finish them can therefore use only a bounded amount of memory for a bounded time. A handshake
-    /// that is waiting for a trust decision stops counting when the client disconnects.
+    /// When the limit is reached, the listener pauses accepting. A handshake costs 10 to 60 KiB of memory
+    /// and one signature, and is limited by `TLSSettings.handshakeTimeout`. Peers that start handshakes
+    /// and never finish them can therefore use only a bounded amount of memory for a bounded time. A
+    /// handshake that is waiting for a trust decision stops counting when the client resets the
+    /// connection, or closes it without having sent data. While the listener closes, the limit does not
+    /// apply: the connections that it has accepted by then, at most 64 without a task, start their
+    /// handshakes immediately.
     ///
     /// Upgrades that your program starts on an accepted socket with `startTLS` or `acceptStartTLS` do not
     /// count. They are limited by `maximumConnections`, `dialogueTimeout` and the timeouts in `TLSSettings`.
@@ -269,15 +272,16 @@ public final class SocketListener: Sendable {
     ///
     /// ```swift
     /// try await listener.run(untilSignals: [SIGTERM]) { socket in
-    ///     while let request = try await listener.untilClosing({ try await socket.readLine() }) {
+    ///     var next = try await socket.readLine()
+    ///     while let request = next {
     ///         try await respond(to: request, on: socket)
+    ///         next = try await listener.untilClosing { try await socket.readLine() }
     ///     }
     /// }
     /// ```
     ///
-    /// If the listener was already closing when the connection got its task, this returns `nil` without
-    /// calling `body`. To reply to at least one request on each connection, read the first one without this
-    /// method.
+    /// If the listener is already closing, this returns `nil` without calling `body`. That is why the example
+    /// reads the first request directly: its connection may have been accepted just before the close.
     ///
     /// A read that is cancelled in this way loses no bytes. If `body` has already completed, or completes in
     /// spite of the cancellation, its result is returned. To check the state without an operation, use
