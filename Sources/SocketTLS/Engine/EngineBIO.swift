@@ -71,20 +71,13 @@ final class EngineBIO {
         hasReachedEndOfFile = true
     }
 
-    /// Whether the peer has closed its sending side and `received` contains no application data. Examines
-    /// only the record headers, because OpenSSL must not process the records yet. TLS 1.3 encrypts the record
-    /// type, so there anything no longer than an encrypted alert is taken for one (RFC 8446, 5.2).
+    /// Whether the peer has closed its sending side and `received` contains no application data. OpenSSL must
+    /// not process the records yet.
     func hasEndedWithoutData(on ssl: OpaquePointer) -> Bool {
-        guard hasReachedEndOfFile else { return false }
-        guard SSL_version(ssl) != TLS1_3_VERSION else { return received.count <= AlertRecord.sealedLength }
-        // A TLS 1.2 client may send data before the server has completed the handshake (RFC 7918).
-        var rest = received.readableBytes[...]
-        while rest.count >= 5 {
-            let header = rest.prefix(5).map { Int($0) }
-            if header[0] == Int(SSL3_RT_APPLICATION_DATA) { return false }
-            rest = rest.dropFirst(5 + header[3] * 256 + header[4])
-        }
-        return true
+        let isTLS13 = SSL_version(ssl) == TLS1_3_VERSION
+        return hasReachedEndOfFile
+            && !ClientRecords.holdData(
+                received.readableBytes, sealedAlertLength: isTLS13 ? ClientRecords.sealedAlertLength(on: ssl) : nil)
     }
 
     func becomePoisoned() {

@@ -49,7 +49,4 @@ enum AlertRecord {
 
     private static let contentType: UInt8 = 21
     private static let length = 7
-    /// The size of an encrypted alert in TLS 1.3: the header, the alert, its content type, and a tag of 16
-    /// bytes.
-    static let sealedLength = 24
 }
