@@ -11,6 +11,8 @@ enum FileKind: Equatable {
     case javaKeyStore
     /// A DER file that is shorter than the length in its header.
     case truncated(Int)
+    /// A DER file that is longer than the length in its header.
+    case continued(Int)
 
     /// The predicate of a sentence about the file.
     var description: String {
@@ -23,6 +25,7 @@ enum FileKind: Equatable {
         case .pkcs12: "is in PKCS#12 format: use TLSIdentity(pkcs12File:passphrase:)"
         case .javaKeyStore: "is a Java key store: convert it with `keytool -importkeystore -deststoretype pkcs12`"
         case .truncated(let count): "is truncated: its header specifies a length of \(count) bytes"
+        case .continued(let count): "contains further bytes after its DER structure of \(count) bytes"
         }
     }
 
@@ -30,12 +33,22 @@ enum FileKind: Equatable {
     init?(of bytes: UnsafeRawBufferPointer) {
         if Self.javaNumbers.contains(where: { bytes.starts(with: $0) }) {
             self = .javaKeyStore
-        } else if let size = Self.announcedSize(of: bytes), size > bytes.count {
-            self = .truncated(size)
-        } else {
-            guard let kind = Self.decoded(bytes) else { return nil }
-            self = kind
+            return
         }
+        if let size = Self.announcedSize(of: bytes), size > bytes.count, Self.beginsStructure(bytes) {
+            self = .truncated(size)
+            return
+        }
+        guard let kind = Self.decoded(bytes) else { return nil }
+        let size = Self.announcedSize(of: bytes) ?? bytes.count
+        self = size < bytes.count ? .continued(size) : kind
+    }
+
+    /// Whether the first element is a SEQUENCE or an INTEGER, as in all of these formats. In text, the
+    /// first byte of DER is the digit "0".
+    private static func beginsStructure(_ bytes: UnsafeRawBufferPointer) -> Bool {
+        let headerLength = bytes[1] > 0x80 ? 2 + Int(bytes[1] & 0x7F) : 2
+        return bytes.count > headerLength && [0x30, 0x02].contains(bytes[headerLength])
     }
 
     /// The bytes at the start of a JKS or JCEKS file.

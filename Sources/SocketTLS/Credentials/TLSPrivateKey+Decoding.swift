@@ -37,15 +37,10 @@ extension TLSPrivateKey {
         guard let key else {
             throw passphrase.failure(
                 encrypted: "\(source) contains an encrypted private key",
-                otherwise: "\(source) \(Self.complaint(about: der))",
+                otherwise: "\(source) \(der.kind?.description ?? "is not a DER-encoded private key")",
                 operation: isEncrypted ? "d2i_PKCS8PrivateKey_bio" : "d2i_AutoPrivateKey", entries)
         }
         self.init(owning: key)
-    }
-
-    private static func complaint(about der: SecretBytes) -> String {
-        guard let kind = der.kind else { return "is not a DER-encoded private key" }
-        return kind == .privateKey ? "contains bytes after the private key" : kind.description
     }
 
     private static func isEncrypted(_ bytes: UnsafeRawBufferPointer) -> Bool {

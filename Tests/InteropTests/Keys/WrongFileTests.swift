@@ -44,6 +44,7 @@ import Testing
             head -c 60 key.der >half-key.der
             printf '\\376\\355\\376\\355\\0\\0\\0\\2' >store.jks
             : >empty
+            for file in cert key list; do { cat $file.der; echo; } >$file-and-more.der; done
             """)
     }
 
@@ -84,6 +85,15 @@ import Testing
                 "contains no PEM-encoded certificates (PEM blocks found: \"PRIVATE KEY\")",
                 "contains no PEM-encoded certificates",
             ])
+
+        func continued(_ file: String) throws -> String {
+            "contains further bytes after its DER structure of \(try size(file)) bytes"
+        }
+        #expect(
+            messages(["cert-and-more.der", "key-and-more.der"]) { _ = try TLSCertificate.certificates(file: $0) } == [
+                try continued("cert.der"), try continued("key.der"),
+            ])
+        #expect(messages(["key-and-more.der"]) { _ = try TLSPrivateKey(file: $0) } == [try continued("key.der")])
 
         let keys = ["all.p12", "chain.p7b", "request.der", "list.der", "cert.der", "store.jks", "half-key.der"]
         #expect(
@@ -134,7 +144,7 @@ import Testing
         #expect(error?.message.hasSuffix("and the passphrase is wrong or the contents are damaged") == true)
     }
 
-    /// A client of this library rejects such a certificate too, and so do others (RFC 8422, section 5.1.1).
+    /// Clients reject such a certificate (RFC 8422, section 5.1.1).
     @Test func anIdentityOnAnUnnamedCurveIsRefused() async throws {
         try await run(
             """
