@@ -168,11 +168,11 @@ extension TLSSettingValues {
 }
 
 extension TLSProof {
-    func validate(in settings: TLSSettingValues) throws(TLSError) {
+    func validate(in settings: TLSSettingValues, over transport: TLSTransport) throws(TLSError) {
         switch self {
         case .certificates: break
         case .rawPublicKeys: break
-        case .preSharedKeys(let keys): try keys.validate(in: settings)
+        case .preSharedKeys(let keys): try keys.validate(in: settings, over: transport)
         }
     }
 }

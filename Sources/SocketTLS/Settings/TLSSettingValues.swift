@@ -124,7 +124,7 @@ extension TLSSettingValues {
         try validateVersions()
         try validateApplicationProtocols()
         try validateTickets()
-        try proof.validate(in: self)
+        try proof.validate(in: self, over: transport)
         try validateCertificateTypes()
         try validateEarlyData()
         try validateRules()

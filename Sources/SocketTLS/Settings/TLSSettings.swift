@@ -42,6 +42,8 @@ public struct TLSSettings<Side: TLSRole.Side>: Sendable, Hashable {
         set { values.policy = newValue }
     }
     /// The oldest version to accept, unless `policy` requires a newer version. Defaults to `.tls12`.
+    /// Settings with pre-shared keys default to `.tls13` for streams and DTLS 1.2 for datagrams; a
+    /// version that you set applies to both.
     public var minimumVersion: TLSProtocolVersion {
         get { values.minimumVersion }
         set { (values.minimumVersion, values.isMinimumForStreams) = (newValue, false) }

@@ -30,23 +30,25 @@ extension TLSPreSharedKeys {
     /// The kind of key that the peer must have; `nil` if other proof is accepted.
     var requiredKind: KeyProof.Kind? { use == .required ? .preSharedKey : nil }
 
-    func validate(in settings: TLSSettingValues) throws(TLSError) {
+    func validate(in settings: TLSSettingValues, over transport: TLSTransport) throws(TLSError) {
         try settings.requireNoSessionOfOthers()
         guard settings.certificateType == .x509 else {
             throw TLSSettingValues.invalid("presentsRawPublicKey cannot be combined with pre-shared keys: set it to false")
         }
-        if max(settings.minimumVersion, settings.policy.minimumVersion) < .tls13 { try validateForTLS12() }
+        if max(settings.minimumVersion, settings.policy.minimumVersion) < .tls13 { try validateForTLS12(over: transport) }
     }
 
-    private func validateForTLS12() throws(TLSError) {
+    private func validateForTLS12(over transport: TLSTransport) throws(TLSError) {
+        let isStream = transport == .stream
         guard hash == .sha256 else {
-            throw TLSSettingValues.invalid(
-                "the pre-shared key uses SHA-384, which requires TLS 1.3: set minimumVersion to .tls13")
+            let remedy = isStream ? "set minimumVersion to .tls13" : "use a key for SHA-256 with DTLS"
+            throw TLSSettingValues.invalid("the pre-shared key uses SHA-384, which requires TLS 1.3: \(remedy)")
         }
         for key in listed ?? [] {
             guard key.identity.count <= TLSPreSharedKey.identityLimitOfTLS12, !key.identity.contains(0) else {
+                let remedy = isStream ? "set minimumVersion to .tls13" : "choose another identity for DTLS"
                 throw TLSSettingValues.invalid(
-                    "with TLS 1.2, an identity can have at most 128 bytes and no zero bytes: set minimumVersion to .tls13")
+                    "with \(isStream ? "TLS" : "DTLS") 1.2, an identity can have at most 128 bytes and no zero bytes: \(remedy)")
             }
         }
     }
