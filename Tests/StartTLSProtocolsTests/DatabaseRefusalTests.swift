@@ -109,6 +109,8 @@ import Testing
             (packet(0, greeting(lower: 0xF7FF)), .notOffered), (packet(0, greeting(lower: 0)), .notOffered),
             (packet(0, greeting(lower: 0x0008)), .notOffered), (packet(0, greeting(lower: 0xF7FF, status: 0x0800)), .notOffered),
             (packet(0, greeting(lower: 0xF7FF, status: 0, upper: 0x0800)), .notOffered),
+            // Before MySQL 4.1, the nonce has one part.
+            (packet(0, Array(greeting(lower: 0).prefix(34))), .notOffered),
             (packet(1, greeting()), .unexpected), (packet(2, greeting()), .unexpected), (packet(255, greeting()), .unexpected),
             (packet(0, greeting(version: 9)), .unexpected), (packet(0, greeting(version: 11)), .unexpected),
             (packet(0, greeting(version: 0)), .unexpected), (packet(0, greeting(version: 138)), .unexpected),
@@ -122,7 +124,7 @@ import Testing
             ([21, 3, 3, 0, 2, 2, 70], .unexpected), (bytes("HTTP/1.1 400"), .unexpected), (bytes("220 m\r\n"), .unexpected),
         ])
 
-    /// A greeting that ends before its nonce is complete: 20 bytes.
+    /// A greeting without all 20 bytes of the nonce.
     private static let shortGreetings = RefusalRow.client(
         "MySQL greeting, cut short", .mysql,
         messages: (1...45).map { (packet(0, Array(greeting().prefix($0))), .unexpected) })

@@ -62,7 +62,7 @@ import Testing
 
     // MARK: - Servers
 
-    /// A request with another name is answered with protocolError, and the session continues.
+    /// A request with another name receives protocolError, and the session continues.
     private static let requests = RefusalRow.server(
         "LDAP request", .ldap,
         messages: [

@@ -26,8 +26,8 @@ import Testing
 
     // MARK: - SMTP and LMTP (RFC 5321, section 4.2, and RFC 3207, section 4)
 
-    /// Each complete reply with a code other than the expected code is a refusal. A reply whose lines have
-    /// different codes, or a line without a code, violates the protocol.
+    /// Each complete reply with a code other than the expected code is a refusal. Lines with different codes
+    /// in one reply, and lines without a code, violate the protocol.
     private static func smtp(_ name: String, _ client: StartTLSClient, hello: String) -> [RefusalRow] {
         RefusalRow.client(
             "\(name) greeting", client,

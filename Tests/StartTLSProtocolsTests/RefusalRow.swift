@@ -1,13 +1,13 @@
 import StartTLSProtocols
 import Testing
 
-/// A row of a negative table: a message that must not start TLS, the state in which it arrives, and the
-/// expected result.
+/// A row of a negative table: a message that must not start TLS, the state of the dialogue when it arrives,
+/// and the expected result.
 struct RefusalRow: Sendable, CustomTestStringConvertible {
     enum Expected: Sendable {
         /// The dialogue fails, and its reply contains the text. If the text is empty, nothing is sent.
         case fails(StartTLSError.Code, sending: String = "")
-        /// The dialogue continues. The text is part of what it sends.
+        /// The dialogue continues, and its reply contains the text.
         case sends(String)
         /// The message is incomplete, or is skipped. Nothing is sent.
         case waits

@@ -102,7 +102,7 @@ enum LDAP {
         return name.contents.elementsEqual(startTLS.utf8)
     }
 
-    /// Whether an extended response has the object identifier of StartTLS, or none.
+    /// Whether an extended response has the object identifier of StartTLS, or no identifier at all.
     static func belongsToStartTLS(_ response: BERElement) -> Bool {
         let name = BERElement.sequence(response.contents)?.first { $0.tag == 0x8A }
         return name?.contents.elementsEqual(startTLS.utf8) ?? true

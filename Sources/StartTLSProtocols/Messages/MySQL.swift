@@ -49,9 +49,10 @@ public struct MySQLGreeting: Sendable, Hashable {
             let upper = fields.dropFirst(18).littleEndian(bytes: 2), let characterSet = fields.dropFirst(15).first,
             let nonceLength = fields.dropFirst(20).first
         else { return nil }
-        // The length of the nonce includes a terminating zero byte.
+        // The length of the nonce includes a terminating zero byte. Servers before MySQL 4.1 send only
+        // its first part.
         let more = fields.dropFirst(31)
-        let secondLength = max(12, Int(nonceLength) - 9)
+        let secondLength = UInt32(lower) & MySQL.secureConnectionFlag == 0 ? 0 : max(12, Int(nonceLength) - 9)
         let second = more.prefix(secondLength)
         guard second.count == secondLength else { return nil }
         let method = more.dropFirst(max(13, Int(nonceLength) - 8)).prefix { $0 != 0 }
@@ -145,7 +146,9 @@ enum MySQL {
     /// CLIENT_SSL.
     static let tlsFlag: UInt32 = 1 << 11
     /// CLIENT_PROTOCOL_41, CLIENT_SECURE_CONNECTION and CLIENT_PLUGIN_AUTH.
-    static let requiredFlags: UInt32 = 1 << 9 | 1 << 15 | 1 << 19
+    static let requiredFlags: UInt32 = 1 << 9 | secureConnectionFlag | 1 << 19
+    /// CLIENT_SECURE_CONNECTION: the nonce has a second part.
+    static let secureConnectionFlag: UInt32 = 1 << 15
 
     /// Removes a packet and returns its number and its payload.
     static func takePacket(
