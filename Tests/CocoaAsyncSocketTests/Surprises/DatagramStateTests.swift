@@ -16,13 +16,14 @@ import Testing
 
     /// One row for each first call, with one column for each second call, in the order of `Call`.
     ///
-    /// The first character is the result: `.` none, an error (`messages`), or the callback: `c` connected,
+    /// The first character is the result: `.` success, an error (`messages`), or the callback: `c` connected,
     /// `s` sent, `n` not sent, `x` closed. The second character is the state afterwards: `-` closed, `0` not
     /// bound, `2` bound, `4` bound for IPv4 only, `p` connected to a peer.
     ///
     /// One result differs from GCDAsyncUdpSocket, which closes its IPv6 descriptor when it joins an IPv4
     /// group: the state after `joinGroup` is `2` where GCDAsyncUdpSocket has `4`.
-    private static let table = """
+    private static let table = CallTable<Call>(
+        """
         nothing           .0 .0 .0 .2 .4 cp cp n0 s2 s2 B- B- R- R- .- .- .-
         enableBroadcast   .0 .0 .0 .2 .2 cp cp n0 s2 s2 B0 B0 .0 .0 .0 x- x-
         enableReusePort   .0 .0 .0 .2 .2 cp cp n0 s2 s2 B0 B0 .0 .0 .0 x- x-
@@ -41,31 +42,19 @@ import Testing
         pauseReceiving    .0 .0 .0 .2 .4 cp cp n0 s2 s2 B- B- R- R- .- .- .-
         close             .0 .0 .0 .2 .4 cp cp n0 s2 s2 B- B- R- R- .- .- .-
         closeAfterSending .0 .0 .0 .2 .4 cp cp n0 s2 s2 B- B- R- R- .- .- .-
-        """
-
-    private static let rows = Dictionary(
-        uniqueKeysWithValues: table.split(separator: "\n").map { line in
-            let cells = line.split(separator: " ").map { String($0) }
-            return (cells[0], Array(cells.dropFirst()))
-        })
-
-    private static func expected(_ call: Call, after first: Call?) throws -> String {
-        let row = try #require(rows[first?.rawValue ?? "nothing"])
-        return row[try #require(Call.allCases.firstIndex(of: call))]
-    }
+        """)
 
     // Not in parallel: hundreds of sockets would be open at the same time.
     @Test(.serialized, arguments: Call.allCases, Call.allCases)
     func eachPairOfCallsHasTheResultsOfGCDAsyncUdpSocket(_ first: Call, _ second: Call) async throws {
         let bench = try DatagramBench()
         let cells = try await [bench.cell(of: first), bench.cell(of: second)]
-        let expected = try [Self.expected(first, after: nil), Self.expected(second, after: first)]
-        #expect(cells == expected)
+        #expect(try cells == Self.table.expected(first, second))
         bench.socket.close()
     }
 }
 
-/// A new socket, and a bound socket to which it sends.
+/// A new socket, and a bound socket that receives its datagrams.
 private struct DatagramBench {
     let pair: Pair
     let peer: Data

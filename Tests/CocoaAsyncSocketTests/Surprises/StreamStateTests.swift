@@ -14,11 +14,12 @@ import Testing
 
     /// One row for each first call, with one column for each second call, in the order of `Call`.
     ///
-    /// The first character is the result: `.` none, an error (`messages`), or the callback: `c` connected,
+    /// The first character is the result: `.` success, an error (`messages`), or the callback: `c` connected,
     /// `w` written, `x` disconnected without an error. The second character is the state afterwards: `-` not
     /// in use, `l` listening on a port, `u` listening on a path, `p` connected to a port, `q` connected to a
     /// path.
-    private static let table = """
+    private static let table = CallTable<Call>(
+        """
         nothing                          .l .u cp cp cq .- .- .- .- .- .- .-
         acceptOnPort                     Al Al Cl Cl Cl x- x- x- x- .l .l .l
         acceptOnURL                      Au Au Cu Cu Cu x- x- x- x- .u .u .u
@@ -32,26 +33,14 @@ import Testing
         readData                         .l .u cp cp cq .- .- .- .- .- .- .-
         write                            .l .u cp cp cq .- .- .- .- .- .- .-
         startTLS                         .l .u cp cp cq .- .- .- .- .- .- .-
-        """
-
-    private static let rows = Dictionary(
-        uniqueKeysWithValues: table.split(separator: "\n").map { line in
-            let cells = line.split(separator: " ").map { String($0) }
-            return (cells[0], Array(cells.dropFirst()))
-        })
-
-    private static func expected(_ call: Call, after first: Call?) throws -> String {
-        let row = try #require(rows[first?.rawValue ?? "nothing"])
-        return row[try #require(Call.allCases.firstIndex(of: call))]
-    }
+        """)
 
     // Not in parallel: hundreds of sockets would be open at the same time.
     @Test(.serialized, arguments: Call.allCases, Call.allCases)
     func eachPairOfCallsHasTheResultsOfGCDAsyncSocket(_ first: Call, _ second: Call) async throws {
         let bench = try StreamBench()
         let cells = try await [bench.cell(of: first), bench.cell(of: second)]
-        let expected = try [Self.expected(first, after: nil), Self.expected(second, after: first)]
-        #expect(cells == expected)
+        #expect(try cells == Self.table.expected(first, second))
         bench.socket.disconnect()
     }
 }
