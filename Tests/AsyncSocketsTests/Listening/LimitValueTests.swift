@@ -6,7 +6,7 @@ import Testing
 
 @testable import AsyncSockets
 
-/// Invalid limits. Calls that can throw reject them, and all others use the nearest valid value.
+/// Invalid limits. Calls that can throw reject them, and setters use the nearest valid value.
 @Suite(.timeLimit(.patient)) struct LimitValueTests {
     static let values = [Int.min, -1, 0, 1, .max]
 

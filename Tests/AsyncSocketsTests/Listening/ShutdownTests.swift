@@ -52,7 +52,8 @@ import Testing
         try await withWaitingClients { listener, clients in
             await listener.close(timeout: .zero)
             for client in clients {
-                await #expect(throws: AsyncSocketError.self) { try await client.startTLS(settings: .ofTests()) }
+                let error = await #expect(throws: AsyncSocketError.self) { try await client.startTLS(settings: .ofTests()) }
+                #expect(error?.code == .tls || error?.code == .connectionReset)
             }
         }
     }
@@ -120,12 +121,12 @@ import Testing
         for client in clients { #expect(try await client.receive().data == Data("y")) }
     }
 
-    /// The listener closes at a random moment while clients connect. A second descriptor keeps its socket
-    /// open, so the kernel resets no connection. Each client is served either by the listener, or through the
-    /// second descriptor.
+    /// The listener closes before, after, and at various moments while clients connect. A second
+    /// descriptor keeps its socket open, so the kernel resets no connection. Each client is served either
+    /// by the listener, or through the second descriptor.
     @Test(arguments: [.eventLoop, nil] as [ConnectionExecutor?])
     func noConnectionIsLostBetweenTheKernelAndATask(_ executor: ConnectionExecutor?) async throws {
-        var total = (accepted: 0, left: 0)
+        let (before, after) = (0, 1)
         for round in 0..<100 {
             let listener = try SocketListener(port: 0, interface: "127.0.0.1")
             let address = try #require(listener.localAddress)
@@ -140,15 +141,17 @@ import Testing
             }
             try await eventually("it accepts") { listener.reception.isBegun }
             let closing = Task {
+                if round == after { try await eventually("all are served") { accepted.all.count == 8 } }
                 for _ in 0..<round % 20 { await Task.yield() }
                 listener.beginClosing(timeout: nil)
             }
+            if round == before { try await closing.value }
             let clients = try (0..<8).map { _ in
                 let client = try RawSocket.connected(to: address, waitLimit: .patient)
                 try client.send("x")
                 return client
             }
-            await closing.value
+            try await closing.value
             try await running.value
             let left = clients.count - accepted.all.count
             for _ in 0..<left {
@@ -157,9 +160,35 @@ import Testing
                 try connection.send("y")
             }
             for client in clients { #expect(try client.receiveAll() == "y") }
-            total.accepted += accepted.all.count
-            total.left += left
+            if round == before { #expect(left == 8) }
+            if round == after { #expect(left == 0) }
         }
-        #expect(total.accepted + total.left == 800)
+    }
+
+    /// The kernel has acknowledged the request, but `untilClosing` returns `nil`, so the task does not
+    /// read it.
+    @Test func aTaskThatStartsAfterTheCloseEndsItsConnectionOrderly() async throws {
+        let listener = try SocketListener(port: 0, interface: "127.0.0.1")
+        listener.listener.start()
+        let client = try RawSocket.connected(to: try #require(listener.localAddress), waitLimit: .patient)
+        try client.send("request\n")
+        try await eventually("it is accepted") { listener.reception.waitingCount == 1 }
+        listener.beginClosing(timeout: nil)
+        try await listener.run { socket in
+            while let line = try await listener.untilClosing({ try await socket.readLine() }) { try await socket.writeLine(line) }
+        }
+        #expect(try client.receiveAll().isEmpty)
+    }
+
+    /// The loop adds a peer while another thread closes the listener.
+    @Test func aHubIsInUseWhileAPeerIsAdded() {
+        var table = PeerTable(maximumPeers: 1)
+        let isAdmitted = table.admit(hasHello: false, insteadOf: nil)
+        table.isAccepting = false
+        #expect(isAdmitted && !table.isUnused)
+        table.giveUp()
+        #expect(table.isUnused)
+        let isAdmittedAgain = table.admit(hasHello: false, insteadOf: nil)
+        #expect(!isAdmittedAgain && table.isUnused)
     }
 }
