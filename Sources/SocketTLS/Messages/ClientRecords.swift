@@ -18,7 +18,8 @@ package enum ClientRecords {
         return false
     }
 
-    /// Returns the length of an encrypted alert in TLS 1.3: the header, the alert, its content type and the tag.
+    /// Returns the length of an encrypted alert in TLS 1.3: the header, the alert, its content type and
+    /// the tag.
     static func sealedAlertLength(on ssl: OpaquePointer) -> Int {
         let name = SSL_CIPHER_get_name(SSL_get_current_cipher(ssl)).map { String(cString: $0) } ?? ""
         return headerLength + 2 + 1 + (name.hasSuffix("CCM_8_SHA256") ? 8 : 16)

@@ -5,7 +5,8 @@ import Testing
 struct CallTable<Call: RawRepresentable & CaseIterable & Equatable> where Call.RawValue == String {
     private let rows: [String: [String]]
 
-    /// - Parameter text: Lines with the name of the first call, or `nothing`, and a cell for each second call.
+    /// - Parameter text: Lines with the name of the first call, or `nothing`, and a cell for each
+    ///   second call.
     init(_ text: String) {
         rows = Dictionary(
             uniqueKeysWithValues: text.split(separator: "\n").map { line in
