@@ -162,7 +162,11 @@ static void prepare(const Options *options) {
     load.message = pattern_make(options->size);
     load.is_stamped = options->size > stamp_size;
     bool is_lines = strcmp(options->mode, "echo") != 0, counts = strcmp(options->mode, "count") == 0;
-    if (is_lines) load.message[options->size - 1] = '\n';
+    if (is_lines) {
+        // Printable ASCII, because servers may read lines as text.
+        for (size_t i = 0; i < options->size; i++) load.message[i] = '!' + i % ('~' - '!');
+        load.message[options->size - 1] = '\n';
+    }
     load.answer = load.message;
     load.answer_size = options->size;
     if (counts) {

@@ -62,6 +62,8 @@ extension Server {
     static let nioWithTasks = "nio-async"
     /// The same, with the event loop as Swift's global executor.
     static let nioWithTasksOnLoop = "nio-async-loop"
+    /// Go's standard library, with one goroutine per connection and buffered readers and writers.
+    static let go = "go"
     static let floor = "c"
     /// The floor with as many tickets as SwiftNIO sends, which shows their cost.
     static let floorWithTickets = "c-2-tickets"
@@ -69,7 +71,7 @@ extension Server {
     static let all: [Server] = [
         Server(name: ours, program: "server-ours", tickets: .settable),
         Server(name: oursWithQueue, program: "server-ours", arguments: ["--delivery", "queue"], tickets: .settable),
-        Server(name: oursWithTasks, program: "server-ours-async", tickets: .settable, modes: [.echo, .lines, .udpEcho]),
+        Server(name: oursWithTasks, program: "server-ours-async", tickets: .settable, modes: [.echo, .lines, .source, .udpEcho]),
         Server(
             name: oursBorrowed, program: "server-ours", arguments: ["--borrowed"], modes: [.echo, .receive],
             counted: ["plain-echo-64B-64", "tls-echo-64B-64", "plain-receive", "tls-receive"]),
@@ -86,6 +88,9 @@ extension Server {
         Server(name: floor, program: "server-c", isNative: true, tickets: .settable),
         Server(name: floorWithTickets, program: "server-c", arguments: ["--tickets", "2"], isNative: true, isSpecial: true),
         Server(name: "libevent", program: "server-libevent", isNative: true, modes: [.echo, .receive, .source]),
+        Server(
+            name: go, program: "server-go", isNative: true,
+            modes: [.echo, .lines, .count, .receive, .source, .starttls, .udpEcho]),
         Server(name: "asio", program: "server-asio", isNative: true, modes: [.echo, .receive, .source]),
     ]
 }

@@ -58,13 +58,24 @@ struct OwnAsyncServer: ParsableCommand {
         while true { pause() }
     }
 
-    private static let newline = Data([10])
-
     private static func serve(_ socket: AsyncSocket, _ mode: ServerArguments.Mode) async throws {
         switch mode {
         case .echo: while let bytes = try await socket.read() { try await socket.write(bytes) }
-        case .lines: while true { try await socket.write(socket.read(until: newline)) }
-        default: throw ValidationError("this server supports only echo and lines")
+        case .lines: for try await line in socket.lines { try await socket.writeLine(line, endingWith: "\n") }
+        case .source: try await send(socket)
+        default: throw ValidationError("this server supports only echo, lines and source")
+        }
+    }
+
+    /// For each request of sixteen bytes, a total length and the size of a write, sends that many bytes.
+    private static func send(_ socket: AsyncSocket) async throws {
+        var pattern: [UInt8] = []
+        for try await (total, size) in socket.frames(Requests()) {
+            if pattern.count < size { pattern = BulkPattern.bytes(size) }
+            for position in stride(from: 0, to: total, by: size) {
+                let start = position % BulkPattern.period
+                try await socket.write(pattern.span.bytes.extracting(start..<start + min(size, total - position)))
+            }
         }
     }
 
@@ -88,4 +99,18 @@ struct OwnAsyncServer: ParsableCommand {
         settings.sessionTickets = tickets > 0 ? .issued(tickets) : .none
         return settings
     }
+}
+
+/// The requests of the mode `source`.
+private struct Requests: Framing {
+    var maximumFrameLength: Int { 16 }
+
+    func decode(_ bytes: RawSpan) throws(AsyncSocketError) -> FrameDecoding<(total: Int, size: Int)> {
+        guard bytes.byteCount >= 16 else { return .incomplete(minimumLength: 16) }
+        let total = bytes.unsafeLoadUnaligned(as: UInt64.self)
+        let size = bytes.unsafeLoadUnaligned(fromByteOffset: 8, as: UInt64.self)
+        return .frame((Int(total), Int(size)), length: 16)
+    }
+
+    func encode(_ frame: (total: Int, size: Int), into bytes: inout Data) {}
 }

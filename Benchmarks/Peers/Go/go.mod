@@ -1,0 +1,3 @@
+module server-go
+
+go 1.19
