@@ -66,8 +66,8 @@ extension AsyncSocket {
             fileprivate let reader: FrameReader<Format>
 
             /// Reads the next frame. Returns `nil` at the end of the sequence.
-            public mutating func next(
-                isolation actor: isolated (any Actor)? = #isolation
+            public nonisolated(nonsending) mutating func next(
+                isolation actor: (any Actor)? = #isolation
             ) async throws -> Format.Frame? {
                 let connection = try scope.openConnection()
                 do {

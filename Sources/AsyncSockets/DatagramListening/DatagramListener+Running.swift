@@ -97,7 +97,9 @@ extension DatagramListener {
             fileprivate let listener: DatagramListener
 
             /// Returns the socket of the next peer, or `nil` at the end of the sequence.
-            public mutating func next(isolation actor: isolated (any Actor)? = #isolation) async throws -> AsyncUDPSocket? {
+            public nonisolated(nonsending) mutating func next(isolation actor: (any Actor)? = #isolation) async throws
+                -> AsyncUDPSocket?
+            {
                 try listener.acceptForQueue()
                 if let socket = try await listener.queue.next() { return socket }
                 if let failure = listener.hub.failure { throw failure }

@@ -123,7 +123,9 @@ extension AsyncUDPSocket {
             fileprivate let socket: AsyncUDPSocket
 
             /// Returns the next datagram, or `nil` at the end of the sequence.
-            public mutating func next(isolation actor: isolated (any Actor)? = #isolation) async throws -> Datagram? {
+            public nonisolated(nonsending) mutating func next(isolation actor: (any Actor)? = #isolation) async throws
+                -> Datagram?
+            {
                 do {
                     return try await socket.receive()
                 } catch let error as AsyncSocketError where error.code == .closed || error.code == .closedByPeer {

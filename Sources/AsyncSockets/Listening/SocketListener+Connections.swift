@@ -53,8 +53,8 @@ extension SocketListener {
             fileprivate let listener: SocketListener
 
             /// Returns the next connection, or `nil` after the listener has closed.
-            public mutating func next(
-                isolation actor: isolated (any Actor)? = #isolation
+            public nonisolated(nonsending) mutating func next(
+                isolation actor: (any Actor)? = #isolation
             ) async throws -> AsyncSocket? {
                 try listener.acceptForQueue()
                 if let socket = try await listener.queue.next() { return socket }
