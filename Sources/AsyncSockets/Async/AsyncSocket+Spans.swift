@@ -47,10 +47,10 @@ extension AsyncSocket {
     }
 
     /// Writes all of `bytes`. See `write(_:timeout:)` for `Data`. Only bytes that must be queued are copied.
+    @inlinable
     public nonisolated(nonsending) func write(_ bytes: RawSpan, timeout: Duration? = nil) async throws {
-        let (connection, limit) = try prepareWrite(timeout)
-        let answer = bytes.withUnsafeBytes { connection.beginWrite(copying: $0, limit) }
-        if answer.mustSuspend { try await connection.finish(answer) }
+        let pending = try bytes.withUnsafeBytes { try startWrite(copying: $0, timeout) }
+        if let pending { try await pending.finish() }
     }
 }
 

@@ -18,14 +18,13 @@ extension AsyncSocket {
     ///   `AsyncSocketError`: `.closed` if this side has closed the connection, `.badConfiguration` if the
     ///   socket was never in use, `.badParameter` for a `maxLength` below 1, `.deadlineExceeded` if a
     ///   `withDeadline(_:_:)` expires, or the reason the connection failed.
+    @inlinable
     public nonisolated(nonsending) func read(
         maxLength: Int = 65536, timeout: Duration? = nil
     ) async throws -> Data? {
-        try AsyncSocketError.checkMaxLength(maxLength)
-        do {
-            return try await read(.anyBytes, maxLength, timeout)
-        } catch let error as AsyncSocketError where error.isOrderlyEnd {
-            return nil
+        switch try startRead(maxLength: maxLength, timeout) {
+        case .completed(let data): return data
+        case .pending(let read): return try await read.valueBeforeEnd()
         }
     }
 
@@ -38,9 +37,12 @@ extension AsyncSocket {
     /// - Throws: The errors of `read(maxLength:timeout:)`, and `.closedByPeer` if the peer closes the
     ///   connection in an orderly way before `count` bytes have arrived. The bytes received so far can still
     ///   be read.
+    @inlinable
     public nonisolated(nonsending) func read(exactly count: Int, timeout: Duration? = nil) async throws -> Data {
-        guard count >= 0 else { throw AsyncSocketError.badParameter(.read, "count must be at least 0, but is \(count)") }
-        return try await read(.length(count), count, timeout)
+        switch try startRead(exactly: count, timeout) {
+        case .completed(let data): return data
+        case .pending(let read): return try await read.value()
+        }
     }
 
     /// Returns the next `count` bytes without consuming them.
@@ -67,16 +69,14 @@ extension AsyncSocket {
     ///   - timeout: See `read(maxLength:timeout:)`.
     /// - Throws: The errors of `read(exactly:timeout:)`, and `.badParameter` if the delimiter is empty or
     ///   longer than `maxLength`.
+    @inlinable
     public nonisolated(nonsending) func read(
         until delimiter: Data, maxLength: Int = AsyncSocket.defaultMaxLength, timeout: Duration? = nil
     ) async throws -> Data {
-        guard !delimiter.isEmpty, delimiter.count <= maxLength else {
-            throw AsyncSocketError.badParameter(
-                .read,
-                "the delimiter must be 1 to \(maxLength) bytes long (maxLength), but is \(delimiter.count)"
-            )
+        switch try startRead(until: delimiter, maxLength: maxLength, timeout) {
+        case .completed(let data): return data
+        case .pending(let read): return try await read.value()
         }
-        return try await read(.delimiter(delimiter), maxLength, timeout)
     }
 
     /// Reads a line of text and removes the line feed and an optional preceding carriage return. Returns
@@ -90,12 +90,14 @@ extension AsyncSocket {
     ///     A longer line makes the connection fail with `.readMaxedOut`.
     ///   - timeout: See `read(maxLength:timeout:)`.
     /// - Throws: The errors of `read(maxLength:timeout:)`.
+    @inlinable
     public nonisolated(nonsending) func readLine(
         maxLength: Int = 65536, timeout: Duration? = nil
     ) async throws -> String? {
-        try AsyncSocketError.checkMaxLength(maxLength)
-        guard let operations else { throw Self.notInUse(.read) }
-        return try await operations.readLine(LineReader(maxLength: maxLength), OperationLimit(timeout))
+        switch try startLine(maxLength: maxLength, timeout) {
+        case .completed(let line): return line
+        case .pending(let line): return try await line.value()
+        }
     }
 
     /// Reads everything up to an orderly close.

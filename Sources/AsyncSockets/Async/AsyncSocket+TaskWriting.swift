@@ -12,10 +12,11 @@ extension AsyncSocket {
     /// still queued is thrown by a later operation, or at the end of `withConnection`.
     ///
     /// On the socket's event loop, writes are coalesced while received bytes are still unread, so that the
-    /// responses to messages that arrived together are sent together. Such a write returns before the kernel
-    /// has the bytes. They are sent when the task suspends, when 64 KiB are collected, or when the task
-    /// calls `flush()`. If the kernel then does not accept them within the `timeout` of the write, the
-    /// connection fails with `.writeTimeout`.
+    /// responses to messages that arrived together are sent together. If a task writes repeatedly without
+    /// suspending, its later writes are coalesced as well. Such a write returns before the kernel has the
+    /// bytes. They are sent when the task suspends, when 64 KiB are collected, or when the task calls
+    /// `flush()`. If the kernel then does not accept them within the `timeout` of the write, the connection
+    /// fails with `.writeTimeout`.
     ///
     /// - Parameters:
     ///   - data: The bytes. Empty data is not written.
@@ -26,27 +27,22 @@ extension AsyncSocket {
     ///   stays intact. Otherwise an `AsyncSocketError`: `.closed` if this side closes the connection,
     ///   `.badConfiguration` if the socket was never in use, `.deadlineExceeded` if a `withDeadline(_:_:)`
     ///   expires, or the reason the connection failed.
+    @inlinable
     public nonisolated(nonsending) func write(_ data: Data, timeout: Duration? = nil) async throws {
-        let (connection, limit) = try prepareWrite(timeout)
-        let answer = data.withUnsafeBytes { bytes in
-            connection.beginWrite(bytes, limit) { $0 == 0 ? data : data.dropFirst($0) }
-        }
-        if answer.mustSuspend { try await connection.finish(answer) }
+        if let pending = try startWrite(data, timeout) { try await pending.finish() }
     }
 
     /// Writes all of `bytes`. See `write(_:timeout:)` for `Data`. Only bytes that must be queued are copied.
+    @inlinable
     public nonisolated(nonsending) func write(_ bytes: [UInt8], timeout: Duration? = nil) async throws {
-        let (connection, limit) = try prepareWrite(timeout)
-        let answer = bytes.withUnsafeBytes { connection.beginWrite(copying: $0, limit) }
-        if answer.mustSuspend { try await connection.finish(answer) }
+        let pending = try bytes.withUnsafeBytes { try startWrite(copying: $0, timeout) }
+        if let pending { try await pending.finish() }
     }
 
     /// Writes a string as UTF-8. See `write(_:timeout:)` for `Data`.
+    @inlinable
     public nonisolated(nonsending) func write(_ text: String, timeout: Duration? = nil) async throws {
-        let (connection, limit) = try prepareWrite(timeout)
-        var text = text
-        let answer = text.withUTF8 { connection.beginWrite(copying: UnsafeRawBufferPointer($0), limit) }
-        if answer.mustSuspend { try await connection.finish(answer) }
+        if let pending = try startWrite(text, timeout) { try await pending.finish() }
     }
 
     /// Writes a line of text as UTF-8, followed by a line terminator.
@@ -58,13 +54,11 @@ extension AsyncSocket {
     ///   - timeout: See `write(_:timeout:)`.
     /// - Throws: `.badParameter` if the line contains a carriage return or a line feed, and the errors of
     ///   `write(_:timeout:)`.
+    @inlinable
     public nonisolated(nonsending) func writeLine(
         _ line: String, endingWith end: String = "\r\n", timeout: Duration? = nil
     ) async throws {
-        guard !line.utf8.contains(where: { $0 == 0x0A || $0 == 0x0D }) else {
-            throw AsyncSocketError.badParameter(.write, "the line contains a carriage return or a line feed")
-        }
-        try await write(line + end, timeout: timeout)
+        if let pending = try startWrite(line: line, end, timeout) { try await pending.finish() }
     }
 
     /// Writes a PROXY protocol header, for programs that forward connections.

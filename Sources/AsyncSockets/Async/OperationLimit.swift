@@ -31,6 +31,12 @@ struct OperationLimit: Sendable {
         return timeout ?? max(deadline.seconds(since: .now), 0)
     }
 
+    /// Whether the current task may still start an operation.
+    var isOpen: Bool {
+        if let deadline, deadline <= .now { return false }
+        return !Task.isCancelled
+    }
+
     func check(_ operation: AsyncSocketError.Operation, isCancelled: Bool = Task.isCancelled) throws {
         if isCancelled { throw CancellationError() }
         if let deadline, deadline <= .now { throw error(of: operation) }

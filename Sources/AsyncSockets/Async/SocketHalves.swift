@@ -6,7 +6,7 @@ internal import SocketCore
 /// Pass it only to the one task that reads. Two tasks would each receive part of the bytes, and the compiler
 /// cannot detect that. It holds a strong reference to the socket and forwards every call to the socket.
 public struct SocketInput: Sendable {
-    let socket: AsyncSocket
+    @usableFromInline let socket: AsyncSocket
 
     /// The received bytes, in the chunks in which they arrive. See `AsyncSocket.chunks`.
     public var chunks: AsyncSocket.Chunks { socket.chunks }
@@ -30,6 +30,7 @@ public struct SocketInput: Sendable {
     }
 
     /// Reads the next bytes. See `AsyncSocket.read(maxLength:timeout:)`.
+    @inlinable
     public nonisolated(nonsending) func read(
         maxLength: Int = 65536, timeout: Duration? = nil
     ) async throws -> Data? {
@@ -37,11 +38,13 @@ public struct SocketInput: Sendable {
     }
 
     /// Reads exactly `count` bytes. See `AsyncSocket.read(exactly:timeout:)`.
+    @inlinable
     public nonisolated(nonsending) func read(exactly count: Int, timeout: Duration? = nil) async throws -> Data {
         try await socket.read(exactly: count, timeout: timeout)
     }
 
     /// Reads up to and including a delimiter. See `AsyncSocket.read(until:maxLength:timeout:)`.
+    @inlinable
     public nonisolated(nonsending) func read(
         until delimiter: Data, maxLength: Int = AsyncSocket.defaultMaxLength, timeout: Duration? = nil
     ) async throws -> Data {
@@ -49,6 +52,7 @@ public struct SocketInput: Sendable {
     }
 
     /// Reads the next line. See `AsyncSocket.readLine(maxLength:timeout:)`.
+    @inlinable
     public nonisolated(nonsending) func readLine(
         maxLength: Int = 65536, timeout: Duration? = nil
     ) async throws -> String? {
@@ -90,24 +94,28 @@ public struct SocketInput: Sendable {
 ///
 /// It holds a strong reference to the socket and forwards every call to the socket.
 public struct SocketOutput: Sendable {
-    let socket: AsyncSocket
+    @usableFromInline let socket: AsyncSocket
 
     /// Writes bytes. See `AsyncSocket.write(_:timeout:)`.
+    @inlinable
     public nonisolated(nonsending) func write(_ data: Data, timeout: Duration? = nil) async throws {
         try await socket.write(data, timeout: timeout)
     }
 
     /// Writes bytes. See `AsyncSocket.write(_:timeout:)`.
+    @inlinable
     public nonisolated(nonsending) func write(_ bytes: [UInt8], timeout: Duration? = nil) async throws {
         try await socket.write(bytes, timeout: timeout)
     }
 
     /// Writes a string as UTF-8. See `AsyncSocket.write(_:timeout:)`.
+    @inlinable
     public nonisolated(nonsending) func write(_ text: String, timeout: Duration? = nil) async throws {
         try await socket.write(text, timeout: timeout)
     }
 
     /// Writes a line of text. See `AsyncSocket.writeLine(_:endingWith:timeout:)`.
+    @inlinable
     public nonisolated(nonsending) func writeLine(
         _ line: String, endingWith end: String = "\r\n", timeout: Duration? = nil
     ) async throws {

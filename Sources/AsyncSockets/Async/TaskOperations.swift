@@ -13,7 +13,9 @@ struct TaskOperations {
     nonisolated(nonsending) func read(
         _ goal: ReadPacket.Goal, _ maxLength: Int, _ limit: OperationLimit
     ) async throws -> Data {
-        try await finish(beginRead(goal, maxLength: maxLength, limit))
+        let read = beginRead(goal, maxLength: maxLength, limit)
+        if case .served(let data) = read { return data }
+        return try await finish(read)
     }
 
     // The code that suspends and the code before it are separate functions, because a suspended task keeps
@@ -22,12 +24,15 @@ struct TaskOperations {
     /// Waits for a read to complete.
     ///
     /// - Parameter isOver: Whether this is the last step of the operation. If `false`, the time budget is
-    ///   not checked.
+    ///   not checked after waiting.
     @inline(never)
     nonisolated(nonsending) func finish(_ read: DirectRead, isOver: Bool = true) async throws -> Data {
         let data: Data
         switch read {
-        case .served(let bytes): data = bytes
+        case .served(let data): return data
+        case .servedLate(let data):
+            await JobBudget.renew()
+            return data
         case .failed(let error): throw error
         case .waits(let waiter) where waiter.isScoped:
             // The scope's cancellation handler may have run before the read was queued.
@@ -41,18 +46,21 @@ struct TaskOperations {
 
     enum DirectRead {
         case served(Data)
+        /// Complete, but the task has used up its time budget on the loop.
+        case servedLate(Data)
         case failed(any Error)
         case waits(ReadWaiter)
     }
 
     @inline(never)
-    private func beginRead(_ goal: ReadPacket.Goal, maxLength: Int, _ limit: OperationLimit) -> DirectRead {
+    func beginRead(_ goal: ReadPacket.Goal, maxLength: Int, _ limit: OperationLimit) -> DirectRead {
         // The reusable waiter of the current task, if the task owns the connection.
         let scoped = connection.scope.reader
         if let failure = failure(of: limit, scoped) { return failure }
         if connection.turn.enterIfFree() {
             let answer = serveOrQueue(goal, maxLength, limit, scoped)
             connection.leaveTurn(limit)
+            if case .served(let data) = answer, JobBudget.isUsedUp(by: connection) { return .servedLate(data) }
             if let answer { return answer }
         }
         return post(goal, maxLength, limit, scoped)
@@ -138,13 +146,15 @@ struct TaskOperations {
 
     /// Writes as much as possible now on behalf of a task, and queues the rest.
     ///
-    /// - Parameter makeData: Returns the bytes starting at an offset, for the queue.
+    /// - Parameters:
+    ///   - mayCollect: Whether the write may be combined with later writes.
+    ///   - makeData: Returns the bytes starting at an offset, for the queue.
     func beginWrite(
-        _ bytes: UnsafeRawBufferPointer, _ limit: OperationLimit, makeData: (Int) -> Data
+        _ bytes: UnsafeRawBufferPointer, _ limit: OperationLimit, mayCollect: Bool = true, makeData: (Int) -> Data
     ) -> DirectWrite {
         guard !bytes.isEmpty else { return .done }
         if connection.turn.enterIfFree() {
-            let answer = writeAtOnce(bytes, limit, makeData)
+            let answer = writeAtOnce(bytes, limit, mayCollect, makeData)
             connection.leaveTurn(limit)
             if case .done = answer { return JobBudget.isUsedUp(by: connection) ? .doneLate : .done }
             if let answer { return answer }
@@ -154,17 +164,40 @@ struct TaskOperations {
         return .waits(waiter)
     }
 
+    /// Writes two parts as one write.
+    func beginWrite(
+        copying first: UnsafeRawBufferPointer, _ second: UnsafeRawBufferPointer, _ limit: OperationLimit
+    ) -> DirectWrite {
+        var mayCollect = true
+        if connection.turn.enterIfFree() {
+            mayCollect = connection.phase.isEstablished && connection.isOpenForData && collects(first.count + second.count)
+            if mayCollect { connection.data.collect(first, second, timeout: limit.secondsLeft) }
+            connection.leaveTurn(limit)
+            if mayCollect { return JobBudget.isUsedUp(by: connection) ? .doneLate : .done }
+        }
+        return (Array(first) + second).withUnsafeBytes { beginWrite(copying: $0, limit, mayCollect: mayCollect) }
+    }
+
     /// Copies only the bytes that must be queued.
-    func beginWrite(copying bytes: UnsafeRawBufferPointer, _ limit: OperationLimit) -> DirectWrite {
-        beginWrite(bytes, limit) { Data(bytes.dropFirst($0)) }
+    func beginWrite(
+        copying bytes: UnsafeRawBufferPointer, _ limit: OperationLimit, mayCollect: Bool = true
+    ) -> DirectWrite {
+        beginWrite(bytes, limit, mayCollect: mayCollect) { Data(bytes.dropFirst($0)) }
     }
 
     /// Whether a write of `count` bytes is held back so that it can be combined with later writes. It is sent
-    /// when the task's job returns or when no received bytes are unread.
+    /// when the task's job returns or when no more bytes may be held back. A job's first write is sent
+    /// immediately, unless received bytes are unread, because then more writes are likely.
     private func collects(_ count: Int) -> Bool {
-        guard !connection.data.reads.preBuffer.isEmpty, connection.upgrade?.state.isSettled != false,
-            connection.loop.isCurrent, connection.data.mayCollect(count)
-        else { return false }
+        guard let job = JobBudget.currentJob, connection.loop.isCurrent, connection.upgrade?.state.isSettled != false else {
+            return false
+        }
+        guard connection.data.expectsMoreWrites(in: job) else { return false }
+        if !connection.data.mayCollect(count) {
+            guard connection.data.isCollecting else { return false }
+            connection.data.flush()
+            guard connection.data.mayCollect(count) else { return false }
+        }
         if connection.outlet.collector.code == nil {
             connection.outlet.collector.open(for: .job)
             connection.loop.whenCodeReturns(connection)
@@ -174,10 +207,10 @@ struct TaskOperations {
 
     /// Returns `nil` if the whole write must be queued.
     private func writeAtOnce(
-        _ bytes: UnsafeRawBufferPointer, _ limit: OperationLimit, _ makeData: (Int) -> Data
+        _ bytes: UnsafeRawBufferPointer, _ limit: OperationLimit, _ mayCollect: Bool, _ makeData: (Int) -> Data
     ) -> DirectWrite? {
         guard connection.phase.isEstablished, connection.isOpenForData else { return nil }
-        if collects(bytes.count) {
+        if mayCollect, collects(bytes.count) {
             connection.data.collect(bytes, timeout: limit.secondsLeft)
             return .done
         }

@@ -12,6 +12,14 @@ extension DataPath {
         return count < limit && writes.waitingByteCount < limit - count
     }
 
+    /// Whether a job of a task is likely to write more: if received bytes are unread, or if the job has
+    /// already written without unread bytes.
+    func expectsMoreWrites(in job: UInt32) -> Bool {
+        guard reads.preBuffer.isEmpty else { return true }
+        defer { writingJob = job }
+        return writingJob == job
+    }
+
     /// The collection limit, reduced if necessary so that the high-water mark is not reached and
     /// `maximumPendingWriteBytes` is not exceeded.
     private var collectionLimit: Int {
@@ -36,8 +44,8 @@ extension DataPath {
     ///
     /// - Parameter timeout: The number of seconds in which the kernel must accept the bytes. A negative
     ///   value means no limit.
-    func collect(_ bytes: UnsafeRawBufferPointer, timeout: Double) {
-        writes.collect(bytes, timeout: timeout)
+    func collect(_ bytes: UnsafeRawBufferPointer, _ more: UnsafeRawBufferPointer? = nil, timeout: Double) {
+        writes.collect(bytes, more, timeout: timeout)
         (isWriting, isCollecting) = (true, true)
     }
 
@@ -49,8 +57,12 @@ extension DataPath {
         pumpWrites(channel)
     }
 
-    func endCollecting() {
-        writes.packCollected()
+    /// Passes the collected bytes to the channel, or queues them behind earlier writes.
+    func endCollecting(_ channel: ByteChannel) {
         isCollecting = false
+        if writes.packets.isEmpty, !channel.hasUnsentBytes {
+            writes.sendCollected { write($0, to: channel) }
+        }
+        writes.packCollected()
     }
 }

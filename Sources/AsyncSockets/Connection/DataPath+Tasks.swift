@@ -24,6 +24,20 @@ extension DataPath {
         return nil
     }
 
+    /// Calls `body` with the next line including its line feed, and consumes it. Returns `nil` if the line has
+    /// not arrived completely, if it is longer than `maxLength`, or if a read is queued.
+    @inline(__always)
+    func takeLine<Result>(_ maxLength: Int, _ body: (UnsafeRawBufferPointer) -> Result) -> Result? {
+        guard ending.intent == nil, let count = reads.lengthOfLine, count <= maxLength else { return nil }
+        defer {
+            reads.preBuffer.consume(count)
+            if !isCollecting, ending.mayDecide || mayReceive { needsPump = true }
+        }
+        return body(UnsafeRawBufferPointer(rebasing: reads.preBuffer.readableBytes[..<count]))
+    }
+
+    private var mayReceive: Bool { openChannel?._withUnsafeGuaranteedRef { $0.mayHaveBytes } == true }
+
     /// Calls `body` with the available bytes and consumes them. Returns `false` if no bytes are available or
     /// a read is queued.
     func takeBytes(_ body: (RawSpan) -> Void) -> Bool {

@@ -40,6 +40,8 @@ final class DataPath {
     @exclusivity(unchecked) var needsPump = false
     @exclusivity(unchecked) private var wantsTurn = false
     @exclusivity(unchecked) var isCollecting = false
+    /// The job that wrote last: see `expectsMoreWrites(in:)`.
+    @exclusivity(unchecked) var writingJob: UInt32 = 0
     /// Whether there may be bytes to write, or our side is being closed. `false` during most reads.
     @exclusivity(unchecked) var isWriting = false
 
@@ -117,7 +119,7 @@ final class DataPath {
 
     func pumpWrites(_ channel: ByteChannel) {
         guard isWriting || channel.hasUnsentBytes else { return }
-        if isCollecting { endCollecting() }
+        if isCollecting { endCollecting(channel) }
         defer { isWriting = !writes.isEmpty || writes.isClosing }
         for _ in 0..<ByteChannel.roundsPerTurn {
             let before = writes.waitingByteCount

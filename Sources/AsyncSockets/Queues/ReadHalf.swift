@@ -132,6 +132,14 @@ final class ReadHalf {
         }
     }
 
+    /// The length of the next line including its line feed, or `nil` if it has not arrived completely, or if
+    /// a read is queued.
+    var lengthOfLine: Int? {
+        guard packets.isEmpty else { return nil }
+        preBuffer.restartSearch()
+        return preBuffer.endOfLine()
+    }
+
     var isAtReadToEnd: Bool {
         packets.front?.pointee.isToEnd ?? false
     }

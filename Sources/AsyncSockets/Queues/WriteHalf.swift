@@ -87,11 +87,21 @@ final class WriteHalf {
     /// Copies the bytes of a write that is treated as complete. `packCollected()` appends them to the queue.
     ///
     /// - Parameter timeout: How many seconds the bytes may wait after that. A negative value means no limit.
-    func collect(_ bytes: UnsafeRawBufferPointer, timeout: Double) {
-        let writes = collected ?? CollectedWrites()
-        collected = writes
-        writes.append(bytes, timeout: timeout)
-        allWaiting += bytes.count
+    func collect(_ bytes: UnsafeRawBufferPointer, _ more: UnsafeRawBufferPointer?, timeout: Double) {
+        if collected == nil { collected = CollectedWrites() }
+        openCollected?._withUnsafeGuaranteedRef { $0.append(bytes, more, timeout: timeout) }
+        allWaiting += bytes.count + (more?.count ?? 0)
+    }
+
+    /// The collected writes without a counted reference.
+    private var openCollected: Unmanaged<CollectedWrites>? { collected.map(Unmanaged.passUnretained) }
+
+    /// Passes the collected bytes to `send`, which returns how many it has accepted.
+    func sendCollected(_ send: (UnsafeRawBufferPointer) -> Int) {
+        guard let collected else { return }
+        let count = send(collected.bytes)
+        allWaiting -= count
+        if collected.drop(count) { self.collected = nil }
     }
 
     /// Appends the collected bytes to the queue as one write.
@@ -315,9 +325,18 @@ private final class CollectedWrites {
     /// The shortest timeout of all collected writes.
     @exclusivity(unchecked) private var timeout = -1.0
 
-    func append(_ bytes: UnsafeRawBufferPointer, timeout: Double) {
+    func append(_ bytes: UnsafeRawBufferPointer, _ more: UnsafeRawBufferPointer?, timeout: Double) {
         buffer.append(bytes)
+        if let more { buffer.append(more) }
         if timeout >= 0 { self.timeout = self.timeout < 0 ? timeout : min(self.timeout, timeout) }
+    }
+
+    var bytes: UnsafeRawBufferPointer { buffer.readableBytes }
+
+    /// Removes the first `count` bytes. Returns whether no bytes are left.
+    func drop(_ count: Int) -> Bool {
+        buffer.consume(count)
+        return buffer.isEmpty
     }
 
     func makePacket() -> WritePacket {

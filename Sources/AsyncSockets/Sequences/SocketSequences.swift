@@ -71,8 +71,8 @@ extension AsyncSocket {
             fileprivate let maxLength: Int
 
             /// Returns the next chunk, or `nil` at the end of the sequence.
-            public mutating func next(
-                isolation actor: isolated (any Actor)? = #isolation
+            public nonisolated(nonsending) mutating func next(
+                isolation actor: (any Actor)? = #isolation
             ) async throws -> Data? {
                 let connection = try scope.openConnection()
                 try AsyncSocketError.checkMaxLength(maxLength)
@@ -101,22 +101,36 @@ extension AsyncSocket {
 
         /// Returns an iterator that starts at the next unread byte.
         public func makeAsyncIterator() -> Iterator {
-            Iterator(scope: SequenceScope(socket, idleTimeout), line: LineReader(maxLength: maxLength))
+            Iterator(scope: SequenceScope(socket, idleTimeout), maxLength: maxLength)
         }
 
         /// Reads one line at a time.
         public struct Iterator: AsyncIteratorProtocol {
             fileprivate let scope: SequenceScope
-            fileprivate let line: LineReader
+            fileprivate let maxLength: Int
 
             /// Returns the next line without its terminator, or `nil` at the end of the sequence.
-            public mutating func next(
-                isolation actor: isolated (any Actor)? = #isolation
+            @inlinable
+            public nonisolated(nonsending) mutating func next(
+                isolation actor: (any Actor)? = #isolation
             ) async throws -> String? {
+                switch try start() {
+                case .completed(let line): return line
+                case .pending(let line): return try await finish(line)
+                }
+            }
+
+            @usableFromInline
+            func start() throws -> StartedLine {
                 let connection = try scope.openConnection()
-                try AsyncSocketError.checkMaxLength(line.maxLength)
+                try AsyncSocketError.checkMaxLength(maxLength)
+                return connection.startLine(maxLength, OperationLimit(nil))
+            }
+
+            @usableFromInline
+            nonisolated(nonsending) func finish(_ line: PendingLine) async throws -> String? {
                 do {
-                    return try await connection.readLine(line, OperationLimit(nil))
+                    return try await line.value()
                 } catch {
                     if let failure = scope.failure(error) { throw failure }
                     return nil

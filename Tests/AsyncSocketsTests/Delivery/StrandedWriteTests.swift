@@ -37,11 +37,25 @@ import Testing
         try await Task(executorPreference: socket.executor, operation: body).value
     }
 
-    /// Reads the first line and writes a reply. The reply is collected, so the peer has not received it.
-    private static func answer(_ socket: AsyncSocket, _ peer: RawSocket) async throws {
-        #expect(try await socket.readLine() == "one")
+    /// Why a write is collected.
+    enum Reason: CaseIterable, Sendable {
+        case unreadBytes, secondWrite
+    }
+
+    /// Writes "answer", which is collected, so the peer has not received it.
+    private static func answer(_ socket: AsyncSocket, _ peer: RawSocket, _ reason: Reason = .unreadBytes) async throws {
+        switch reason {
+        case .unreadBytes: #expect(try await socket.readLine() == "one")
+        case .secondWrite:
+            try await socket.write("first")
+            #expect(try peer.receive(atLeast: 5) == "first")
+        }
         try await socket.write("answer")
         #expect(!peer.hasInput)
+    }
+
+    private func connect(for reason: Reason) throws -> (AsyncSocket, peer: RawSocket, own: RawSocket) {
+        try connect(reason == .unreadBytes ? "one\r\ntwo\r\n" : "")
     }
 
     // MARK: - Tasks
@@ -50,12 +64,13 @@ import Testing
         case readMore, sleep, otherExecutor, end, cancellation, error, close
     }
 
-    @Test(arguments: Step.allCases)
-    func whatATaskHasWrittenLeavesWhenItHasToWait(step: Step) async throws {
-        let (socket, peer, _) = try connect()
-        let isReceived = try TestSignal()
+    @Test(arguments: Step.allCases, Reason.allCases)
+    func whatATaskHasWrittenLeavesWhenItHasToWait(step: Step, reason: Reason) async throws {
+        let (socket, peer, _) = try connect(for: reason)
+        let (isWritten, isReceived) = (try TestSignal(), try TestSignal())
         let task = Task(executorPreference: socket.executor) {
-            try await Self.answer(socket, peer)
+            try await Self.answer(socket, peer, reason)
+            isWritten.fire()
             switch step {
             case .readMore: _ = try await socket.read(exactly: 100)
             case .sleep: try await isReceived.wait(within: .patient)
@@ -74,6 +89,7 @@ import Testing
             }
         }
         if step == .otherExecutor { return try await task.value }
+        try await isWritten.wait(within: .patient)
         #expect(try await received(6, by: peer) == "answer")
         isReceived.fire()
         task.cancel()
@@ -89,11 +105,11 @@ import Testing
         case flush, disconnect, disconnectAfterWriting, closeWriteStream
     }
 
-    @Test(.unmodifiedKernel, arguments: Call.allCases)
-    func someCallsSendAtOnceWhatWasCollected(call: Call) async throws {
-        let (socket, peer, _) = try connect()
+    @Test(.unmodifiedKernel, arguments: Call.allCases, Reason.allCases)
+    func someCallsSendAtOnceWhatWasCollected(call: Call, reason: Reason) async throws {
+        let (socket, peer, _) = try connect(for: reason)
         try await onLoop(of: socket) {
-            try await Self.answer(socket, peer)
+            try await Self.answer(socket, peer, reason)
             switch call {
             case .flush: socket.output.flush()
             case .disconnect: socket.disconnect()
@@ -106,11 +122,23 @@ import Testing
         }
     }
 
-    @Test func withoutUnreadBytesAWriteLeavesAtOnce() async throws {
+    /// A loop of small writes needs one system call for 64 KiB, and waits only when the kernel's buffer is full.
+    @Test func aLoopOfWritesIsSentInLargePieces() async throws {
+        let (socket, peer) = try await connectAlone()
+        let line = Data("0123456789abcdef".utf8)
+        let count = 40_000
+        async let text = received(count * line.count, by: peer)
+        try await onLoop(of: socket) {
+            for _ in 0..<count { try await socket.write(line) }
+        }
+        #expect(try await text == String(repeating: "0123456789abcdef", count: count))
+    }
+
+    @Test(arguments: [false, true]) func withoutUnreadBytesAWriteLeavesAtOnce(isLine: Bool) async throws {
         let (socket, peer, _) = try connect("one\r\n")
         try await onLoop(of: socket) {
             #expect(try await socket.readLine() == "one")
-            try await socket.write("answer")
+            if isLine { try await socket.writeLine("answer") } else { try await socket.write("answer") }
             #expect(peer.hasInput)
         }
     }
