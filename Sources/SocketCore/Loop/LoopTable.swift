@@ -51,6 +51,7 @@ struct LoopTable {
         let handler = slots[Int(registration.index)].handler
         slots[Int(registration.index)] = Slot(generation: registration.generation &+ 1)
         freeIndices.append(registration.index)
+        dropStaleDeadlinesIfMany()
         return handler
     }
 
@@ -114,12 +115,13 @@ struct LoopTable {
         slots[Int(registration.index)].deadline = deadline
         guard let deadline else { return }
         deadlines.insert(deadline, registration)
-        if deadlines.count > 2 * registrationCount + 64 { dropStaleDeadlines() }
+        dropStaleDeadlinesIfMany()
     }
 
-    /// Called when there are many more entries than registrations. Most of the entries are then stale,
-    /// because each registration has at most one deadline.
-    private mutating func dropStaleDeadlines() {
+    /// If there are many more entries than registrations, most of the entries are stale, because each
+    /// registration has at most one deadline.
+    private mutating func dropStaleDeadlinesIfMany() {
+        guard deadlines.count > 2 * registrationCount + 64 else { return }
         deadlines.removeAll { [slots] deadline, registration in
             let slot = slots[Int(registration.index)]
             return slot.generation != registration.generation || slot.deadline != deadline
