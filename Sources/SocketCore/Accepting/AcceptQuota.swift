@@ -61,6 +61,11 @@ package final class AcceptQuota: Sendable {
         return isTaken ? AcceptPermit(of: self) : nil
     }
 
+    /// Called when a listener has closed, which may be waiting for a permit.
+    func endWait(of waiter: LoopRegistration) {
+        state.withLock { _ = $0.waiting.remove(waiter) }
+    }
+
     fileprivate func returnPermit() {
         wake { $0.open -= 1 }
     }

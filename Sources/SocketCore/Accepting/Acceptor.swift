@@ -302,6 +302,7 @@ package final class Acceptor: EventHandler, Sendable {
             state.phase = .retired
             return state.failure
         }
+        quota.endWait(of: registration)
         loop.deregister(registration)
         if let failure { receiver.failed(failure) }
         receiver.closed()
