@@ -32,6 +32,7 @@ package final class DTLSEngine {
     /// Whether datagrams arrived while work was lent out. Set when the work is taken back, and reset by the
     /// next `handshake()`.
     private var hasReceivedDuringWork = false
+    /// `nil` unless a key may still be looked up.
     var keyLookup: KeyLookup?
     let records: RecordQueues
     private var timeoutCount = 0
@@ -273,6 +274,7 @@ extension DTLSEngine {
         case .complete:
             records.leastLength = RecordQueues.leastLength(with: SSL_get_current_cipher(engine.ssl))
             records.fragments = nil
+            keyLookup = nil
             // No more certificates can arrive. With this limit, OpenSSL allocates at most 17 KB for a later
             // message.
             COpenSSL_setMaximumChainBytesOfConnection(engine.ssl, 1)

@@ -11,14 +11,13 @@ struct KeyLookup {
         /// The identity, or `nil` if it is invalid.
         case found([UInt8]?)
         case asked
-        case done
     }
 
     private let keys: TLSPreSharedKeys
     private var state = State.collecting
     /// An identity has at most 128 bytes, and a public key 133.
     private var fragments = MessageFragments(of: UInt8(SSL3_MT_CLIENT_KEY_EXCHANGE), limit: 1024)
-    private var held: [[UInt8]] = []
+    private(set) var held: [[UInt8]] = []
     private var heldByteCount = 0
 
     private static let heldLimit = 64 * 1024
@@ -38,7 +37,6 @@ struct KeyLookup {
     /// - Parameter cipher: The chosen cipher suite, or `nil` before it is chosen.
     mutating func receive(_ datagram: UnsafeRawBufferPointer, _ cipher: OpaquePointer?) -> Reception {
         switch state {
-        case .done: return .passed
         case .collecting:
             guard let cipher, SSL_CIPHER_get_auth_nid(cipher) == NID_auth_psk, fragments.isPart(datagram) else { return .passed }
             guard collect(datagram) else { return .dropped }
@@ -84,12 +82,5 @@ struct KeyLookup {
         guard case .found(let identity) = state else { return .none }
         state = .asked
         return identity.map { .asks(.key(KeyQuestion(keys: keys, identity: $0))) } ?? .continues
-    }
-
-    /// Resumes the handshake. Returns the datagrams that were held back.
-    mutating func finish() -> [[UInt8]] {
-        state = .done
-        defer { held = [] }
-        return held
     }
 }
