@@ -27,7 +27,9 @@ final class SocketQueueMarks {
 
     func mark(_ queue: DispatchQueue) {
         queue.setSpecific(key: key, value: true)
-        queues.withLock { $0.append(queue) }
+        queues.withLock { queues in
+            if !queues.contains(where: { $0 === queue }) { queues.append(queue) }
+        }
     }
 
     func unmark(_ queue: DispatchQueue) {
