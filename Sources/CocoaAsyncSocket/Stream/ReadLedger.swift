@@ -55,6 +55,8 @@ struct ReadLedger {
 
     private let state = Locked(State())
 
+    var count: Int { state.withLock { $0.entries.count } }
+
     func append(tag: Int, buffer: NSMutableData?, offset: Int) -> Int {
         let length = buffer?.length ?? 0
         return state.withLock { state in
