@@ -45,14 +45,15 @@ final class ScheduledEnd {
     private var sends: [Task<Void, any Error>] = []
     private var tags: [Int] = []
 
-    init(_ name: String, _ dice: inout SeededGenerator) throws {
+    /// - Parameter style: How the delegate is called, 0 to 2.
+    init(_ name: String, style: Int) throws {
         self.name = name
         recorder = DatagramRecorder(trust: { _ in
             await Task.yield()
             return true
         })
         let unbound =
-            switch Int.random(in: 0..<3, using: &dice) {
+            switch style {
             case 0: AsyncUDPSocket(inlineDelegate: recorder)
             case 1: AsyncUDPSocket(delegate: recorder, delegateQueue: DispatchQueue(label: "delegate"))
             default: AsyncUDPSocket(inlineDelegate: recorder, socketQueue: DispatchQueue(label: "socket"))

@@ -1,7 +1,3 @@
-import AsyncSocketsTesting
-import Foundation
-import SocketBuffers
-import SocketCore
 import SocketTestSupport
 import Testing
 
@@ -10,267 +6,89 @@ import Testing
 /// Compares random operations in both styles at the same time with a model. Each send completes once, each
 /// datagram arrives once and in order, and the end is reported once and last.
 ///
-/// `DATAGRAM_SCHEDULES` is the number of schedules, 300 by default; `DATAGRAM_SEED` is the first seed.
+/// Each fixed schedule covers one order of these calls, with each kind of delegate and filter. Other orders
+/// are random: `DATAGRAM_SCHEDULES` is the number of schedules, 300 by default; `DATAGRAM_SEED` is the first
+/// seed.
 @Suite(.timeLimit(.minutes(60))) struct DatagramScheduleTests {
     @Test func everyScheduleKeepsThePromises() async throws {
-        let environment = ProcessInfo.processInfo.environment
-        let count = environment["DATAGRAM_SCHEDULES"].flatMap { UInt64($0) } ?? 300
-        let first = environment["DATAGRAM_SEED"].flatMap { UInt64($0) } ?? .random(in: 0..<1 << 40)
-        for seed in first..<first + count {
-            let schedule = try DatagramSchedule(seed: seed)
-            do {
-                try await schedule.run()
-            } catch {
-                Issue.record("seed \(seed): \(error)\n\(schedule.steps.joined(separator: "; "))")
-                return
+        let first = Seeds.first("DATAGRAM_SEED")
+        for seed in first..<first + Seeds.count("DATAGRAM_SCHEDULES", 300) {
+            guard await check(try DatagramSchedule(seed: seed), "DATAGRAM_SEED=\(seed)") else { return }
+        }
+    }
+
+    @Test(arguments: DatagramSchedule.Plan.fixed)
+    func fixedSchedulesKeepThePromises(_ plan: DatagramSchedule.Plan) async throws {
+        for style in 0..<3 {
+            for filter in DatagramSchedule.Filter.allCases {
+                let schedule = try DatagramSchedule(plan, style: style, filter)
+                guard await check(schedule, "\(plan), style \(style), filter \(filter)") else { return }
             }
         }
     }
-}
 
-private final class DatagramSchedule {
-    private var dice: SeededGenerator
-    private let recorder = DatagramRecorder()
-    private let socket: AsyncUDPSocket
-    private let peer: DatagramParty
-    private let dropsSome: Bool
-    private(set) var steps: [String] = []
-
-    // The model.
-    private var isConnected = false
-    private var mayBeClosed = false
-    private var nextNumber: UInt32 = 0
-    private var nextTag = 0
-    /// The datagrams that the peer has sent and the filter accepts.
-    private var expected: [UInt32] = []
-    private var sends: [(number: UInt32, task: Task<Void, any Error>)] = []
-    private var delegateSends: [Int: UInt32] = [:]
-    private var receives: [Task<Datagram, any Error>] = []
-    private var taken: [UInt32] = []
-
-    init(seed: UInt64) throws {
-        dice = SeededGenerator(seed: seed)
-        peer = try DatagramParty()
-        switch Int.random(in: 0..<3, using: &dice) {
-        case 0: socket = AsyncUDPSocket(inlineDelegate: recorder)
-        case 1: socket = AsyncUDPSocket(delegate: recorder, delegateQueue: DispatchQueue(label: "delegate"))
-        default: socket = AsyncUDPSocket(inlineDelegate: recorder, socketQueue: DispatchQueue(label: "socket"))
-        }
-        dropsSome = Bool.random(using: &dice)
-        guard dropsSome else { return }
-        let queue = Bool.random(using: &dice) ? DispatchQueue(label: "filter") : nil
-        socket.setReceiveFilter(on: queue) { Self.isDropped($0.data.number) ? .drop : .accept(context: $0.data.number) }
-    }
-
-    private static func isDropped(_ number: UInt32) -> Bool { number % 5 == 0 }
-
-    func run() async throws {
-        for _ in 0..<Int.random(in: 5...40, using: &dice) { try await step() }
-        try await finish()
-    }
-
-    // MARK: - Steps
-
-    private func step() async throws {
-        switch Int.random(in: 0..<24, using: &dice) {
-        case 0: try allow("bind", [.badConfiguration]) { try socket.bind(toPort: 0) }
-        case 1...4: try sendByDelegate()
-        case 5...7: try sendByTask()
-        case 8...12: try sendFromPeer()
-        case 13: try allow("receiveOnce", [.badConfiguration]) { try socket.receiveOnce() }
-        case 14: try allow("beginReceiving", [.badConfiguration]) { try socket.beginReceiving() }
-        case 15: socket.pauseReceiving()
-        case 16...17: receive()
-        case 18: receives.randomElement(using: &dice)?.cancel()
-        case 19: try await connect()
-        case 20: try await disconnect()
-        case 21:
-            try allow("join", [.badConfiguration, .system]) {
-                try socket.joinMulticastGroup("239.255.7.\(UInt8.random(in: 1...3, using: &dice))", onInterface: "lo")
-            }
-        case 22: try await collect()
-        default:
-            guard Int.random(in: 0..<4, using: &dice) == 0, socket.connection != nil else { return }
-            mayBeClosed = true
-            if Bool.random(using: &dice) { socket.close() } else { socket.closeAfterSending() }
-            steps.append("close")
-        }
-    }
-
-    /// Runs a call that may throw one of the given errors, or `.closed` if the socket is closed.
-    private func allow(_ name: String, _ codes: [AsyncSocketError.Code], _ body: () throws -> Void) throws {
-        steps.append(name)
+    private func check(_ schedule: DatagramSchedule, _ name: String) async -> Bool {
         do {
-            try body()
-        } catch let error as AsyncSocketError where codes.contains(error.code) || (mayBeClosed && error.code == .closed) {
-            steps.append("  \(error.code)")
-        }
-    }
-
-    private func takeNumber() -> (UInt32, Data) {
-        defer { nextNumber += 1 }
-        return (nextNumber, Data(number: nextNumber, size: Int.random(in: 4...1_500, using: &dice)))
-    }
-
-    private func sendByDelegate() throws {
-        let (number, data) = takeNumber()
-        nextTag += 1
-        delegateSends[nextTag] = number
-        steps.append("delegate sends \(number)")
-        if isConnected {
-            socket.send(data, withTimeout: .patient, tag: nextTag)
-        } else {
-            socket.send(data, toAddress: try peer.address, withTimeout: .patient, tag: nextTag)
-        }
-    }
-
-    private func sendByTask() throws {
-        let (number, data) = takeNumber()
-        let (socket, target) = (socket, isConnected ? nil : try peer.address)
-        steps.append("a task sends \(number)")
-        let task = Task.immediate {
-            if let target { try await socket.send(data, to: target) } else { try await socket.send(data) }
-        }
-        sends.append((number, task))
-    }
-
-    private func sendFromPeer() throws {
-        guard socket.isOpen, !mayBeClosed, socket.isIPv4 else { return }
-        let target = try SocketEndpoint.loopback(port: socket.localPort)
-        for _ in 0..<Int.random(in: 1...4, using: &dice) {
-            let (number, data) = takeNumber()
-            steps.append("the peer sends \(number)")
-            guard peer.send([Array(data)], to: target).isComplete(1) else { throw Unexpected(description: "not sent") }
-            if !dropsSome || !Self.isDropped(number) { expected.append(number) }
-        }
-    }
-
-    private func receive() {
-        let (socket, isShort) = (socket, Bool.random(using: &dice))
-        steps.append("a task receives")
-        receives.append(Task.immediate { try await socket.receive(timeout: isShort ? .milliseconds(1) : nil) })
-    }
-
-    private func connect() async throws {
-        steps.append("connect")
-        do {
-            try await socket.connect(to: peer.address)
-            isConnected = true
-        } catch let error as AsyncSocketError where error.code == .badConfiguration || (mayBeClosed && error.code == .closed) {
-            steps.append("  \(error.code)")
-        }
-    }
-
-    private func disconnect() async throws {
-        guard isConnected else { return }
-        steps.append("disconnect")
-        socket.disconnect()
-        isConnected = false
-        // Meanwhile the kernel releases an ephemeral port, and the peer's datagrams are rejected.
-        try await eventually("it is disconnected") { !socket.isConnected }
-    }
-
-    /// Collects the results of receives that have completed or can be cancelled.
-    private func collect() async throws {
-        for task in receives {
-            task.cancel()
-            do { taken.append(try await task.value.data.number) } catch is CancellationError {} catch let error
-                as AsyncSocketError
-            {
-                guard [.readTimeout, .badConfiguration].contains(error.code) || (mayBeClosed && error.code == .closed) else {
-                    throw error
-                }
-            }
-        }
-        receives = []
-    }
-
-    // MARK: - The end
-
-    private var delivered: [UInt32] {
-        recorder.history.compactMap { if case .received(let datagram) = $0 { datagram.data.number } else { nil } }
-    }
-
-    private func finish() async throws {
-        try await collect()
-        guard socket.connection != nil else { return }
-        if !mayBeClosed { try await drain() }
-        var sentNumbers: [UInt32] = []
-        for (number, task) in sends {
-            do {
-                try await task.value
-                sentNumbers.append(number)
-            } catch let error as AsyncSocketError where mayBeClosed && error.code == .closed {}
-        }
-        socket.closeAfterSending()
-        _ = try await recorder.closed()
-        sentNumbers += try answers()
-        var arrived: [UInt32] = []
-        steps.append("to arrive: \(sentNumbers.sorted())")
-        try await eventually("the peer has all") {
-            arrived += try peer.takeArrived().map { Data($0.bytes).number }
-            return arrived.count >= sentNumbers.count
-        }
-        try check(isEqual: arrived, sentNumbers.sorted(), "the peer has")
-        let all = delivered + taken
-        try check(isEqual: delivered, delivered.sorted(), "the delegate's order is")
-        try check(isEqual: taken, taken.sorted(), "the tasks' order is")
-        try check(isEqual: Set(all).count, all.count, "the distinct ones are")
-        if mayBeClosed {
-            try check(isEqual: Set(all).subtracting(expected), [], "too many are")
-        } else {
-            try check(isEqual: all.sorted(), expected, "arrived are")
-        }
-    }
-
-    /// Receives the datagrams that neither the delegate nor a task has received.
-    private func drain() async throws {
-        guard socket.isOpen else { return }
-        socket.pauseReceiving()
-        try await eventually("all have arrived") {
-            if delivered.count + taken.count >= expected.count { return true }
-            do {
-                taken.append(try await socket.receive(timeout: .milliseconds(5)).data.number)
-            } catch let error as AsyncSocketError where error.code == .readTimeout {}
+            try await schedule.run()
+            return true
+        } catch {
+            Issue.record("\(name): \(error)\n\(schedule.log.joined(separator: "; "))")
             return false
         }
     }
-
-    /// Returns the numbers of the delegate's sends that were sent. Each completes once, in order.
-    private func answers() throws -> [UInt32] {
-        var (sent, tags): ([UInt32], [Int]) = ([], [])
-        for (index, told) in recorder.history.enumerated() {
-            switch told {
-            case .sent(let tag):
-                tags.append(tag)
-                sent.append(delegateSends[tag] ?? .max)
-            case .notSent(let tag, let error):
-                guard mayBeClosed, error.code == .closed else { throw error }
-                tags.append(tag)
-            case .closed(let error):
-                try check(isEqual: error, nil, "the end has")
-                try check(isEqual: index, recorder.history.count - 1, "the end is number")
-            case .connected, .notConnected, .received, .highWater, .lowWater, .failedToReach, .asked, .secured: break
-            }
-        }
-        // A send after the end does not complete, because the delegate has received its last callback. A
-        // rejected send does not wait for earlier ones.
-        try check(isEqual: sent, sent.sorted(), "the order is")
-        try check(isEqual: Set(tags).count, tags.count, "the distinct answers are")
-        if !mayBeClosed { try check(isEqual: tags, delegateSends.keys.sorted(), "the answers are") }
-        return sent
-    }
-
-    private func check<Value: Equatable>(isEqual value: Value, _ other: Value, _ what: String) throws {
-        guard value == other else { throw Unexpected(description: "\(what) \(value), not \(other)") }
-    }
 }
 
-extension Data {
-    fileprivate init(number: UInt32, size: Int) {
-        self = Data(count: size)
-        replaceSubrange(0..<4, with: Swift.withUnsafeBytes(of: number.bigEndian) { Data($0) })
-    }
+extension DatagramSchedule {
+    /// A fixed schedule.
+    struct Plan: Sendable, CustomStringConvertible {
+        let description: String
+        let steps: [Step]
 
-    fileprivate var number: UInt32 { prefix(4).reduce(0) { $0 << 8 | UInt32($1) } }
+        init(_ description: String, _ steps: [Step]) { (self.description, self.steps) = (description, steps) }
+
+        private static let sends: [Step] = [
+            .sendByDelegate(4), .sendByTask(1_500), .sendByTask(4), .sendByDelegate(700), .sendByDelegate(1_500),
+        ]
+        private static let arrivals: [Step] = [.sendFromPeer([4, 100, 1_500, 4, 5, 6]), .sendFromPeer([1_000])]
+        private static let reads: [Step] = [.receive(isShort: false), .receive(isShort: true), .receive(isShort: false)]
+
+        static let fixed = [
+            Plan("nothing", []),
+            Plan("sends open the socket", sends + arrivals),
+            Plan("a bound socket sends and receives", [.bind] + sends + arrivals + sends + reads + [.bind]),
+            Plan("a delegate receives everything", [.bind, .beginReceiving] + arrivals + sends + arrivals + [.beginReceiving]),
+            Plan(
+                "a delegate receives one at a time",
+                [.bind, .receiveOnce] + arrivals + [.receiveOnce, .receiveOnce] + sends + [.receiveOnce] + arrivals),
+            Plan(
+                "a delegate pauses",
+                [.bind, .beginReceiving] + arrivals + [.pause] + arrivals + [.receiveOnce] + arrivals + [.pause]),
+            Plan("tasks receive before datagrams arrive", [.bind] + reads + arrivals + reads + arrivals + [.collect] + sends),
+            Plan("tasks receive after datagrams arrive", [.bind] + arrivals + reads + [.collect] + arrivals + reads),
+            Plan(
+                "receives are cancelled",
+                [.bind] + reads + [.cancelReceive(0), .cancelReceive(2)] + arrivals + reads + [.cancelReceive(1), .collect]
+                    + arrivals),
+            Plan(
+                "tasks and a delegate receive",
+                [.bind, .beginReceiving] + reads + arrivals + [.pause] + reads + arrivals + [.beginReceiving, .collect] + arrivals
+            ),
+            Plan("a connected socket", [.connect] + sends + arrivals + reads + [.connect] + sends),
+            Plan(
+                "a socket disconnects and connects again",
+                sends + [.connect] + sends + arrivals + [.disconnect] + sends + [.connect] + sends + arrivals + [.disconnect]),
+            Plan(
+                "a bound socket connects",
+                [.bind, .beginReceiving] + arrivals + [.connect] + arrivals + sends + [.disconnect] + arrivals),
+            Plan(
+                "groups are joined in every state",
+                [.join(1), .bind, .join(1), .join(2)] + arrivals + [.connect, .join(3)] + sends + [.disconnect, .join(3)]),
+            Plan("a socket closes while it sends", [.bind] + sends + [.close] + sends + [.bind, .connect, .join(1)] + reads),
+            Plan("a socket closes after sending", [.bind] + sends + [.closeAfterSending] + sends + arrivals),
+            Plan("a socket closes while tasks receive", [.bind] + reads + [.close, .collect] + reads),
+            Plan("a socket closes with unread datagrams", [.bind, .receiveOnce] + arrivals + [.close, .beginReceiving]),
+            Plan("a connected socket closes", [.connect] + sends + arrivals + reads + [.closeAfterSending, .disconnect] + sends),
+            Plan("a socket closes twice", [.bind] + sends + [.closeAfterSending, .close, .closeAfterSending]),
+        ]
+    }
 }
