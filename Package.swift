@@ -107,7 +107,9 @@ let package = Package(
         ),
         .executableTarget(
             name: "TopLevelCalls", dependencies: ["AsyncSockets"], path: "Tests/TopLevelCalls", swiftSettings: strict),
-        .testTarget(name: "SocketBuffersTests", dependencies: ["SocketBuffers", "SocketTestTraits"], swiftSettings: tests),
+        .testTarget(
+            name: "SocketBuffersTests", dependencies: ["SocketBuffers", "SocketTestSupport", "SocketTestTraits"],
+            swiftSettings: tests),
         .testTarget(
             name: "SocketCoreTests",
             dependencies: ["AsyncSocketsTesting", "SocketCore", "SocketBuffers", "SocketTestSupport", "SocketTestTraits"],

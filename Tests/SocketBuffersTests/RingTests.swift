@@ -1,10 +1,13 @@
-import SocketBuffers
+import SocketTestSupport
 import Testing
 
+@testable import SocketBuffers
+
 @Suite struct RingTests {
-    /// Appends and consumes in random order, wrapping around and growing.
-    @Test func elementsLeaveInTheOrderTheyCame() {
-        var generator = SystemRandomNumberGenerator()
+    /// Appends and consumes in random order, wrapping around and growing. `RING_SEED` replays the last case;
+    /// the first two never change.
+    @Test(arguments: [0, 1, Seeds.first("RING_SEED")]) func elementsLeaveInTheOrderTheyCame(seed: UInt64) {
+        var generator = SeededGenerator(seed: seed)
         var ring = Ring<String>()
         var (next, expected) = (0, 0)
         for _ in 0..<10_000 {
@@ -12,7 +15,7 @@ import Testing
                 ring.append("element \(next)")
                 next += 1
             } else if let first = ring.popFirst() {
-                #expect(first == "element \(expected)")
+                #expect(first == "element \(expected)", "RING_SEED=\(seed)")
                 expected += 1
             } else {
                 #expect(next == expected)
@@ -20,6 +23,50 @@ import Testing
             #expect(ring.count == next - expected)
             #expect(ring[0]?.pointee == (next == expected ? nil : "element \(expected)"))
         }
+    }
+
+    /// From each position of the front, the ring grows by one, and each element is removed.
+    @Test func everyPositionWrapsAroundAndGrows() {
+        for front in 0..<16 {
+            for count in 0...16 {
+                for removed in 0..<max(count, 1) {
+                    var ring = Ring<Int>()
+                    for number in -front..<count { ring.append(number) }
+                    for number in -front..<0 { #expect(ring.popFirst() == number) }
+                    ring.append(count)
+                    #expect(ring.remove(at: removed) == removed)
+                    #expect(ring.remove(at: count + 1) == nil)
+                    var rest: [Int?] = []
+                    for offset in 0..<ring.count { rest.append(ring[offset]?.pointee) }
+                    #expect(rest == (0...count).filter { $0 != removed })
+                }
+            }
+        }
+    }
+
+    /// However many elements have come and gone, an empty ring keeps little memory or none.
+    @Test func anEmptyRingKeepsLittleMemory() {
+        var ring = Ring<Int>()
+        for count in [1, 64, 65, 10_000] {
+            for _ in 0..<10_000 / count {
+                for number in 0..<count { ring.append(number) }
+                for _ in 0..<count { _ = ring.popFirst() }
+                #expect(ring.isEmpty && ring.capacity <= 64)
+            }
+            for number in 0..<count { ring.append(number) }
+            while ring.remove(at: ring.count - 1) != nil {}
+            #expect(ring.isEmpty && ring.capacity <= 64)
+            ring.removeAll()
+            #expect(ring.capacity == 0)
+        }
+        // One element stays, and the ring reuses the free places.
+        for _ in 0..<10_000 {
+            ring.append(1)
+            ring.append(2)
+            _ = ring.popFirst()
+            while ring.count > 1 { _ = ring.popFirst() }
+        }
+        #expect(ring.count == 1 && ring.capacity <= 4)
     }
 
     @Test func anElementIsChangedWhereItLies() {

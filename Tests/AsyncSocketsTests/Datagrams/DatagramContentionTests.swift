@@ -8,13 +8,15 @@ import Testing
 
 @testable import AsyncSockets
 
-/// Several tasks use one socket concurrently, together with a delegate.
+/// Several tasks use one socket concurrently, together with a delegate. In the first rounds each task makes
+/// its calls in a fixed order. `CONTENTION_SEED` replays the random calls of the later rounds.
 @Suite(.timeLimit(.patient)) struct DatagramContentionTests {
     private static let taskCount = 4
     private static let stepCount = 40
 
     @Test(arguments: 0..<60) func everyCallIsAnsweredOnce(_ round: Int) async throws {
         let recorder = DatagramRecorder()
+        let seed = Seeds.first("CONTENTION_SEED")
         let socket =
             switch round % 3 {
             case 0: AsyncUDPSocket(inlineDelegate: recorder)
@@ -26,8 +28,11 @@ import Testing
         try await withThrowingTaskGroup(of: Void.self) { group in
             for number in 0..<Self.taskCount {
                 group.addTask {
+                    var dice = SeededGenerator(seed: seed &+ UInt64(round * Self.taskCount + number))
                     for step in 0..<Self.stepCount {
-                        try await Self.step(socket, targets, tag: number * Self.stepCount + step)
+                        // The fixed calls of the tasks are shifted, so that each call meets each other one.
+                        let call = round < Self.fixedCount ? Self.Call(step + number * round) : Self.Call(&dice)
+                        try await Self.perform(call, socket, targets, tag: number * Self.stepCount + step)
                     }
                 }
             }
@@ -47,7 +52,7 @@ import Testing
             while try await socket.receive().data != Data([99]) {}
         }
         socket.close()
-        #expect(try await recorder.closed() == nil)
+        #expect(try await recorder.closed() == nil, "CONTENTION_SEED=\(seed)")
         let tags = recorder.history.compactMap { told -> Int? in
             switch told {
             case .sent(let tag): tag
@@ -56,17 +61,36 @@ import Testing
             }
         }
         // Every fourth step of a task sends with the delegate method.
-        #expect(tags.sorted() == (0..<Self.taskCount * Self.stepCount).filter { $0 % 4 == 0 })
+        #expect(tags.sorted() == (0..<Self.taskCount * Self.stepCount).filter { $0 % 4 == 0 }, "CONTENTION_SEED=\(seed)")
     }
 
-    private static func step(_ socket: AsyncUDPSocket, _ targets: [SocketEndpoint], tag: Int) async throws {
-        let target = targets[Int.random(in: 0..<targets.count)]
+    private static let fixedCount = 24
+
+    /// A call, and its variants.
+    private struct Call {
+        static let kinds = 12
+
+        let kind: Int
+        let target: Int
+        let isVariant: Bool
+
+        init(_ number: Int) { (kind, target, isVariant) = (number % Self.kinds, number / 3 % 2, number / Self.kinds % 2 == 0) }
+
+        init(_ dice: inout SeededGenerator) {
+            kind = Int.random(in: 0..<Self.kinds, using: &dice)
+            target = Int.random(in: 0..<2, using: &dice)
+            isVariant = Bool.random(using: &dice)
+        }
+    }
+
+    private static func perform(_ call: Call, _ socket: AsyncUDPSocket, _ targets: [SocketEndpoint], tag: Int) async throws {
+        let target = targets[call.target]
         guard tag % 4 != 0 else {
-            if Bool.random() { return socket.send(Data([1]), withTimeout: .patient, tag: tag) }
+            if call.isVariant { return socket.send(Data([1]), withTimeout: .patient, tag: tag) }
             return socket.send(Data([1]), toAddress: target, withTimeout: .patient, tag: tag)
         }
         do {
-            switch Int.random(in: 0..<12) {
+            switch call.kind {
             case 0: try socket.bind(toPort: 0)
             case 1: try await socket.connect(to: target)
             case 2: try await socket.connect(to: "127.0.0.1", port: target.port ?? 0)
@@ -75,14 +99,14 @@ import Testing
             case 6: try await socket.send(Data([2]))
             case 7: try await socket.send(Data([3]), to: target)
             case 8: _ = try await socket.receive(timeout: .milliseconds(1))
-            case 9: socket.setReceiveFilter(on: Bool.random() ? DispatchQueue(label: "filter") : nil) { _ in .accept() }
-            case 10: try Bool.random() ? socket.beginReceiving() : socket.receiveOnce()
-            default: socket.rateLimit = Bool.random() ? nil : DatagramRateLimit(perSource: .init(perSecond: 1_000, burst: 10))
+            case 9: socket.setReceiveFilter(on: call.isVariant ? DispatchQueue(label: "filter") : nil) { _ in .accept() }
+            case 10: try call.isVariant ? socket.beginReceiving() : socket.receiveOnce()
+            default: socket.rateLimit = call.isVariant ? nil : DatagramRateLimit(perSource: .init(perSecond: 1_000, burst: 10))
             }
         } catch let error as AsyncSocketError {
             // Another task has disconnected, connected or bound the socket, or nothing was received.
             let expected: [AsyncSocketError.Code] = [.badConfiguration, .closed, .readTimeout]
-            #expect(expected.contains(error.code), "\(error)")
+            #expect(expected.contains(error.code), "\(error), CONTENTION_SEED=\(Seeds.first("CONTENTION_SEED"))")
         }
     }
 }

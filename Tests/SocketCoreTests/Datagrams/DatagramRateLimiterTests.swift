@@ -1,5 +1,6 @@
 import AsyncSocketsTesting
 import SocketCore
+import SocketTestSupport
 import Testing
 
 @Suite struct DatagramRateLimiterTests {
@@ -113,7 +114,8 @@ import Testing
 
     /// Compares with a model that counts tokens and never evicts a source.
     @Test func randomSourcesGetWhatAModelGivesThem() throws {
-        var random = SystemRandomNumberGenerator()
+        let seed = Seeds.first("LIMITER_SEED")
+        var random = SeededGenerator(seed: seed)
         var limiter = DatagramRateLimiter(.init(perSource: .init(perSecond: 10, burst: 5), maximumSources: 1000))
         var full: [String: Double] = [:]
         var now = 0.0
@@ -125,7 +127,7 @@ import Testing
             let next = max(full[host] ?? 0, time) + 100_000_000
             let isAdmitted = next <= time + 500_000_000
             if isAdmitted { full[host] = next }
-            #expect(try transcript(&limiter, [(now, host)]) == (isAdmitted ? "+" : "s"))
+            #expect(try transcript(&limiter, [(now, host)]) == (isAdmitted ? "+" : "s"), "LIMITER_SEED=\(seed)")
         }
     }
 }

@@ -1,3 +1,4 @@
+import SocketTestSupport
 import Testing
 
 @testable import SocketCore
@@ -6,9 +7,9 @@ import Testing
     @Test func shuffledDeadlinesLeaveInTheirOrder() throws {
         let start = Deadline.now
         for count in 1...10 {
-            for _ in 0..<100 {
-                var heap = DeadlineHeap()
-                for number in (0..<count).shuffled() {
+            for round in 0..<100 {
+                var (heap, dice) = (DeadlineHeap(), SeededGenerator(seed: UInt64(round)))
+                for number in (0..<count).shuffled(using: &dice) {
                     let deadline = try #require(Deadline(after: Double(number), from: start))
                     heap.insert(deadline, LoopRegistration(index: UInt32(number), generation: 0))
                 }
@@ -21,8 +22,8 @@ import Testing
 
     @Test func whatIsLeftAfterARemovalIsStillInOrder() throws {
         let start = Deadline.now
-        var heap = DeadlineHeap()
-        for number in (0..<100).shuffled() {
+        var (heap, dice) = (DeadlineHeap(), SeededGenerator(seed: 1))
+        for number in (0..<100).shuffled(using: &dice) {
             let deadline = try #require(Deadline(after: Double(number), from: start))
             heap.insert(deadline, LoopRegistration(index: UInt32(number), generation: 0))
         }

@@ -1,6 +1,7 @@
 import AsyncSocketsTesting
 import COpenSSL
 import SocketBuffers
+import SocketTestSupport
 import Testing
 
 @testable import SocketTLS
@@ -177,10 +178,19 @@ import Testing
             let cut = PreSharedKeyList(list(three).prefix(count)).identities
             #expect(three.starts(with: cut))
         }
-        var generator = SystemRandomNumberGenerator()
+        // Each byte of the list is changed, so that each length is wrong in each way.
+        for place in list(three).indices {
+            for value in [0, 1, 0x7F, 0xFF] as [UInt8] {
+                var changed = list(three)
+                changed[place] = value
+                #expect(PreSharedKeyList(changed).identities.allSatisfy { (1...300).contains($0.count) })
+            }
+        }
+        let seed = Seeds.first("KEY_LIST_SEED")
+        var generator = SeededGenerator(seed: seed)
         for _ in 0..<2000 {
-            let noise = (0..<Int.random(in: 0...64)).map { _ in UInt8(truncatingIfNeeded: generator.next()) }
-            #expect(PreSharedKeyList(noise).identities.allSatisfy { (1...64).contains($0.count) })
+            let noise = (0..<Int.random(in: 0...64, using: &generator)).map { _ in UInt8(truncatingIfNeeded: generator.next()) }
+            #expect(PreSharedKeyList(noise).identities.allSatisfy { (1...64).contains($0.count) }, "KEY_LIST_SEED=\(seed)")
         }
     }
 }
