@@ -1,8 +1,9 @@
-// The operations of a task usually complete at once: the bytes are buffered, or the write is combined with
-// later writes. The public methods are therefore inlinable. They start the operation in an ordinary function,
-// and call an asynchronous function, which needs memory for its frame, only if the operation must wait.
+// Most operations of tasks complete immediately: the bytes are buffered, or the write is combined with later
+// writes. The public methods are therefore inlinable. They start the operation in an ordinary function, and
+// call an asynchronous function, which allocates memory for its frame, only if the operation must wait.
 
 public import FoundationEssentials
+internal import Glibc
 internal import SocketCore
 
 /// A read that has been started.
@@ -10,6 +11,40 @@ internal import SocketCore
 enum StartedRead {
     case completed(Data)
     case pending(PendingRead)
+
+    @usableFromInline
+    init(of socket: AsyncSocket, maxLength: Int, _ timeout: Duration?) throws {
+        try AsyncSocketError.checkMaxLength(maxLength)
+        try self.init(of: socket, .anyBytes, maxLength, timeout)
+    }
+
+    @usableFromInline
+    init(of socket: AsyncSocket, exactly count: Int, _ timeout: Duration?) throws {
+        guard count >= 0 else { throw AsyncSocketError.badParameter(.read, "count must be at least 0, but is \(count)") }
+        try self.init(of: socket, .length(count), count, timeout)
+    }
+
+    @usableFromInline
+    init(of socket: AsyncSocket, until delimiter: Data, maxLength: Int, _ timeout: Duration?) throws {
+        guard !delimiter.isEmpty, delimiter.count <= maxLength else {
+            throw AsyncSocketError.badParameter(
+                .read,
+                "the delimiter must be 1 to \(maxLength) bytes long (maxLength), but is \(delimiter.count)"
+            )
+        }
+        try self.init(of: socket, .delimiter(delimiter), maxLength, timeout)
+    }
+
+    private init(of socket: AsyncSocket, _ goal: ReadPacket.Goal, _ maxLength: Int, _ timeout: Duration?) throws {
+        let limit = OperationLimit(timeout)
+        guard let operations = socket.operations else { throw AsyncSocket.notInUse(.read) }
+        let read = operations.beginRead(goal, maxLength: maxLength, limit)
+        if case .served(let data) = read {
+            self = .completed(data)
+        } else {
+            self = .pending(PendingRead(operations: operations, read: read))
+        }
+    }
 }
 
 @usableFromInline
@@ -36,10 +71,31 @@ struct PendingRead {
 enum StartedLine {
     case completed(String)
     case pending(PendingLine)
+
+    @usableFromInline
+    init(of socket: AsyncSocket, maxLength: Int, _ timeout: Duration?) throws {
+        try AsyncSocketError.checkMaxLength(maxLength)
+        guard let operations = socket.operations else { throw AsyncSocket.notInUse(.read) }
+        self.init(operations, maxLength, OperationLimit(timeout))
+    }
+
+    init(_ operations: TaskOperations, _ maxLength: Int, _ limit: OperationLimit) {
+        var late: String?
+        if let line = operations.takeLine(maxLength, limit) {
+            if !JobBudget.isUsedUp(by: operations.connection) {
+                self = .completed(line)
+                return
+            }
+            late = line
+        }
+        self = .pending(PendingLine(operations: operations, maxLength: maxLength, limit: limit, late: late))
+    }
 }
 
 @usableFromInline
 struct PendingLine {
+    private static let lineFeed = Data([0x0A])
+
     let operations: TaskOperations
     let maxLength: Int
     let limit: OperationLimit
@@ -49,111 +105,92 @@ struct PendingLine {
     /// Returns `nil` after an orderly close.
     @usableFromInline
     nonisolated(nonsending) func value() async throws -> String? {
-        guard let late else { return try await operations.readLine(maxLength, limit) }
-        await JobBudget.renew()
-        return late
+        if let late {
+            await JobBudget.renew()
+            return late
+        }
+        do {
+            let line = try await operations.read(.delimiter(Self.lineFeed), maxLength, limit)
+            return line.withUnsafeBytes { String(line: $0) }
+        } catch let error as AsyncSocketError where error.isOrderlyEnd {
+            // The last bytes before the close also form a line, even without a line feed.
+            return try await rest()
+        }
+    }
+
+    private nonisolated(nonsending) func rest() async throws -> String? {
+        do {
+            return String(decoding: try await operations.read(.anyBytes, maxLength, limit), as: UTF8.self)
+        } catch let error as AsyncSocketError where error.isOrderlyEnd {
+            return nil
+        }
     }
 }
 
-/// A write that has been started and must wait.
+/// A write that has been started and must wait. The initializers return `nil` if the write is complete.
 @usableFromInline
 struct PendingWrite {
-    let operations: TaskOperations
-    let write: TaskOperations.DirectWrite
+    private let operations: TaskOperations
+    private let write: TaskOperations.DirectWrite
+
+    private init?(_ operations: TaskOperations, _ write: TaskOperations.DirectWrite) {
+        guard write.mustSuspend else { return nil }
+        (self.operations, self.write) = (operations, write)
+    }
+
+    @usableFromInline
+    init?(on socket: AsyncSocket, _ data: Data, _ timeout: Duration?) throws {
+        let (operations, limit) = try socket.prepareWrite(timeout)
+        let write = data.withUnsafeBytes { bytes in
+            operations.beginWrite(bytes, limit) { $0 == 0 ? data : data.dropFirst($0) }
+        }
+        self.init(operations, write)
+    }
+
+    @usableFromInline
+    init?(on socket: AsyncSocket, copying bytes: UnsafeRawBufferPointer, _ timeout: Duration?) throws {
+        let (operations, limit) = try socket.prepareWrite(timeout)
+        self.init(operations, operations.beginWrite(copying: bytes, limit))
+    }
+
+    @usableFromInline
+    init?(on socket: AsyncSocket, _ text: String, _ timeout: Duration?) throws {
+        let (operations, limit) = try socket.prepareWrite(timeout)
+        var text = text
+        let write = text.withUTF8 { operations.beginWrite(copying: UnsafeRawBufferPointer($0), limit) }
+        self.init(operations, write)
+    }
+
+    @usableFromInline
+    init?(on socket: AsyncSocket, line: String, endingWith end: String, _ timeout: Duration?) throws {
+        var (line, end) = (line, end)
+        let (operations, write) = try line.withUTF8 { line in
+            let line = UnsafeRawBufferPointer(line)
+            guard !line.hasLineBreak else {
+                throw AsyncSocketError.badParameter(.write, "the line contains a carriage return or a line feed")
+            }
+            let (operations, limit) = try socket.prepareWrite(timeout)
+            return (operations, end.withUTF8 { operations.beginWrite(copying: line, UnsafeRawBufferPointer($0), limit) })
+        }
+        self.init(operations, write)
+    }
 
     @usableFromInline
     nonisolated(nonsending) func finish() async throws { try await operations.finish(write) }
 }
 
-extension TaskOperations {
-    func pending(_ write: DirectWrite) -> PendingWrite? {
-        write.mustSuspend ? PendingWrite(operations: self, write: write) : nil
-    }
-
-    func startRead(_ goal: ReadPacket.Goal, _ maxLength: Int, _ limit: OperationLimit) -> StartedRead {
-        let read = beginRead(goal, maxLength: maxLength, limit)
-        if case .served(let data) = read { return .completed(data) }
-        return .pending(PendingRead(operations: self, read: read))
-    }
-
-    func startLine(_ maxLength: Int, _ limit: OperationLimit) -> StartedLine {
-        var late: String?
-        if let line = takeLine(maxLength, limit) {
-            if !JobBudget.isUsedUp(by: connection) { return .completed(line) }
-            late = line
-        }
-        return .pending(PendingLine(operations: self, maxLength: maxLength, limit: limit, late: late))
+extension String {
+    /// Decodes a line that includes its line feed. Removes it and a carriage return that precedes it.
+    init(line bytes: UnsafeRawBufferPointer) {
+        let end = bytes.count >= 2 && bytes[bytes.count - 2] == 0x0D ? bytes.count - 2 : bytes.count - 1
+        self.init(decoding: UnsafeRawBufferPointer(rebasing: bytes[..<end]), as: UTF8.self)
     }
 }
 
-extension AsyncSocket {
-    func startRead(_ goal: ReadPacket.Goal, _ maxLength: Int, _ timeout: Duration?) throws -> StartedRead {
-        let limit = OperationLimit(timeout)
-        guard let operations else { throw Self.notInUse(.read) }
-        return operations.startRead(goal, maxLength, limit)
-    }
-
-    @usableFromInline
-    func startRead(maxLength: Int, _ timeout: Duration?) throws -> StartedRead {
-        try AsyncSocketError.checkMaxLength(maxLength)
-        return try startRead(.anyBytes, maxLength, timeout)
-    }
-
-    @usableFromInline
-    func startRead(exactly count: Int, _ timeout: Duration?) throws -> StartedRead {
-        guard count >= 0 else { throw AsyncSocketError.badParameter(.read, "count must be at least 0, but is \(count)") }
-        return try startRead(.length(count), count, timeout)
-    }
-
-    @usableFromInline
-    func startRead(until delimiter: Data, maxLength: Int, _ timeout: Duration?) throws -> StartedRead {
-        guard !delimiter.isEmpty, delimiter.count <= maxLength else {
-            throw AsyncSocketError.badParameter(
-                .read,
-                "the delimiter must be 1 to \(maxLength) bytes long (maxLength), but is \(delimiter.count)"
-            )
-        }
-        return try startRead(.delimiter(delimiter), maxLength, timeout)
-    }
-
-    @usableFromInline
-    func startLine(maxLength: Int, _ timeout: Duration?) throws -> StartedLine {
-        try AsyncSocketError.checkMaxLength(maxLength)
-        guard let operations else { throw Self.notInUse(.read) }
-        return operations.startLine(maxLength, OperationLimit(timeout))
-    }
-
-    @usableFromInline
-    func startWrite(_ data: Data, _ timeout: Duration?) throws -> PendingWrite? {
-        let (operations, limit) = try prepareWrite(timeout)
-        return operations.pending(
-            data.withUnsafeBytes { bytes in
-                operations.beginWrite(bytes, limit) { $0 == 0 ? data : data.dropFirst($0) }
-            })
-    }
-
-    @usableFromInline
-    func startWrite(copying bytes: UnsafeRawBufferPointer, _ timeout: Duration?) throws -> PendingWrite? {
-        let (operations, limit) = try prepareWrite(timeout)
-        return operations.pending(operations.beginWrite(copying: bytes, limit))
-    }
-
-    @usableFromInline
-    func startWrite(_ text: consuming String, _ timeout: Duration?) throws -> PendingWrite? {
-        try text.withUTF8 { try startWrite(copying: UnsafeRawBufferPointer($0), timeout) }
-    }
-
-    @usableFromInline
-    func startWrite(line: consuming String, _ end: consuming String, _ timeout: Duration?) throws -> PendingWrite? {
-        try line.withUTF8 { line in
-            let line = UnsafeRawBufferPointer(line)
-            guard !line.hasLineBreak else {
-                throw AsyncSocketError.badParameter(.write, "the line contains a carriage return or a line feed")
-            }
-            let (operations, limit) = try prepareWrite(timeout)
-            return end.withUTF8 { end in
-                operations.pending(operations.beginWrite(copying: line, UnsafeRawBufferPointer(end), limit))
-            }
-        }
+extension UnsafeRawBufferPointer {
+    /// Whether the bytes contain a carriage return or a line feed.
+    fileprivate var hasLineBreak: Bool {
+        guard let baseAddress else { return false }
+        return memchr(baseAddress, 0x0A, count) != nil || memchr(baseAddress, 0x0D, count) != nil
     }
 }

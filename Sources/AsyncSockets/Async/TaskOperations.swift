@@ -66,6 +66,15 @@ struct TaskOperations {
         return post(goal, maxLength, limit, scoped)
     }
 
+    /// Returns the next line if it has arrived completely and can be read without waiting. Returns `nil` in
+    /// every other case, including errors, without consuming anything.
+    func takeLine(_ maxLength: Int, _ limit: OperationLimit) -> String? {
+        guard limit.isOpen, connection.turn.enterIfFree() else { return nil }
+        defer { connection.leaveTurn(nil) }
+        guard connection.phase.isEstablished else { return nil }
+        return connection.data.takeLine(maxLength) { String(line: $0) }
+    }
+
     private func failure(of limit: OperationLimit, _ scoped: ReadWaiter?) -> DirectRead? {
         do {
             try limit.check(.read, isCancelled: scoped?.isCancelled ?? Task.isCancelled)

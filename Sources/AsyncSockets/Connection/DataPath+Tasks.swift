@@ -24,8 +24,8 @@ extension DataPath {
         return nil
     }
 
-    /// Calls `body` with the next line including its line feed, and consumes it. Returns `nil` if the line has
-    /// not arrived completely, if it is longer than `maxLength`, or if a read is queued.
+    /// Calls `body` with the next line including its line feed, and consumes it. Returns `nil` if the line
+    /// has not arrived completely, if it is longer than `maxLength`, or if a read is queued.
     @inline(__always)
     func takeLine<Result>(_ maxLength: Int, _ body: (UnsafeRawBufferPointer) -> Result) -> Result? {
         guard ending.intent == nil, let count = reads.lengthOfLine, count <= maxLength else { return nil }

@@ -35,8 +35,7 @@ final class DataPath {
     @exclusivity(unchecked) var configuration = SocketConfiguration.initial
     @exclusivity(unchecked) private(set) var carried = CarriedBytes()
     @exclusivity(unchecked) private(set) var ending = StreamEnding()
-    /// Set by changes that may allow bytes to move. Declared here because the Booleans fit into the
-    /// padding after `ending`.
+    /// Set by changes that may allow bytes to move. The Booleans fit into the padding after `ending`.
     @exclusivity(unchecked) var needsPump = false
     @exclusivity(unchecked) private var wantsTurn = false
     @exclusivity(unchecked) var isCollecting = false
@@ -92,8 +91,7 @@ final class DataPath {
 
     // MARK: - Moving bytes
 
-    /// Moves bytes in both directions, within the limits of a turn, and then decides whether the connection
-    /// closes.
+    /// Moves bytes in both directions within the limits of a turn, and then decides whether to close.
     func pump() -> Fate {
         guard let openChannel else { return .goesOn }
         return openChannel._withUnsafeGuaranteedRef { channel in

@@ -49,7 +49,7 @@ package final class JobBudget {
         withCurrent { $0.charge(handler) } ?? false
     }
 
-    /// Identifies the job that is running on this thread. `nil` on other threads than those of loops.
+    /// Identifies the job that is running on this thread. `nil` on a thread that runs no loop.
     package static var currentJob: UInt32? { withCurrent { $0.jobNumber } }
 
     /// Suspends the task so that the loop can do other work, and resumes on the loop. Returns immediately if

@@ -122,7 +122,7 @@ import Testing
         }
     }
 
-    /// A loop of small writes needs one system call for 64 KiB, and waits only when the kernel's buffer is full.
+    /// A loop of small writes needs one system call for 64 KiB, and waits if the kernel's buffer is full.
     @Test func aLoopOfWritesIsSentInLargePieces() async throws {
         let (socket, peer) = try await connectAlone()
         let line = Data("0123456789abcdef".utf8)

@@ -183,9 +183,11 @@ import Testing
         }
         for _ in 0..<500 {
             #expect(try await reception.untilStopped { 1 } == 1)
-            let body = Task.immediate { try await reception.untilStopped { try await Task.sleep(for: .patient) } }
+            let (silence, end) = AsyncStream<Void>.makeStream()
+            let body = Task.immediate { try await reception.untilStopped { for await _ in silence {} } }
             body.cancel()
             _ = await body.result
+            end.finish()
             let pause = Task.immediate { try await reception.pass(.patient) }
             pause.cancel()
             _ = await pause.result
