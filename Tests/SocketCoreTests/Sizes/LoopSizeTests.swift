@@ -59,6 +59,9 @@ import Testing
         let after = await contents(of: loop)
         #expect(after.without(places[0], places[1]) == before.without(places[0], places[1]))
         #expect(after[places[0]] == after[places[1]] && after[places[0]] >= 100)
+        for list in ["departures", "waitingForReturn", "state.arrivals.jobs", "state.table.resumed", "budget.waiting"] {
+            #expect(after["runner." + list] == 0, "\(list)")
+        }
         try await eventually("all is released") { tally.alive == 0 }
     }
 
@@ -108,7 +111,7 @@ import Testing
         for number in 0..<UInt32(Self.count) {
             let connections = try (0..<2).map { _ in try SocketDescriptor(streamOf: .ipv4) }
             #expect(take(quota, for: .max, connections[0]) && !take(quota, for: number, connections[1]))
-            #expect(Contents(of: quota)["state.waiting"] == 1)
+            if number % 50 == 0 { #expect(Contents(of: quota)["state.waiting"] == 1) }
             for connection in connections { connection.close() }
         }
         #expect(quota.openCount == 0 && Contents(of: quota) == before)
