@@ -6,7 +6,7 @@ import SocketTestSupport
 
 @testable import AsyncSockets
 
-/// Two ends, a relay between them, and a model of what each end receives.
+/// Two peers, a relay between them, and a model of the messages that each peer receives.
 final class DTLSSchedule {
     enum Side: Sendable { case client, server }
     enum Ending: CaseIterable { case close, closeAfterSending, cancelUpgrade, disconnect }

@@ -53,7 +53,7 @@ extension DatagramSchedule {
         private static let reads: [Step] = [.receive(isShort: false), .receive(isShort: true), .receive(isShort: false)]
 
         static let fixed = [
-            Plan("nothing", []),
+            Plan("no calls", []),
             Plan("sends open the socket", sends + arrivals),
             Plan("a bound socket sends and receives", [.bind] + sends + arrivals + sends + reads + [.bind]),
             Plan("a delegate receives everything", [.bind, .beginReceiving] + arrivals + sends + arrivals + [.beginReceiving]),

@@ -60,11 +60,11 @@ final class HubClient {
 
     func sendLastHello() async throws { try await send(hellos.suffix(1)) }
 
-    /// Waits for the server's first flight, the answer to a ClientHello that it accepts.
+    /// Waits for the server's first flight, which follows a ClientHello that the server accepts.
     func receiveServerHello() async throws { try await receive(messageOfType: 2) }
 
-    /// Passes datagrams to the engine until one begins with a handshake message of this type. Datagrams of an
-    /// earlier connection may arrive first; they begin with other messages, or belong to no handshake.
+    /// Passes datagrams to the engine until one starts with a handshake message of this type. Datagrams of an
+    /// earlier connection may arrive first; they start with other messages, or belong to no handshake.
     private func receive(messageOfType type: UInt8) async throws {
         while true {
             let datagram = Array(try await socket.receive().data)

@@ -71,7 +71,7 @@ extension HubSchedule {
                     .leave(0), .begin(2), .establish(0), .leave(1), .leave(0), .begin(1),
                 ]),
             Plan(
-                "a peer that leaves makes room for exactly one", peers: 2,
+                "a closed peer makes room for exactly one client", peers: 2,
                 [
                     .establish(0), .establish(1), .leave(0), .establish(2), .establish(0), .leave(1), .leave(0), .begin(0),
                     .begin(1),
@@ -84,13 +84,13 @@ extension HubSchedule {
                     .peerLimit(2), .begin(2), .restart(1), .peerLimit(5), .begin(2), .peerLimit(6), .begin(2),
                 ]),
             Plan(
-                "a client that begins again replaces only itself", peers: 2, handshakes: 2,
+                "a client that restarts replaces only itself", peers: 2, handshakes: 2,
                 [
                     .begin(0), .begin(1), .restart(0), .restart(1), .restart(0), .repeatHello(0), .repeatFirstHello(0),
                     .repeatFirstHello(1), .repeatHello(1), .begin(2), .finish(1), .restart(0), .begin(0),
                 ]),
             Plan(
-                "an established client that begins again takes the place of a handshake", peers: 3, handshakes: 1,
+                "an established client that restarts replaces a handshake", peers: 3, handshakes: 1,
                 [
                     .establish(0), .establish(1), .restartEstablished(0), .begin(2), .restartEstablished(0), .repeatFirstHello(0),
                     .finish(0), .repeatFirstEstablishedHello(0), .repeatEstablishedHello(0), .establish(2), .leave(0),
@@ -106,7 +106,7 @@ extension HubSchedule {
                 "a handshake that times out makes room", handshakes: 2,
                 [.begin(0), .timeOut(1), .begin(1), .timeOut(1), .timeOut(2), .begin(0), .return, .finish(0), .begin(2)]),
             Plan(
-                "a listener that stops serves its peers and refuses others", peers: 8,
+                "a stopped listener serves its peers and refuses strangers", peers: 8,
                 [
                     .establish(0), .begin(1), .begin(2), .stop, .begin(0), .restart(0), .restartEstablished(0), .repeatHello(1),
                     .finish(0), .leave(0), .leave(0), .begin(1), .establish(2), .finish(0), .leave(0),

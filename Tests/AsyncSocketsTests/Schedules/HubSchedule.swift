@@ -13,15 +13,15 @@ final class HubSchedule {
     /// Clients are identified by their position among the silent, the established or the departed clients.
     /// Steps without such a client have no effect.
     enum Step: Sendable {
-        /// A client from a source begins a handshake and stops sending.
+        /// A client from a source starts a handshake and stops sending.
         case begin(Int)
-        /// A silent client begins another handshake from the same port.
+        /// A silent client starts another handshake from the same port.
         case restart(Int)
         /// A silent client finishes its handshake.
         case finish(Int)
-        /// A client from a source begins and finishes a handshake.
+        /// A client from a source completes a handshake.
         case establish(Int)
-        /// An established client begins a handshake from the same port and stops sending.
+        /// An established client starts a handshake from the same port and stops sending.
         case restartEstablished(Int)
         case leave(Int)
         /// The network repeats a ClientHello of a client.
@@ -30,7 +30,7 @@ final class HubSchedule {
         case repeatFirstHello(Int), repeatFirstEstablishedHello(Int)
         /// The network repeats the ClientHello of the client that was last replaced or has last left.
         case `return`
-        /// A client from a source begins a handshake that times out.
+        /// A client from a source starts a handshake that times out.
         case timeOut(Int)
         case handshakeLimit(Int), peerLimit(Int)
         /// The server's settings are replaced.
@@ -169,7 +169,7 @@ final class HubSchedule {
         case .helloWithoutCookie:
             let stranger = try await stranger()
             try await stranger.send(Data(DTLSHello().hello()))
-            // The server keeps nothing of it but replies with a cookie.
+            // The server only replies with a cookie.
             _ = try await stranger.receive()
         case .stop:
             listener.beginClosing(timeout: nil)
@@ -254,7 +254,7 @@ final class HubSchedule {
         return socket
     }
 
-    /// Begins a handshake. The server replies unless it refuses the client, which then keeps its earlier
+    /// Starts a handshake. The server replies unless it refuses the client, which then keeps its earlier
     /// connection.
     ///
     /// - Parameter isRepeated: Whether the network repeats an earlier ClientHello.
