@@ -44,7 +44,7 @@ import Testing
         }
     }
 
-    /// However many elements have come and gone, an empty ring keeps little memory or none.
+    /// An empty ring keeps at most 64 places, however many elements were in it.
     @Test func anEmptyRingKeepsLittleMemory() {
         var ring = Ring<Int>()
         for count in [1, 64, 65, 10_000] {

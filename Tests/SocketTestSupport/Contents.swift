@@ -1,7 +1,7 @@
 package import SocketBuffers
 
-/// What a value keeps, found by reflection: the number of elements of each of its collections, and its
-/// objects. Two values of a table are equal if the table keeps the same amount, whatever it answers.
+/// The memory of a value, found by reflection: the number of elements of each of its collections, and its
+/// objects. The contents of a table are equal before and after a test if its size has not changed.
 ///
 /// Objects are counted, but only objects of the given types are entered. Values that cannot be copied, such
 /// as `Ring`, are not found.

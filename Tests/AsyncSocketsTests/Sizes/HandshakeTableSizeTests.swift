@@ -7,7 +7,7 @@ import Testing
 @testable import AsyncSockets
 @testable import SocketCore
 
-/// Memory of the tables of a `DatagramListener` after handshakes and peers have ended.
+/// The memory of the tables of a `DatagramListener` after handshakes and peers have closed.
 @Suite struct HandshakeTableSizeTests {
     private static let count = 10_000
     private let tally = Tally()

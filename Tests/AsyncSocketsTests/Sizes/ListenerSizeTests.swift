@@ -10,7 +10,7 @@ import Testing
 @testable import AsyncSockets
 @testable import SocketCore
 
-/// What the queues and tables of a `SocketListener` keep for connections and tasks that are gone.
+/// The memory of the queues and tables of a `SocketListener` after connections and tasks have finished.
 @Suite(.timeLimit(.patient)) struct ListenerSizeTests {
     private static let count = 10_000
     private let tally = Tally()
@@ -106,8 +106,7 @@ import Testing
                     if isCancelled {
                         let (stream, end) = AsyncStream<Void>.makeStream()
                         for await _ in stream {}
-                        end.finish()
-                    }
+                                }
                     withExtendedLifetime(token) {}
                 }
             }
@@ -183,11 +182,9 @@ import Testing
         }
         for _ in 0..<500 {
             #expect(try await reception.untilStopped { 1 } == 1)
-            let (silence, end) = AsyncStream<Void>.makeStream()
-            let body = Task.immediate { try await reception.untilStopped { for await _ in silence {} } }
+            let body = Task.immediate { try await reception.untilStopped { try await reception.pass(.patient) } }
             body.cancel()
             _ = await body.result
-            end.finish()
             let pause = Task.immediate { try await reception.pass(.patient) }
             pause.cancel()
             _ = await pause.result
@@ -231,7 +228,7 @@ import Testing
             alarms.append(Alarm(at: time) { withExtendedLifetime(token) { calls.withLock { $0 += 1 } } })
             if !isSoon { alarms.last?.stop() }
         }
-        try await eventually("the others have rung") { calls.withLock { $0 } == 200 && tally.alive == 0 }
+        try await eventually("the remaining alarms have fired") { calls.withLock { $0 } == 200 && tally.alive == 0 }
         withExtendedLifetime(alarms) {}
         // An alarm without an owner does not ring.
         for _ in 0..<100 {

@@ -9,7 +9,7 @@ import Testing
 
 @testable import AsyncSockets
 
-/// What sockets and listeners keep for connections, peers, exchanges and groups that are gone.
+/// The memory of sockets and listeners after connections, peers, exchanges and groups have ended.
 @Suite(.timeLimit(.patient)) struct SocketSizeTests {
     /// Sockets of a test that are still referenced, with their connections.
     private final class Traces: Sendable {
@@ -39,7 +39,7 @@ import Testing
         case closed, reset, refused, cancelled, timedOut, cancelledRead, lateRead
     }
 
-    /// Every way to end leaves the loop as it was.
+    /// However a connection closes, its loop has the same size as before.
     @Test(arguments: End.allCases) func connectionsThatEndedLeaveNothingOnTheirLoop(_ end: End) async throws {
         let (loop, traces) = (try SocketEventLoop(), Traces())
         let (listener, refusing, silent) = (try RawSocket.listening(), try RawSocket.refusing("127.0.0.1"), try FullBacklog())

@@ -9,7 +9,7 @@ import Testing
 @testable import AsyncSockets
 @testable import SocketCore
 
-/// What the queues of operations, waiters, events and messages keep for what has ended.
+/// The memory of queues after their operations, events and messages were completed.
 @Suite(.timeLimit(.patient)) struct WaiterSizeTests {
     private static let count = 10_000
     private let tally = Tally()
@@ -169,7 +169,7 @@ import Testing
             for _ in 0..<number % 3 + 1 { lookups.begin(query, asking: resolver) { _ in } }
             if number % 2 == 0 { lookups.note(.success([]), to: query) }
             for _ in 0..<number % 3 + 1 { lookups.end(query) }
-            // A late answer, and an operation without a host.
+            // A late result, and an operation without a host.
             lookups.note(.success([]), to: query)
             lookups.end(query)
             lookups.end(nil)
@@ -187,7 +187,7 @@ import Testing
         mutating func absorb(_ next: Note) -> Bool { false }
     }
 
-    /// Events that a block takes, that a block puts back, and that move to another queue.
+    /// A block takes events, returns some of them, and delivers them later.
     @Test func eventsThatWereDeliveredAreForgotten() {
         let backlog = EventBacklog<Note>()
         let (before, sequels) = (Contents(of: backlog), Locked(0))
@@ -236,7 +236,7 @@ import Testing
         try await eventually("all are released") { tally.alive == 0 }
     }
 
-    /// A turn that ends with messages releases them.
+    /// A turn with pending messages releases them when it is destroyed.
     @Test func messagesOfATurnThatEndsAreReleased() {
         do {
             let owner = Owner()

@@ -10,7 +10,7 @@ import Testing
 
 @testable import CocoaAsyncSocket
 
-/// What the tables of the drop-in classes keep for what has ended.
+/// The memory of the drop-in classes after operations and sockets have finished.
 @Suite(.timeLimit(.patient)) struct AdapterSizeTests {
     private static let count = 10_000
 
@@ -35,7 +35,7 @@ import Testing
             if number % 100 < 3 { buffers.append { [weak kept] in kept } }
         }
         #expect(ledger.count == 0 && buffers.allSatisfy { $0() == nil })
-        // The late end of an earlier connection leaves the reads of the next one.
+        // A late close of an earlier connection does not remove the reads of the next connection.
         let earlier = ledger.epoch
         ledger.begin(clears: false)
         _ = ledger.append(tag: 1, buffer: nil, offset: 0)
@@ -43,7 +43,7 @@ import Testing
         #expect(ledger.count == 1)
     }
 
-    /// Reads of a socket that is not connected, whose delegate is gone, and that disconnects.
+    /// Reads on a socket that is not connected, and on a socket that disconnects.
     @Test func aSocketForgetsReadsThatCannotComplete() async throws {
         let idle = GCDAsyncSocket(delegate: nil, delegateQueue: nil)
         for _ in 0..<100 { idle.readData(withTimeout: -1, buffer: NSMutableData(), bufferOffset: 0, tag: 1) }

@@ -8,7 +8,7 @@ import Testing
 
 @testable import SocketCore
 
-/// What loops, quotas, resolvers and limiters keep for what has ended.
+/// The memory of loops, quotas, resolvers and limiters after their work has finished.
 @Suite(.timeLimit(.patient)) struct LoopSizeTests {
     private static let count = 10_000
 
@@ -83,7 +83,7 @@ import Testing
             }
         }
         for port in 0..<Self.count { _ = lookUp("quick.test", port) }
-        try await eventually("all are answered") { answers.withLock { $0 } == Self.count }
+        try await eventually("all lookups are complete") { answers.withLock { $0 } == Self.count }
         try await eventually("the lanes are free") { Contents(of: resolver) == before }
         // Two lookups occupy the lanes, and all later lookups are queued.
         for port in 0..<2 { _ = lookUp("slow.test", port) }
@@ -91,9 +91,11 @@ import Testing
         #expect(tally.alive >= Self.count)
         let cancelledCount = lookups.count { $0?.cancel() == true }
         for _ in 0..<2 { gate.signal() }
-        try await eventually("the rest is answered") { answers.withLock { $0 } == 2 * Self.count + 2 - cancelledCount }
+        try await eventually("the remaining lookups are complete") {
+            answers.withLock { $0 } == 2 * Self.count + 2 - cancelledCount
+        }
         #expect(cancelledCount >= Self.count - 2)
-        try await eventually("nothing is kept") { Contents(of: resolver) == before && tally.alive == 0 }
+        try await eventually("the resolver is as large as before") { Contents(of: resolver) == before && tally.alive == 0 }
     }
 
     // MARK: - Quotas
@@ -117,7 +119,7 @@ import Testing
         #expect(quota.openCount == 0 && Contents(of: quota) == before)
     }
 
-    /// One connection uses the only permit while listeners come and go.
+    /// One connection has the only permit while listeners open and close.
     @Test func aQuotaForgetsListenersThatHaveClosed() async throws {
         let loop = try SocketEventLoop()
         let quota = AcceptQuota(limit: 1, loop: loop)
@@ -130,9 +132,9 @@ import Testing
                 closed: { closed.withLock { $0 = true } })
             let acceptor = try Acceptor(on: .loopback(), quota: quota, loop: loop, receiver: receiver)
             acceptor.start()
-            try await eventually("it waits for a permit") { Contents(of: quota)["state.waiting"] == 1 }
+            try await eventually("the listener needs a permit") { Contents(of: quota)["state.waiting"] == 1 }
             acceptor.close()
-            try await eventually("it has closed") { closed.withLock { $0 } }
+            try await eventually("the listener is closed") { closed.withLock { $0 } }
             #expect(Contents(of: quota)["state.waiting"] == 0)
         }
         held.close()
@@ -141,7 +143,7 @@ import Testing
 
     // MARK: - Limiters and options
 
-    /// Sources that come once, that come again after they are forgotten, and that find no place.
+    /// Sources that send once, that send again after they were forgotten, and that get no place.
     @Test(arguments: [1, 64]) func aRateLimiterKeepsNoMoreSourcesThanItsLimit(_ limit: Int) throws {
         var limiter = DatagramRateLimiter(
             DatagramRateLimit(perSource: .init(perSecond: 1, burst: 1), maximumSources: limit))
@@ -164,7 +166,7 @@ import Testing
         #expect(Contents(of: options)["entries"] == 2 && options.value(of: .receiveBufferSize) == 4095 + Self.count)
     }
 
-    /// The previous action is restored each time, so nothing accumulates.
+    /// The process-wide list of watches does not grow.
     @Test func aSignalWatchThatHasEndedIsReleased() throws {
         for _ in 0..<1000 {
             weak var kept: SignalWatch?

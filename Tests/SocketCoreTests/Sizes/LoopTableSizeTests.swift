@@ -4,7 +4,7 @@ import Testing
 
 @testable import SocketCore
 
-/// What the table of a loop keeps after many handlers have come and gone.
+/// The memory of a loop's table after many handlers were added and removed.
 @Suite struct LoopTableSizeTests {
     private final class Handler: EventHandler {
         private let token: any AnyObject & Sendable
@@ -14,7 +14,7 @@ import Testing
         func handle(_ events: LoopEvents) { withExtendedLifetime(token) {} }
     }
 
-    /// How a handler's deadline ends.
+    /// What happens to a handler's deadline.
     enum End: CaseIterable {
         case removedBefore, replaced, withdrawn, expired, resumed, resumedAndRemoved
     }

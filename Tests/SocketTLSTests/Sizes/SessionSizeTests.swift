@@ -7,7 +7,7 @@ import Testing
 
 @testable import SocketTLS
 
-/// What the stores of sessions, keys and contexts keep for what has ended.
+/// The memory of the stores of sessions, keys and contexts after entries were removed or have expired.
 @Suite struct SessionSizeTests {
     private static let count = 10_000
     private let fixture: Fixture
@@ -196,7 +196,7 @@ import Testing
         #expect(contents["datagrams"] == 1 && contents["known"] == 1 && contents["bytes"] == 40)
     }
 
-    /// A server looks up the key of a client, and the lookup may fail. Then nothing of the handshake is kept.
+    /// A server looks up the key of a client, and the lookup may fail. Afterwards no datagram is kept.
     @Test(arguments: [false, true]) func aServerKeepsNoDatagramsOfALookup(fails: Bool) async throws {
         let key = try PreSharedKeyFixture.key()
         let fixture = PreSharedKeyFixture(.tls12, key, TLSPreSharedKeys(lookUp: { _ in key }))
