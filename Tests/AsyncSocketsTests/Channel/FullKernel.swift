@@ -100,7 +100,7 @@ extension RawSocket {
         try await receive(inPiecesOf: { count - $0 }, until: { $0.count == count })
     }
 
-    /// Receives through this suffix, and nothing after it.
+    /// Receives bytes up to the end of this suffix.
     func received(through suffix: ArraySlice<UInt8>) async throws -> [UInt8] {
         try await receive(inPiecesOf: { _ in 1 }, until: { $0.suffix(suffix.count).elementsEqual(suffix) })
     }

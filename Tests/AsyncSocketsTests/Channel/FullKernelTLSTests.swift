@@ -9,7 +9,7 @@ import Testing
 
 /// TLS messages that do not fit into the kernel's buffer: flights, tickets, records, alerts and close_notify.
 @Suite(.timeLimit(.patient)) struct FullKernelTLSTests {
-    /// A client and a server whose data moves only when the test carries it.
+    /// A client and a server. Data moves only when the test carries it.
     private struct Wire: Sendable {
         let client: AsyncSocket
         let server: AsyncSocket
@@ -90,7 +90,7 @@ import Testing
         return connection.data.channel?.hasUnsentBytes == true
     }
 
-    /// Returns when the server has begun to reply.
+    /// Returns when the server has sent the first bytes of its reply.
     private func carryClientHello(over wire: Wire) async throws {
         try await eventually("the ClientHello has been carried") {
             wire.carryUp()
@@ -115,7 +115,7 @@ import Testing
         let count = try await wire.atServer.exhaust(wire.server, shortage)
         let (client, server) = wire.startTLS(try TestCertificates.client().only(version), try TestCertificates.server())
         try await eventually("the server's flight waits") {
-            // After `noMemory`, the server tries again by itself.
+            // After `noMemory`, the server tries again automatically.
             wire.carryUp() > 0 && shortage == .noMemory || waits(wire.server)
         }
         try await wire.atServer.drain(count)
@@ -141,7 +141,7 @@ import Testing
         try await exchange(over: wire)
     }
 
-    /// The tickets wait, and the data after them.
+    /// The tickets stay in the process, and so does the data after them.
     @Test(arguments: TLSProtocolVersion.tested, Shortage.allCases)
     func ticketsThatWaitArriveWithTheData(_ version: TLSProtocolVersion, _ shortage: Shortage) async throws {
         let wire = try Wire()
@@ -169,9 +169,9 @@ import Testing
         #expect(wire.byteCountDown.withLock { $0 } > 200)
     }
 
-    // MARK: - Data and ends
+    // MARK: - Data and close_notify
 
-    /// The data does not fit into the buffer, and the end follows it. Nobody reads until both wait.
+    /// The data does not fit into the buffer, and a close_notify follows it. The peer reads later.
     @Test(arguments: TLSProtocolVersion.tested, [1, 16_384, 300_001])
     func recordsAndTheEndThatWaitArriveWhole(_ version: TLSProtocolVersion, size: Int) async throws {
         let wire = try await Wire.secure(version)

@@ -9,10 +9,10 @@ import Testing
 
 @testable import AsyncSockets
 
-/// UDP sockets whose datagrams the kernel refuses for lack of room or memory. The calls are refused on the
+/// The kernel refuses datagrams of UDP sockets for lack of room or memory. The calls are refused on the
 /// thread that sends. The socket's loop, which sends the datagrams later, is not affected.
 @Suite(.timeLimit(.patient), .ownThreads) struct RefusedDatagramTests {
-    /// The errors after which a datagram waits. Only after EAGAIN does an event report that there is room.
+    /// The errors after which a datagram stays in the queue. Only after EAGAIN does an event report that there is room.
     private static let shortages = [EAGAIN, ENOBUFS, ENOMEM]
 
     /// Makes the kernel report room: another datagram of the same socket has left. It goes to a socket that
@@ -60,7 +60,7 @@ import Testing
         #expect(socket.isOpen && socket.pendingSendByteCount == 0)
     }
 
-    /// A datagram that waits is late, and the datagram behind it is sent. If an earlier event has reported
+    /// A queued datagram times out, and the next datagram is sent. If an earlier event has reported
     /// room in the meantime, try again.
     @Test func aDatagramThatWaitsMayBeLate() async throws {
         try await eventually("the kernel has no room") {
@@ -79,7 +79,7 @@ import Testing
         }
     }
 
-    /// The socket closes after its datagrams, which wait.
+    /// The socket closes after its queued datagrams.
     @Test(arguments: shortages) func aSocketThatClosesSendsWhatWaits(errno: Int32) async throws {
         let recorder = DatagramRecorder()
         let (socket, peer, target) = try await sockets(recorder)
@@ -121,7 +121,7 @@ import Testing
 
     // MARK: - Peers of a listener
 
-    /// The event that reports room goes to the listener, so a peer's socket tries again by itself.
+    /// The event that reports room goes to the listener, so a peer's socket tries again automatically.
     @Test(arguments: shortages, [false, true]) func theDatagramsOfAPeerAreSentLater(errno: Int32, isSecure: Bool) async throws {
         let listener = try DatagramListener(address: .loopback(), dtls: isSecure ? TestCertificates.server() : nil)
         let peers = AsyncStream<AsyncUDPSocket>.makeStream()

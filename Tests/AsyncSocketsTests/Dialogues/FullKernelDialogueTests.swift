@@ -7,7 +7,7 @@ import Testing
 
 @testable import AsyncSockets
 
-/// Dialogues whose messages do not fit into the kernel's buffer. Each message is sent once, in order, when
+/// Messages of dialogues that do not fit into the kernel's buffer. Each message is sent once, in order, when
 /// the kernel has room.
 @Suite(.timeLimit(.patient)) struct FullKernelDialogueTests {
     typealias Sides = DialogueTests.Sides
@@ -37,7 +37,7 @@ import Testing
         try await exchange(client, server)
     }
 
-    /// The client's last message waits, and then its ClientHello.
+    /// The kernel accepts neither the client's last message nor its ClientHello at first.
     @Test(arguments: Sides.all, pairs(Shortage.allCases, Style.allCases))
     func aClientHelloThatWaitsIsSentAfterTheRequest(_ sides: Sides, _ way: (Shortage, Style)) async throws {
         let (shortage, style) = way
@@ -155,9 +155,9 @@ import Testing
         }
     }
 
-    /// The reply that starts TLS waits, and the call ends for another reason. The connection closes, and the
+    /// The kernel does not accept the reply that starts TLS, and the call is interrupted. The connection closes, and the
     /// reply is never sent, because no handshake can follow it. On a busy machine, a short limit may expire
-    /// before the reply waits. Then try again.
+    /// before the reply is queued. Then try again.
     @Test(arguments: Interruption.allCases) func anInterruptedDialogueSendsNothingMore(_ interruption: Interruption) async throws
     {
         for limit in [0.2, 2, 20] {

@@ -50,7 +50,7 @@ struct Rehearsal: Sendable {
         }
     }
 
-    /// The message with which the attacker's side ends the dialogue.
+    /// The last message of the attacker's side.
     func last(ofClient isClient: Bool) throws -> [UInt8] { try parts(isClient: isClient).last }
 
     /// The messages that the victim sends after the attacker's last message.

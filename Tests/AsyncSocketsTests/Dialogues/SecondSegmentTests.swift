@@ -8,9 +8,9 @@ import Testing
 @testable import AsyncSockets
 
 /// Plaintext that an attacker injects around the last message of a dialogue, for each protocol and role: with
-/// the message, in a segment of its own, while the kernel is full, and after the handshake has begun.
+/// the message, in a separate segment, while the kernel is full, and after the handshake has started.
 ///
-/// A segment that carries a descriptor ends the recv that returns it. So the victim reads the message without
+/// A recv does not return bytes after a segment that carries a descriptor. So the victim reads the message without
 /// the injected bytes, although both are in the kernel.
 @Suite(.timeLimit(.patient)) struct SecondSegmentTests {
     typealias Sides = DialogueTests.Sides
@@ -22,7 +22,7 @@ import Testing
 
     private static let injected = Array("220 injected\r\n".utf8)
 
-    /// Sends the last message and the injected bytes when the victim's dialogue has begun, and before the
+    /// Sends the last message and the injected bytes when the victim's dialogue has started, and before the
     /// victim receives either.
     private func inject(
         _ last: [UInt8], into victim: AsyncSocket, from attacker: RawSocket, _ segments: Segments

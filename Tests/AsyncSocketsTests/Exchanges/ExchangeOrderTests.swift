@@ -15,7 +15,7 @@ import Testing
     /// A step of one exchange.
     enum Step: Sendable { case begin, wait, reply, cancel, expire, end }
 
-    /// The possible courses of an exchange. Those in which the reply comes last have ended without it.
+    /// The possible courses of an exchange. If the reply is the last step, it is too late.
     enum Course: CaseIterable, Sendable {
         case answered, answeredBeforeItWaits, answeredInTheSecondAttempt, cancelled, late
 
@@ -29,7 +29,7 @@ import Testing
             }
         }
 
-        /// The results of the waits.
+        /// The results of the attempts.
         var outcomes: [Outcome] {
             switch self {
             case .answered, .answeredBeforeItWaits: [.served]
@@ -114,8 +114,7 @@ import Testing
         return orders(first - 1, second).map { [false] + $0 } + orders(first, second - 1).map { [true] + $0 }
     }
 
-    /// Both accept any datagram, and neither has ended when the second reply arrives. A third datagram is no
-    /// reply.
+    /// Both accept any datagram, and both are still registered when the second reply arrives.
     @Test(arguments: [true, false]) func twoRepliesAreForTwoExchanges(bothWait: Bool) throws {
         let peer = InternetAddress(try .loopback(port: 9))
         var exchanges = Exchanges()
@@ -140,7 +139,7 @@ import Testing
         #expect(!exchanges.isPending)
     }
 
-    /// Deadlines that pass one after the other, in the order of the exchanges and in the opposite order.
+    /// Deadlines that expire in the order of the exchanges and in the opposite order.
     @Test(arguments: [[10.0, 20, 30], [30, 20, 10], [20, 10, 30], [10, 10, 30]]) func eachExpiresAtItsOwnTime(_ seconds: [Double])
         throws
     {
@@ -155,7 +154,7 @@ import Testing
             #expect(isRegistered)
         }
         for time in [9.0, 10, 20, 30] {
-            // A little later than the deadline, because the waiters were made one after the other.
+            // A little later than the deadline, because the waiters were created sequentially.
             exchanges.expire(at: try #require(Deadline(after: time + 0.5)), nil)
             for (waiter, limit) in zip(exchanging.map(\.1), seconds) {
                 #expect((waiter.earlyAnswer != nil) == (limit <= time), "\(limit) at \(time)")
@@ -173,7 +172,7 @@ import Testing
         return (client.socket, server.socket)
     }
 
-    /// Begins exchanges one after the other. Each request has arrived before the next one begins.
+    /// Starts exchanges sequentially. Each request has arrived before the next exchange starts.
     private func ask(
         _ asking: AsyncUDPSocket, _ peer: AsyncUDPSocket, _ requests: [(byte: UInt8, timeout: Duration)],
         _ isReply: @escaping @Sendable (UInt8, Datagram) -> Bool
@@ -189,7 +188,7 @@ import Testing
         return tasks
     }
 
-    /// The reply to a request whose time is over is an ordinary datagram. The other exchange goes on.
+    /// The reply to a request that has timed out is an ordinary datagram. The other exchange continues.
     @Test(arguments: [false, true], [[0, 1], [1, 0]]) func aReplyAfterTheTimeoutIsNotTheOthers(isSecure: Bool, _ order: [Int])
         async throws
     {
@@ -226,7 +225,7 @@ import Testing
         #expect(try await asking.receive().data == Data([3]))
     }
 
-    /// A receive that waits gets what no exchange accepts, and keeps waiting while exchanges get theirs.
+    /// A pending receive returns the datagram that no exchange accepts.
     @Test(arguments: [false, true]) func aReceiveWaitsBesideTwoExchanges(isSecure: Bool) async throws {
         let (asking, peer) = try await sockets(isSecure: isSecure)
         let receiving = Task { try await asking.receive().data }

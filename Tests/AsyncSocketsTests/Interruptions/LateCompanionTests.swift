@@ -14,8 +14,7 @@ import Testing
 
     enum Late: CaseIterable, Sendable { case read, write, readOfTwo, writeOfTwo }
 
-    /// The handshake never begins, and the late operation is the reason for the end. The other operation is
-    /// complete, or it waits too.
+    /// The handshake never starts, and the connection closes with the error of the late operation.
     @Test(arguments: Late.allCases, Link.Delivery.allCases)
     func anUpgradeBehindALateOperationNeverBegins(_ late: Late, _ delivery: Link.Delivery) async throws {
         let link = try await Link.make(delivery)
@@ -48,7 +47,7 @@ import Testing
         #expect(received.allSatisfy { $0 == 0 || $0 == UInt8(ascii: "x") })
     }
 
-    /// Both operations are slow and complete before their limits. Then the handshake begins.
+    /// Both operations are slow and complete before their limits. Then the handshake starts.
     @Test(arguments: [false, true]) func anUpgradeBeginsAfterTheSlowerOperation(readIsSlower: Bool) async throws {
         let (kernel, victim) = try FullKernel.make(.task)
         let (client, recorder) = (victim.socket, Recorder())
@@ -82,7 +81,7 @@ import Testing
 
     enum Second: CaseIterable, Sendable { case sameLimit, shorterLimit, cancelled, disconnect, reset }
 
-    /// The first close waits for a write. The second one ends the connection, or waits too.
+    /// The first close waits for a write. The second close may close the connection immediately.
     @Test(arguments: Second.allCases, [false, true])
     func twoClosesEndTheConnectionOnce(_ second: Second, isSecure: Bool) async throws {
         let pair = try await SocketPair(isSecure: isSecure)
@@ -110,7 +109,7 @@ import Testing
         case .disconnect, .reset: #expect(outcomes == [.failed(.closed), .failed(.closed), .served])
         }
         #expect(client.isDisconnected)
-        // A later close has nothing to wait for, and reports the same loss.
+        // A later close returns immediately, and reports the same loss.
         #expect(await outcome { try await client.close() } == (second == .sameLimit ? .served : outcomes[0]))
     }
 
@@ -196,7 +195,7 @@ import Testing
                     if exit == .thrown { throw Stop() }
                 }
             }
-            // The first error cancels the others.
+            // The first error cancels the other children.
             for try await _ in group {}
         }
     }

@@ -10,8 +10,8 @@ import Testing
 @testable import AsyncSockets
 @testable import SocketTLS
 
-/// Work of a handshake that another thread completes after the handshake has ended: signatures, trust
-/// decisions, and look-ups of names and keys. Its result has no effect, and nothing waits for it.
+/// Work of a handshake that another thread completes after the handshake was aborted: signatures, trust
+/// decisions, and look-ups of names and keys. The result has no effect and delays nothing.
 ///
 /// Serialized, because a busy key occupies a worker that other tests with slow keys need.
 @Suite(.timeLimit(.patient), .serialized, .ownThreads) struct LentWorkTests {
@@ -37,7 +37,7 @@ import Testing
             try await eventually("its workers are busy") { [share] in begun.withLock { $0 } == share }
         }
 
-        /// Runs the steps that wait, and returns when they are complete.
+        /// Runs the queued steps, and returns when they are complete.
         func runSteps() {
             let done = DispatchSemaphore(value: 0)
             _ = HandshakeWorkers.shared.perform(key) { done.signal() }
@@ -285,7 +285,7 @@ import Testing
         #expect(client.isOver && !client.isSecure)
         #expect(await AsyncSocketsTests.outcome { try await client.send("secret") } != .served)
         if end == .shutdown { return #expect(server.isEmpty()) }
-        // The server still serves others. The closures now return at once.
+        // The server still serves other clients. The closures now return immediately.
         let next = UpgradeEnd(way.transport, hasDelegate: false)
         try await next.connect(toPort: server.port)
         try await next.upgrade(settings)

@@ -7,7 +7,7 @@ import Testing
 
 @testable import AsyncSockets
 
-/// Several receivers or memberships of a group, one of which comes late, leaves or closes. The others notice
+/// Several receivers or memberships of a group, one of which joins late, leaves or closes. The rest notice
 /// nothing.
 @Suite(.timeLimit(.patient)) struct MulticastCompanionTests {
     private static let group = "239.255.7.90"
@@ -42,7 +42,7 @@ import Testing
         try await sender.send(Data([1]), to: Self.group, port: first.localPort)
         for socket in [first, second] { #expect(try await socket.receive().data == Data([1])) }
         let (goes, stays) = index == 0 ? (first, second) : (second, first)
-        // It waits while the other one goes.
+        // The receive is pending while the other socket leaves.
         let waiting = Task { try await stays.receive().data }
         switch leaving {
         case .leaves: try goes.leaveMulticastGroup(Self.group, onInterface: "lo")
@@ -53,7 +53,7 @@ import Testing
         #expect(try await waiting.value == Data([2]))
         if leaving != .closes { try await expectNothingEarlier(goes, from: sender) }
         guard leaving == .leaves else { return }
-        // It may come back, without the datagrams in between.
+        // A socket that rejoins does not receive the datagrams in between.
         try goes.joinMulticastGroup(Self.group, onInterface: "lo")
         try await sender.send(Data([3]), to: Self.group, port: stays.localPort)
         for socket in [first, second] { #expect(try await socket.receive().data == Data([3])) }

@@ -7,7 +7,7 @@ import Testing
 
 @testable import AsyncSockets
 
-/// A relay one of whose peers does not read, so that its writes to this peer wait.
+/// A relay with a peer that does not read, so that writes to this peer are pending.
 @Suite(.timeLimit(.patient)) struct StalledRelayTests {
     /// The peer that sends, and the peer that does not read.
     enum Direction: CaseIterable, Sendable { case toBackend, toClient }
@@ -68,7 +68,7 @@ import Testing
             try await relay.sink.write("line \(number)\n")
             #expect(try await relay.source.readLine() == "line \(number)")
         }
-        // The data still waits, so the lines did not depend on it.
+        // The data is still queued, so the lines did not depend on it.
         try await eventually("the data still waits") { relay.atSink.writeProgress != nil }
         let received = try await relay.sink.read(exactly: relay.data.count)
         let isWhole = received == relay.data
@@ -98,7 +98,7 @@ import Testing
         #expect(Set([totals.forwarded, totals.returned]) == [relay.data.count, 3])
     }
 
-    /// The end of the other direction comes first, then the stalled peer fails.
+    /// The stalled peer fails while a write is pending.
     @Test(arguments: Direction.allCases, [false, true])
     func aResetOfTheStalledPeerEndsTheRelay(_ direction: Direction, isSecure: Bool) async throws {
         let relay = try await Stalled(direction, isSecure: isSecure)
