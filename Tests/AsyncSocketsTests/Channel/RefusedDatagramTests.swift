@@ -12,7 +12,8 @@ import Testing
 /// The kernel refuses datagrams of UDP sockets for lack of room or memory. The calls are refused on the
 /// thread that sends. The socket's loop, which sends the datagrams later, is not affected.
 @Suite(.timeLimit(.patient), .ownThreads) struct RefusedDatagramTests {
-    /// The errors after which a datagram stays in the queue. Only after EAGAIN does an event report that there is room.
+    /// The errors after which a datagram stays in the queue. Only after EAGAIN does an event report that
+    /// there is room.
     private static let shortages = [EAGAIN, ENOBUFS, ENOMEM]
 
     /// Makes the kernel report room: another datagram of the same socket has left. It goes to a socket that

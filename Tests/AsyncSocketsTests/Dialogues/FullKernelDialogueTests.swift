@@ -155,9 +155,9 @@ import Testing
         }
     }
 
-    /// The kernel does not accept the reply that starts TLS, and the call is interrupted. The connection closes, and the
-    /// reply is never sent, because no handshake can follow it. On a busy machine, a short limit may expire
-    /// before the reply is queued. Then try again.
+    /// The kernel does not accept the reply that starts TLS, and the call is interrupted. The connection
+    /// closes, and the reply is never sent, because no handshake can follow it. On a busy machine, a short
+    /// limit may expire before the reply is queued. Then try again.
     @Test(arguments: Interruption.allCases) func anInterruptedDialogueSendsNothingMore(_ interruption: Interruption) async throws
     {
         for limit in [0.2, 2, 20] {

@@ -10,8 +10,8 @@ import Testing
 /// Plaintext that an attacker injects around the last message of a dialogue, for each protocol and role: with
 /// the message, in a separate segment, while the kernel is full, and after the handshake has started.
 ///
-/// A recv does not return bytes after a segment that carries a descriptor. So the victim reads the message without
-/// the injected bytes, although both are in the kernel.
+/// A recv does not return bytes after a segment that carries a descriptor. So the victim reads the message
+/// without the injected bytes, although both are in the kernel.
 @Suite(.timeLimit(.patient)) struct SecondSegmentTests {
     typealias Sides = DialogueTests.Sides
 

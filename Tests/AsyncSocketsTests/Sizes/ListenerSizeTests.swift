@@ -106,7 +106,8 @@ import Testing
                     if isCancelled {
                         let (stream, end) = AsyncStream<Void>.makeStream()
                         for await _ in stream {}
-                                }
+                        end.finish()
+                    }
                     withExtendedLifetime(token) {}
                 }
             }
