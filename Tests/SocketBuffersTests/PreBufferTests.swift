@@ -68,6 +68,18 @@ import Testing
         #expect(second.writableBytes(minimum: 1).baseAddress == block)
     }
 
+    @Test func aBufferThatReceivedNothingGivesItsBlockBackToThePool() {
+        let pool = BufferPool(spareLimit: 1)
+        let first = PreBuffer(pool: pool)
+        let block = first.writableBytes(minimum: 1).baseAddress
+        first.commit(0)
+        let second = PreBuffer(pool: pool)
+        #expect(second.writableBytes(minimum: 1).baseAddress == block)
+        // The first buffer can be used again.
+        append("abc", to: first)
+        #expect(bytes(first) == Array("abc".utf8))
+    }
+
     @Test func movingLeavesTheSourceEmpty() {
         let plain = PreBuffer()
         let ssl = PreBuffer()

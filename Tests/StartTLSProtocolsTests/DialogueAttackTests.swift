@@ -30,6 +30,18 @@ import Testing
         #expect(error?.reply == [])
     }
 
+    /// The transport may have received more bytes when TLS starts. They are the next segment of the
+    /// ClientHello if the client starts TLS without waiting for a reply. Otherwise they are an injection.
+    @Test(arguments: Transcript.all) func aSegmentAfterTheLastMessageIsEitherTLSOrAnInjection(_ transcript: Transcript) throws {
+        var dialogue = try transcript.dialogue()
+        #expect(dialogue.failure(after: transcript.peerTurns) == nil)
+        try dialogue.checkForInjection(receivedByteCount: 0)
+        guard transcript.surplus.isEmpty else { return try dialogue.checkForInjection(receivedByteCount: 7) }
+        let error = #expect(throws: StartTLSError.self) { try dialogue.checkForInjection(receivedByteCount: 7) }
+        #expect(error?.code == .injected)
+        #expect(error?.injectedByteCount == 7)
+    }
+
     /// A server's replies that arrive before their commands. In IRC, STARTTLS is the first message.
     @Test(arguments: waiting.filter { $0.isClient && $0.peerTurns.count > 1 && !$0.name.contains("IRC") })
     func repliesBeforeTheirCommandsAreAnInjection(_ transcript: Transcript) throws {

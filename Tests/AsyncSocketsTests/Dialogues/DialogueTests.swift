@@ -93,6 +93,28 @@ import Testing
         try await starting
     }
 
+    /// The first segment of the ClientHello arrives with the request for TLS, and the second one before the
+    /// handshake starts.
+    @Test func theSegmentsOfAnEarlyClientHelloKeepTheirOrder() throws {
+        let sides = try #require(Sides.all.first { $0.testDescription == "MySQL" })
+        var (client, server) = (try StartTLSDialogue(client: sides.client), try StartTLSDialogue(server: sides.server))
+        guard case .send = client.start(), case .send(let greeting) = server.start(),
+            case .startTLS(let message, _) = try client.receive(greeting)
+        else { throw Unexpected(description: "the client does not request TLS") }
+        let hello: [UInt8] = [22, 3, 1, 0, 5, 1, 0, 0, 1, 9]
+        for count in 1..<hello.count {
+            let (end, peer) = try ChannelEnd.pair()
+            let dialogue = UpgradeDialogue(try #require(try DialogueRequest.maker(sides.server, .patient)()))
+            (message + hello.prefix(count)).withUnsafeBytes { end.reads.append($0) }
+            try peer.send(hello.dropFirst(count))
+            guard case .complete = dialogue.advance(over: end.channel, end.reads) else {
+                throw Unexpected(description: "the dialogue is not complete")
+            }
+            #expect(end.takeBytes() == hello, "after \(count) bytes")
+            #expect(try peer.receive() == greeting)
+        }
+    }
+
     /// Operations that a delegate's program queues during the dialogue do not mix with it.
     @Test func operationsQueuedDuringTheDialogueAreEncrypted() async throws {
         let peer = try ScriptedPeer.listening([

@@ -1,9 +1,10 @@
-import AsyncSockets
 import AsyncSocketsTesting
 import Foundation
 import SocketTestSupport
 import SocketTestTraits
 import Testing
+
+@testable import AsyncSockets
 
 /// Reads into the caller's own buffer, and their progress.
 @Suite(.timeLimit(.patient)) struct ReadBufferTests {
@@ -134,6 +135,21 @@ import Testing
         link.server.write(Data("new"), withTimeout: .patient, tag: 1)
         #expect(try await link.atClient.readText() == "new")
         #expect(buffer.data == Data(count: 6) + Data("new"))
+    }
+
+    /// Each read uses another offset, so the buffer moves to new memory several times. The program empties it
+    /// after the bytes were stored and before they are delivered.
+    @Test func aReadIsDeliveredWholeThoughItsBufferIsEmptiedAndMoves() {
+        let buffer = ReadBuffer(capacity: 4096)
+        var delivered: [(data: Data, text: String)] = []
+        for offset in 0..<100 {
+            let text = "the bytes of read \(offset)"
+            Array(text.utf8).withUnsafeBytes { buffer.store($0, at: offset) }
+            buffer.removeAll()
+            delivered.append((buffer.view(at: offset, count: text.utf8.count), text))
+            #expect(delivered[offset].data == Data(text))
+            #expect(buffer.count == 0)
+        }
     }
 
     // MARK: - Progress

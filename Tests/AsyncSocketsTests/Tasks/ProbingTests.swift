@@ -57,6 +57,20 @@ import Testing
         #expect(reply == .accepted(version: 0x0304, cipherSuite: 0x1301))
     }
 
+    /// The last message of a MySQL client requests TLS, and its offer follows without a reply.
+    @Test func anOfferFollowsTheLastMessageOfADialogue() async throws {
+        let mySQL = try #require(DialogueTests.Sides.all.first { $0.testDescription == "MySQL" })
+        let (client, server) = try await StyledSocket.pair(.task, through: .listening())
+        async let accepting = StyledSocket.refusal {
+            try await server.acceptStartTLS(as: mySQL.server, TestCertificates.server())
+        }
+        let reply = try await Self.probe.reply(over: client.socket, after: mySQL.client, timeout: .patient)
+        #expect(reply == .accepted(version: 0x0304, cipherSuite: 0x1301))
+        client.socket.disconnect()
+        // The server was in its handshake, which a probe does not complete.
+        #expect(try await accepting?.startTLS == nil)
+    }
+
     @Test func aServerThatRefusesSTARTTLSReceivesNoOffer() async throws {
         let (socket, _) = try await connectedSocket([
             .send("220 ready\r\n"), .expect(through: "\r\n"), .send("250-mail\r\n250 SIZE 1000\r\n"),

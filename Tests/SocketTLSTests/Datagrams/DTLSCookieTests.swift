@@ -176,6 +176,23 @@ struct DTLSCookieTests {
         }
     }
 
+    /// No other client arrives meanwhile, so the secret is replaced only when its cookie comes back.
+    @Test(arguments: [2, 3, 100]) func aCookieIsUselessAfterTwoLifetimes(lifetimes: Int) throws {
+        let fixture = try Fixture.forDatagrams()
+        let clock = TestClock()
+        let cookies = try DTLSCookies(clock: { clock.now })
+        let client = DatagramPair.End(try fixture.datagramEngine(.client), firstTimeout: 60)
+        client.receive(try request(judge(cookies, try hello(of: client), from: address)))
+        let second = try hello(of: client)
+        clock.advance(milliseconds: lifetimes * DTLSCookies.lifetime / 1_000_000)
+        // The client is not locked out: the new request has a cookie that is accepted.
+        client.receive(try request(judge(cookies, second, from: address)))
+        guard case .admission = judge(cookies, try hello(of: client), from: address) else {
+            Issue.record("the new cookie was refused")
+            return
+        }
+    }
+
     @Test func anythingElseGetsNoAnswer() throws {
         let fixture = try Fixture.forDatagrams()
         let cookies = try DTLSCookies()
