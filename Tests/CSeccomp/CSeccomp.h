@@ -17,6 +17,7 @@ static const long CSeccomp_sched_getaffinity = SYS_sched_getaffinity;
 static const long CSeccomp_recvmmsg = SYS_recvmmsg;
 static const long CSeccomp_sendmmsg = SYS_sendmmsg;
 static const long CSeccomp_sendmsg = SYS_sendmsg;
+static const long CSeccomp_sendto = SYS_sendto;
 static const long CSeccomp_sendfile = SYS_sendfile;
 static const long CSeccomp_socket = SYS_socket;
 static const long CSeccomp_getsockopt = SYS_getsockopt;

@@ -4,12 +4,15 @@ internal import Foundation
 /// A system call that a test can make the kernel refuse.
 package enum RefusedCall: Sendable {
     case recvmmsg, sendmmsg, sendmsg
+    /// The system call of send(2).
+    case sendto
 
     fileprivate var number: Int {
         switch self {
         case .recvmmsg: CSeccomp_recvmmsg
         case .sendmmsg: CSeccomp_sendmmsg
         case .sendmsg: CSeccomp_sendmsg
+        case .sendto: CSeccomp_sendto
         }
     }
 }

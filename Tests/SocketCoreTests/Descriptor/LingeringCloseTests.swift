@@ -1,4 +1,5 @@
 import AsyncSocketsTesting
+import Glibc
 import SocketCore
 import SocketTestSupport
 import SocketTestTraits
@@ -27,8 +28,45 @@ import Testing
         try await eventually("it has left the loop") { loop.registrationCount == 0 }
     }
 
+    /// The kernel has no memory, and reports no event when it has memory again: the send buffer has room, but
+    /// too little for an event. The rest is sent before the grace period is over. A round in which the machine
+    /// paused for that long is inconclusive.
+    @Test(arguments: [ENOBUFS, ENOMEM]) func theRestFollowsAShortageOfMemory(errno: Int32) async throws {
+        let loop = try SocketEventLoop()
+        let earlier = [UInt8](repeating: 1, count: 80_000)
+        let rest = Array("554 too much data\r\n".utf8)
+        try await eventually("a round is quick enough") {
+            let (peer, descriptor) = try pair()
+            #expect(earlier.withUnsafeBytes { descriptor.send($0) }.isBytes(earlier.count))
+            let start = ContinuousClock.now
+            try refusing([.sendto], with: errno) {
+                rest.withUnsafeBytes { LingeringClose.begin(with: descriptor, sending: $0, on: loop) }
+            }
+            // The peer does not receive, which would cause an event.
+            try await eventually("every byte has arrived") { peer.unreadByteCount == earlier.count + rest.count }
+            let isQuick = start.duration(to: .now) < .seconds(4)
+            peer.finish()
+            let received = try peer.receive() + peer.receive()
+            #expect(Array(received.suffix(rest.count)) == rest)
+            return isQuick
+        }
+        try await eventually("it has left the loop") { loop.registrationCount == 0 }
+    }
+
     private func pair() throws -> (peer: RawSocket, own: SocketDescriptor) {
         let (peer, own) = try RawSocket.pair()
         return (peer, SocketDescriptor(takingOver: own.duplicate()))
     }
+}
+
+extension RawSocket {
+    /// The number of bytes that have arrived and were not received.
+    fileprivate var unreadByteCount: Int {
+        var count: CInt = 0
+        return ioctl(descriptor, UInt(FIONREAD), &count) == 0 ? Int(count) : 0
+    }
+}
+
+extension SocketDescriptor.SendAnswer {
+    fileprivate func isBytes(_ count: Int) -> Bool { if case .bytes(count) = self { true } else { false } }
 }
