@@ -152,6 +152,27 @@ import Testing
         #expect(try folder.names.isEmpty)
     }
 
+    /// Each segment is shorter than the limit. The second one arrives after the first has been consumed.
+    @Test(arguments: [false, true]) func theLimitOfABodyCoversAllItsSegments(isFile: Bool) async throws {
+        let (pair, folder) = (try await SocketPair(), try TemporaryFolder())
+        let (server, path) = (pair.server, folder.path("received"))
+        let reading = Task {
+            if isFile {
+                try await server.readDotTerminated(toFile: path, maxLength: 10)
+            } else {
+                _ = try await server.readDotTerminated(maxLength: 10)
+            }
+        }
+        try await pair.client.write("12345\r\n")
+        try await server.turn("the first segment is consumed") { connection in
+            connection.data.carried.received == 7 && connection.data.reads.preBuffer.isEmpty
+        }
+        try await pair.client.write("67890\r\n.\r\n")
+        #expect(await reading.outcome == .failed(.readMaxedOut))
+        #expect(await outcome { try await server.read() } == .failed(.readMaxedOut))
+        #expect(try folder.names.isEmpty)
+    }
+
     @Test(arguments: [false, true]) func aBodyThatIsCancelledEndsTheConnection(isFile: Bool) async throws {
         let (pair, folder) = (try await SocketPair(), try TemporaryFolder())
         let (server, path) = (pair.server, folder.path("received"))
@@ -204,6 +225,23 @@ import Testing
         }
         #expect(error?.code == .writeTimeout)
         #expect(await outcome { try await pair.client.write("QUIT\r\n") } != .served)
+    }
+
+    /// The peer does not read. A write that has started would otherwise continue, and one that has not started
+    /// would be removed, but neither may leave a connection on which the program could send a command.
+    @Test(arguments: [false, true]) func aSentBodyThatIsCancelledEndsTheConnection(hasStarted: Bool) async throws {
+        let pair = try await SocketPair()
+        let (client, bytes) = (pair.client, Data(count: 32 << 20))
+        let earlier = Task { if !hasStarted { try await client.write(bytes) } }
+        if !hasStarted { try await eventually("the kernel is full") { client.pendingWriteByteCount > 0 } }
+        let writing = Task { try await client.writeDotTerminated(bytes) }
+        try await eventually("the body is queued") { client.pendingWriteByteCount > (hasStarted ? 0 : bytes.count) }
+        writing.cancel()
+        #expect(await writing.outcome == .cancelled)
+        try await eventually("the connection is closed") { !client.isConnected }
+        #expect(await outcome { try await client.write("QUIT\r\n") } != .served)
+        #expect(await outcome { try await pair.server.readDotTerminated(maxLength: .max) } != .served)
+        #expect(await (earlier.outcome == .served) == hasStarted)
     }
 
     @Test func aFileThatBecomesShorterEndsTheConnection() async throws {

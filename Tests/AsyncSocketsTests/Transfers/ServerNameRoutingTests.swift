@@ -56,6 +56,35 @@ import Testing
         #expect(error?.fault == .peer)
     }
 
+    /// OpenSSL splits a message of more than 16 KiB into several records.
+    @Test func aHelloThatIsLongerThanARecordIsForwardedWhole() async throws {
+        var settings = try TestCertificates.client(for: "b.example")
+        settings.applicationProtocols = (100..<200).map { "\($0)" + String(repeating: "x", count: 200) }
+        let pair = try await SocketPair()
+        let upgrade = Task { [settings] in try await pair.client.startTLS(settings: settings) }
+        let start = try #require(try await pair.server.readFrame(TLSClientHelloFraming(), timeout: .patient))
+        #expect(start.hello.serverName == "b.example")
+        #expect(start.hello.applicationProtocols == settings.applicationProtocols)
+        #expect(start.bytes.count > 5 + 1 << 14)
+        // The same records, once more.
+        #expect(try TLSClientHello(records: start.bytes.bytes) == start.hello)
+        pair.server.disconnect()
+        #expect(await upgrade.outcome != .served)
+    }
+
+    /// A client may send more records in the segment with its message, for example early data.
+    @Test func theBytesAfterAHelloAreForwardedOnce() async throws {
+        let bytes = try await hello(for: "b.example")
+        let all = bytes + Data([20, 3, 3, 0, 1, 1, 23, 3, 3, 0, 1, 7])
+        let pair = try await SocketPair()
+        try await pair.client.write(all)
+        pair.client.closeWriteStream()
+        _ = try await pair.server.peek(exactly: all.count)
+        let start = try #require(try await pair.server.readFrame(TLSClientHelloFraming()))
+        #expect(start.bytes == bytes)
+        #expect(try await start.bytes + pair.server.readToEnd() == all)
+    }
+
     @Test func plaintextIsNotAHello() throws {
         for text in ["GET / HTTP/1.1\r\n", "\u{16}\u{4}\u{1}\u{0}\u{5}", "\u{15}\u{3}\u{1}"] {
             let error = #expect(throws: TLSError.self) { try TLSClientHello(records: Data(text.utf8).bytes) }
