@@ -227,8 +227,9 @@ import Testing
         #expect(await outcome { try await pair.client.write("QUIT\r\n") } != .served)
     }
 
-    /// The peer does not read. A write that has started would otherwise continue, and one that has not started
-    /// would be removed, but neither may leave a connection on which the program could send a command.
+    /// The peer does not read. A write that has started would otherwise continue, and one that has not
+    /// started would be removed, but neither may leave a connection on which the program could send a
+    /// command.
     @Test(arguments: [false, true]) func aSentBodyThatIsCancelledEndsTheConnection(hasStarted: Bool) async throws {
         let pair = try await SocketPair()
         let (client, bytes) = (pair.client, Data(count: 32 << 20))

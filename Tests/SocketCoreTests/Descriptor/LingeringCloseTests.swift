@@ -28,9 +28,9 @@ import Testing
         try await eventually("it has left the loop") { loop.registrationCount == 0 }
     }
 
-    /// The kernel has no memory, and reports no event when it has memory again: the send buffer has room, but
-    /// too little for an event. The rest is sent before the grace period is over. A round in which the machine
-    /// paused for that long is inconclusive.
+    /// The kernel has no memory, and reports no event when it has memory again: the send buffer has room,
+    /// but too little for an event. The rest is sent before the grace period is over. A round in which
+    /// the machine paused for that long is inconclusive.
     @Test(arguments: [ENOBUFS, ENOMEM]) func theRestFollowsAShortageOfMemory(errno: Int32) async throws {
         let loop = try SocketEventLoop()
         let earlier = [UInt8](repeating: 1, count: 80_000)
