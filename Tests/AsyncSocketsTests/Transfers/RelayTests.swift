@@ -65,6 +65,42 @@ import Testing
         #expect(relay.backend.client.isDisconnected)
     }
 
+    /// Bytes have passed in both directions, and each connection has been read from and written to.
+    @Test(arguments: [false, true], [false, true])
+    func aReadThatFailsIsItsSourcesFault(isSecure: Bool, isClientsFault: Bool) async throws {
+        for _ in 0..<10 {
+            let relay = try await Relay(isClientSecure: isSecure, isBackendSecure: isSecure)
+            for (from, to) in [
+                (relay.client.client, relay.backend.server), (relay.backend.server, relay.client.client),
+            ] {
+                try await from.write("x")
+                #expect(try await to.read(exactly: 1) == Data("x"))
+            }
+            (isClientsFault ? relay.client.client : relay.backend.server).disconnect(.reset)
+            #expect(await relay.result.outcome == .failed(.connectionReset))
+            let failed = relay.failed.withLock { $0 }
+            #expect(failed.map { $0 === relay.client.server } == [isClientsFault])
+        }
+    }
+
+    /// The backend does not read, and is reset while the relay waits to write to it.
+    @Test func aWriteThatFailsIsItsDestinationsFault() async throws {
+        for _ in 0..<10 {
+            let relay = try await Relay(isClientSecure: true)
+            // No read of this direction is left that could fail first.
+            relay.backend.server.closeWriteStream()
+            #expect(try await relay.client.client.readToEnd().isEmpty)
+            let sending = Task { try await relay.client.client.write(Data(count: 64 << 20)) }
+            try await eventually("a write waits") { relay.backend.client.pendingWriteByteCount > 0 }
+            relay.backend.server.disconnect(.reset)
+            let reason = await #expect(throws: AsyncSocketError.self) { try await relay.result.value }
+            #expect(reason?.fault == .peer)
+            let failed = relay.failed.withLock { $0 }
+            #expect(failed.count == 1 && failed.first === relay.backend.client)
+            #expect(await sending.outcome != .served)
+        }
+    }
+
     /// The backend has sent a FIN, so the relay reads only from the silent client.
     @Test(arguments: [false, true]) func aFailureAfterOneDirectionHasEndedIsNoticed(isSecure: Bool) async throws {
         let relay = try await Relay(isClientSecure: isSecure, isBackendSecure: isSecure)
@@ -111,6 +147,55 @@ import Testing
         #expect(end?.code == .connectionReset)
         let other = await #expect(throws: AsyncSocketError.self) { try await relay.backend.server.readToEnd() }
         #expect(other?.code == .connectionReset)
+    }
+
+    /// A run in which the relay ended before the bytes were forwarded proves nothing.
+    @Test func silenceAfterSomeBytesIsAnErrorToo() async throws {
+        try await eventually("a run is quick enough") {
+            let relay = try await Relay(idleTimeout: .milliseconds(500))
+            let (client, backend) = (relay.client.client, relay.backend.server)
+            for (from, to) in [(client, backend), (backend, client)] {
+                guard await outcome(of: { try await from.write("x") }) == .served,
+                    await outcome(of: { try await to.read(exactly: 1) }) == .served
+                else { return false }
+            }
+            #expect(await outcome { try await client.read(timeout: .patient) } == .failed(.connectionReset))
+            guard client.isDisconnected else { throw Unexpected(description: "the relay is never idle") }
+            #expect(await relay.result.outcome == .failed(.idleTimeout))
+            return true
+        }
+    }
+
+    /// The relay has read all the bytes of the client and writes them to a backend that reads slowly, for
+    /// longer than the limit. A run in which the machine paused for half of the limit proves nothing.
+    @Test func aSlowBackendKeepsASilentClientFromTimingOut() async throws {
+        let (limit, count) = (Duration.seconds(1), 60_000)
+        try await eventually("a run is quick enough") {
+            let (client, here) = try StyledSocket.attacked(.task)
+            let (backend, there) = try StyledSocket.attacked(.task)
+            try there.socket.setOption(.sendBufferSize, to: 1)
+            try client.send([UInt8](repeating: 1, count: count))
+            let result = Task { try await here.socket.relay(with: there.socket, idleTimeout: limit) }
+            var (received, longestPause, last) = (0, Duration.zero, ContinuousClock.now)
+            while received < count {
+                try await eventually("a fifth of the limit has passed") {
+                    last.duration(to: .now) > limit / 5 && backend.hasInput
+                }
+                longestPause = max(longestPause, last.duration(to: .now))
+                last = .now
+                let piece = try? backend.receive()
+                guard let piece, !piece.isEmpty else { break }
+                received += piece.count
+            }
+            guard received == count else {
+                #expect(longestPause >= limit / 2, "the relay ended after \(received) bytes")
+                return longestPause < limit / 2
+            }
+            client.finish()
+            backend.finish()
+            #expect(try await result.value == RelayTotals(forwarded: count, returned: 0))
+            return true
+        }
     }
 
     /// Bytes flow only to the client, and for longer than the limit. A run in which the machine paused for
