@@ -12,12 +12,12 @@ extension DataPath {
         return count < limit && writes.waitingByteCount < limit - count
     }
 
-    /// Whether a job of a task is likely to write more: if received bytes are unread, or if the job has
-    /// already written without unread bytes.
-    func expectsMoreWrites(in job: UInt32) -> Bool {
+    /// Whether a job of a task that writes `count` bytes is likely to write more: if received bytes are
+    /// unread, or if this is a small write and not the job's first one without unread bytes.
+    func expectsMoreWrites(in job: UInt32, after count: Int) -> Bool {
         guard reads.preBuffer.isEmpty else { return true }
         defer { writingJob = job }
-        return writingJob == job
+        return writingJob == job && count < WriteHalf.smallLimit
     }
 
     /// The collection limit, reduced if necessary so that the high-water mark is not reached and
@@ -57,11 +57,14 @@ extension DataPath {
         pumpWrites(channel)
     }
 
-    /// Passes the collected bytes to the channel, or queues them behind earlier writes.
+    /// Passes the collected bytes to the channel, or queues them after earlier writes.
     func endCollecting(_ channel: ByteChannel) {
         isCollecting = false
         if writes.packets.isEmpty, !channel.hasUnsentBytes {
-            writes.sendCollected { write($0, to: channel) }
+            writes.sendCollected { bytes in
+                let count = write(bytes, to: channel)
+                return (count, count == bytes.count && !channel.hasUnsentBytes)
+            }
         }
         writes.packCollected()
     }

@@ -39,7 +39,7 @@ final class DataPath {
     @exclusivity(unchecked) var needsPump = false
     @exclusivity(unchecked) private var wantsTurn = false
     @exclusivity(unchecked) var isCollecting = false
-    /// The job that wrote last: see `expectsMoreWrites(in:)`.
+    /// The job that wrote last: see `expectsMoreWrites(in:after:)`.
     @exclusivity(unchecked) var writingJob: UInt32 = 0
     /// Whether there may be bytes to write, or our side is being closed. `false` during most reads.
     @exclusivity(unchecked) var isWriting = false

@@ -96,12 +96,18 @@ final class WriteHalf {
     /// The collected writes without a counted reference.
     private var openCollected: Unmanaged<CollectedWrites>? { collected.map(Unmanaged.passUnretained) }
 
-    /// Passes the collected bytes to `send`, which returns how many it has accepted.
-    func sendCollected(_ send: (UnsafeRawBufferPointer) -> Int) {
-        guard let collected else { return }
-        let count = send(collected.bytes)
-        allWaiting -= count
-        if collected.drop(count) { self.collected = nil }
+    /// Passes the collected bytes to `send`. If it accepts all of them and its channel buffers none, nothing
+    /// is queued. Otherwise they become a write in the empty queue, of which the accepted part is handed on.
+    func sendCollected(_ send: (UnsafeRawBufferPointer) -> (count: Int, isComplete: Bool)) {
+        guard let writes = collected else { return }
+        let (count, isComplete) = send(writes.bytes)
+        if isComplete {
+            collected = nil
+            allWaiting -= count
+        } else {
+            packCollected()
+            handOn(count)
+        }
     }
 
     /// Appends the collected bytes to the queue as one write.
@@ -271,7 +277,7 @@ final class WriteHalf {
     /// The maximum number of parts per call. With writes of 4 KiB, this is 256 KiB.
     private static var partLimit: Int { 64 }
     /// Copying fewer bytes than this costs no more than passing them as a separate part.
-    private static var smallLimit: Int { 4096 }
+    static var smallLimit: Int { 4096 }
     /// The maximum number of bytes to combine: the size of one block, so the scratch buffer never has to
     /// grow.
     private static var gatherLimit: Int { 64 * 1024 }
@@ -332,12 +338,6 @@ private final class CollectedWrites {
     }
 
     var bytes: UnsafeRawBufferPointer { buffer.readableBytes }
-
-    /// Removes the first `count` bytes. Returns whether no bytes are left.
-    func drop(_ count: Int) -> Bool {
-        buffer.consume(count)
-        return buffer.isEmpty
-    }
 
     func makePacket() -> WritePacket {
         WritePacket(data: Data(buffer.readableBytes), timeout: timeout, completion: .answered)

@@ -122,7 +122,7 @@ import Testing
         }
     }
 
-    /// A loop of small writes needs one system call for 64 KiB, and waits if the kernel's buffer is full.
+    /// A loop of small writes needs one system call for 64 KiB. It suspends if the kernel's buffer is full.
     @Test func aLoopOfWritesIsSentInLargePieces() async throws {
         let (socket, peer) = try await connectAlone()
         let line = Data("0123456789abcdef".utf8)
@@ -139,6 +139,17 @@ import Testing
         try await onLoop(of: socket) {
             #expect(try await socket.readLine() == "one")
             if isLine { try await socket.writeLine("answer") } else { try await socket.write("answer") }
+            #expect(peer.hasInput)
+        }
+    }
+
+    /// Copying a large write would cost more than a system call.
+    @Test func aLargeWriteLeavesAtOnce() async throws {
+        let (socket, peer, _) = try connect("")
+        try await onLoop(of: socket) {
+            try await socket.write("first")
+            #expect(try peer.receive(atLeast: 5) == "first")
+            try await socket.write(Data(count: 4096))
             #expect(peer.hasInput)
         }
     }

@@ -42,10 +42,7 @@ import Testing
             write(number)
             await socket.settle()
             if socket.writeProgress != nil {
-                // Fill the remaining space with bytes that are never read, so that the kernel is certainly
-                // full.
-                while Self.piece.withUnsafeBytes({ send(own.descriptor, $0.baseAddress, $0.count, flags) }) > 0 {}
-                while send(own.descriptor, "x", 1, flags) > 0 {}
+                fillKernel(behind: own)
                 await socket.settle()
             }
             if let progress = socket.writeProgress {
@@ -56,7 +53,12 @@ import Testing
         }
     }
 
-    private let flags = Int32(MSG_DONTWAIT) | Int32(MSG_NOSIGNAL)
+    /// Fills the kernel's buffer with bytes that are never read.
+    private func fillKernel(behind own: RawSocket) {
+        let flags = Int32(MSG_DONTWAIT) | Int32(MSG_NOSIGNAL)
+        while Self.piece.withUnsafeBytes({ send(own.descriptor, $0.baseAddress, $0.count, flags) }) > 0 {}
+        while send(own.descriptor, "x", 1, flags) > 0 {}
+    }
 
     /// The kernel has unread bytes from us, so that this is a reset for a socket pair too.
     private func reset(_ peer: ChannelEnd) throws {
@@ -73,6 +75,32 @@ import Testing
         let told = await recorder.next()
         guard case .disconnected(let error) = told else { throw Unexpected(description: "\(told)") }
         #expect(error?.code == .connectionReset)
+    }
+
+    /// A task's second write is collected, and encrypted when the task suspends.
+    @Test(arguments: TLSProtocolVersion.tested, [false, true])
+    func aCollectedWriteStaysInTheQueueUntilTheKernelHasItsRecord(_ version: TLSProtocolVersion, isLate: Bool) async throws {
+        let (socket, recorder, peer, own) = try await connect(version)
+        let result = await Task(executorPreference: socket.executor) {
+            await outcome {
+                try await socket.write("first")
+                fillKernel(behind: own)
+                try await socket.write("second", timeout: isLate ? .milliseconds(50) : nil)
+                guard isLate else { return Data() }
+                return try await socket.read(exactly: 1, timeout: .patient)
+            }
+        }.value
+        if isLate {
+            #expect(result == .failed(.writeTimeout))
+        } else {
+            #expect(result == .served)
+            try await eventually("it is pending") { socket.writeProgress != nil }
+            try reset(peer)
+            #expect(try await recorder.disconnected()?.code == .connectionReset)
+            let error = await #expect(throws: AsyncSocketError.self) { try await socket.close() }
+            #expect(error?.code == .connectionReset)
+        }
+        withExtendedLifetime(peer) {}
     }
 
     @Test(arguments: TLSProtocolVersion.tested, [false, true])
