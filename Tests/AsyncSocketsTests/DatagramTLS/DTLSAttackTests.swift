@@ -243,7 +243,7 @@ final class ManualDTLS {
     func shakeHands(until isLast: ([[UInt8]]) -> Bool = { _ in false }) async throws -> [[UInt8]] {
         while true {
             let answer = engine.handshake()
-            let output = takeOutput()
+            let output = engine.takeOutput()
             if case .failed(let error) = answer { throw error }
             if case .complete = answer { return output }
             if isLast(output) { return output }
@@ -284,25 +284,16 @@ final class ManualDTLS {
 
     func encrypt(_ text: String) -> [[UInt8]] {
         _ = Array(text.utf8).withUnsafeBytes { engine.write($0) }
-        return takeOutput()
+        return engine.takeOutput()
     }
 
     /// Returns the close_notify.
     func close() -> [[UInt8]] {
         engine.shutdown()
-        return takeOutput()
+        return engine.takeOutput()
     }
 
     func send(_ datagrams: [[UInt8]]) async throws {
         for datagram in datagrams { try await socket.send(Data(datagram)) }
-    }
-
-    private func takeOutput() -> [[UInt8]] {
-        var output: [[UInt8]] = []
-        engine.sendOutput { datagrams in
-            output = datagrams.map { Array($0) }
-            return datagrams.count
-        }
-        return output
     }
 }

@@ -30,12 +30,7 @@ final class DTLSSchedule {
         let server: TLSServerSettings
     }
 
-    private enum Course {
-        case fixed([Step])
-        case random(SeededGenerator)
-    }
-
-    private let course: Course
+    private var course: Course<Step>
     private let meeting: Meeting
     private let relay: DatagramRelay
     private let client: ScheduledEnd
@@ -53,7 +48,7 @@ final class DTLSSchedule {
         client = try ScheduledEnd("client", style: Int.random(in: 0..<3, using: &dice))
         server = try ScheduledEnd("server", style: Int.random(in: 0..<3, using: &dice))
         relay = try DatagramRelay(to: server.socket.localPort, seed: seed)
-        course = .random(dice)
+        course = Course(random: dice, count: 5...40)
     }
 
     init(_ plan: Plan, _ meeting: Meeting, styles: (client: Int, server: Int)) throws {
@@ -61,19 +56,13 @@ final class DTLSSchedule {
         client = try ScheduledEnd("client", style: styles.client)
         server = try ScheduledEnd("server", style: styles.server)
         relay = try DatagramRelay(to: server.socket.localPort, seed: 1)
-        course = .fixed(plan.steps)
+        course = Course(fixed: plan.steps)
     }
 
     func run() async throws {
         defer { relay.close() }
         try await meet()
-        switch course {
-        case .fixed(let steps): for step in steps { try await take(step) }
-        case .random(var dice):
-            for _ in 0..<Int.random(in: 5...40, using: &dice) {
-                if let step = randomStep(&dice) { try await take(step) }
-            }
-        }
+        while let step = course.next({ randomStep(&$0) }) { try await take(step) }
         try await finish()
     }
 

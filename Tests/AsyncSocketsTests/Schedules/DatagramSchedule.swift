@@ -20,12 +20,7 @@ final class DatagramSchedule {
         case join(Int)
     }
 
-    private enum Course {
-        case fixed([Step])
-        case random(SeededGenerator)
-    }
-
-    private let course: Course
+    private var course: Course<Step>
     private let recorder = DatagramRecorder()
     private let socket: AsyncUDPSocket
     private let peer: DatagramParty
@@ -49,15 +44,15 @@ final class DatagramSchedule {
         var dice = SeededGenerator(seed: seed)
         let style = Int.random(in: 0..<3, using: &dice)
         let filter = Filter.allCases.randomElement(using: &dice) ?? .unfiltered
-        try self.init(.random(dice), style: style, filter)
+        try self.init(Course(random: dice, count: 5...40), style: style, filter)
     }
 
     /// - Parameter style: How the delegate is called, 0 to 2.
     convenience init(_ plan: Plan, style: Int, _ filter: Filter) throws {
-        try self.init(.fixed(plan.steps), style: style, filter)
+        try self.init(Course(fixed: plan.steps), style: style, filter)
     }
 
-    private init(_ course: Course, style: Int, _ filter: Filter) throws {
+    private init(_ course: Course<Step>, style: Int, _ filter: Filter) throws {
         self.course = course
         peer = try DatagramParty()
         switch style {
@@ -74,13 +69,7 @@ final class DatagramSchedule {
     private static func isDropped(_ number: UInt32) -> Bool { number % 5 == 0 }
 
     func run() async throws {
-        switch course {
-        case .fixed(let steps): for step in steps { try await take(step) }
-        case .random(var dice):
-            for _ in 0..<Int.random(in: 5...40, using: &dice) {
-                if let step = randomStep(&dice) { try await take(step) }
-            }
-        }
+        while let step = course.next({ randomStep(&$0) }) { try await take(step) }
         try await finish()
     }
 

@@ -77,7 +77,7 @@ final class HubClient {
     func finish() async throws {
         while true {
             let answer = engine.handshake()
-            try await send(takeOutput())
+            try await send(engine.takeOutput())
             if case .failed(let error) = answer { throw error }
             if case .complete = answer { break }
             let datagram = try await socket.receive().data
@@ -89,7 +89,7 @@ final class HubClient {
     func expectEcho() async throws {
         let text = "hello \(hellos.count)"
         _ = Array(text.utf8).withUnsafeBytes { engine.write($0) }
-        try await send(takeOutput())
+        try await send(engine.takeOutput())
         let buffer = PreBuffer()
         while true {
             switch engine.read(into: buffer) {
@@ -109,24 +109,15 @@ final class HubClient {
     /// Sends a close_notify.
     func close() async throws {
         engine.shutdown()
-        try await send(takeOutput())
+        try await send(engine.takeOutput())
     }
 
     private func advance() -> [[UInt8]] {
         _ = engine.handshake()
-        return takeOutput()
+        return engine.takeOutput()
     }
 
     private func send(_ datagrams: some Sequence<[UInt8]>) async throws {
         for datagram in datagrams { try await socket.send(Data(datagram)) }
-    }
-
-    private func takeOutput() -> [[UInt8]] {
-        var output: [[UInt8]] = []
-        engine.sendOutput { datagrams in
-            output = datagrams.map { Array($0) }
-            return datagrams.count
-        }
-        return output
     }
 }

@@ -41,12 +41,7 @@ final class HubSchedule {
         case stop
     }
 
-    private enum Course {
-        case fixed([Step])
-        case random(SeededGenerator)
-    }
-
-    private let course: Course
+    private var course: Course<Step>
     private let listener: DatagramListener
     private let bodies = Locked((begun: 0, ended: 0))
     private let errors = Locked<[AsyncSocketError.Code]>([])
@@ -67,7 +62,7 @@ final class HubSchedule {
     private var reached: [Int: Int] = [:]
 
     init(_ plan: Plan) throws {
-        course = .fixed(plan.steps)
+        course = Course(fixed: plan.steps)
         listener = try Self.listener(maximumPeers: plan.maximumPeers)
         listener.maximumHandshakes = plan.maximumHandshakes
     }
@@ -76,7 +71,7 @@ final class HubSchedule {
         var dice = SeededGenerator(seed: seed)
         listener = try Self.listener(maximumPeers: Int.random(in: 3...8, using: &dice))
         listener.maximumHandshakes = Int.random(in: 1...6, using: &dice)
-        course = .random(dice)
+        course = Course(random: dice, count: 20...40)
     }
 
     private static func listener(maximumPeers: Int) throws -> DatagramListener {
@@ -101,7 +96,7 @@ final class HubSchedule {
                 for try await datagram in socket.datagrams { try await socket.send(datagram.data) }
             }
         }
-        try await takeSteps()
+        while let step = course.next({ randomStep(&$0) }) { try await take(step) }
         for client in established { try await client.expectEcho() }
         await listener.close(timeout: .zero)
         try await serving.value
@@ -109,14 +104,6 @@ final class HubSchedule {
         let rest = Contents(of: listener.hub)
         #expect(rest["state.peers"] == 0 && rest["state.handshakes.places"] == 0 && rest["state.handshakes.sources"] == 0)
         #expect(bodies.withLock { $0.begun == servedCount && $0.ended == servedCount })
-    }
-
-    private func takeSteps() async throws {
-        switch course {
-        case .fixed(let steps): for step in steps { try await take(step) }
-        case .random(var dice):
-            for _ in 0..<Int.random(in: 20...40, using: &dice) { try await take(randomStep(&dice)) }
-        }
     }
 
     private func randomStep(_ dice: inout SeededGenerator) -> Step {
@@ -178,7 +165,7 @@ final class HubSchedule {
         try await check()
     }
 
-    /// Sockets take a moment to close, so this waits for the counts.
+    /// Sockets close asynchronously, so the counts are polled.
     private func check() async throws {
         do {
             try await eventually("the counts agree") { counts == expectedCounts }

@@ -154,12 +154,17 @@ struct DTLSCookieTests {
         _ = try request(judge(cookies, changed, from: address))
     }
 
-    @Test func aSecretCountsForTwoLifetimes() throws {
-        let fixture = try Fixture.forDatagrams()
+    /// Returns a client that has received its first cookie.
+    private func clientWithCookie() throws -> (DatagramPair.End, DTLSCookies, TestClock) {
         let clock = TestClock()
         let cookies = try DTLSCookies(clock: { clock.now })
-        let client = DatagramPair.End(try fixture.datagramEngine(.client), firstTimeout: 60)
+        let client = DatagramPair.End(try Fixture.forDatagrams().datagramEngine(.client), firstTimeout: 60)
         client.receive(try request(judge(cookies, try hello(of: client), from: address)))
+        return (client, cookies, clock)
+    }
+
+    @Test func aSecretCountsForTwoLifetimes() throws {
+        let (client, cookies, clock) = try clientWithCookie()
         let second = try hello(of: client)
         clock.advance(milliseconds: DTLSCookies.lifetime / 1_000_000 + 1)
         guard case .admission = judge(cookies, second, from: address) else {
@@ -178,11 +183,7 @@ struct DTLSCookieTests {
 
     /// No other client arrives meanwhile, so the secret is replaced only when its cookie comes back.
     @Test(arguments: [2, 3, 100]) func aCookieIsUselessAfterTwoLifetimes(lifetimes: Int) throws {
-        let fixture = try Fixture.forDatagrams()
-        let clock = TestClock()
-        let cookies = try DTLSCookies(clock: { clock.now })
-        let client = DatagramPair.End(try fixture.datagramEngine(.client), firstTimeout: 60)
-        client.receive(try request(judge(cookies, try hello(of: client), from: address)))
+        let (client, cookies, clock) = try clientWithCookie()
         let second = try hello(of: client)
         clock.advance(milliseconds: lifetimes * DTLSCookies.lifetime / 1_000_000)
         // The client is not locked out: the new request has a cookie that is accepted.

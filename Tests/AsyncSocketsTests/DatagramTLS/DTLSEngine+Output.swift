@@ -1,0 +1,13 @@
+import SocketTLS
+
+extension DTLSEngine {
+    /// Removes and returns the datagrams to send.
+    func takeOutput() -> [[UInt8]] {
+        var output: [[UInt8]] = []
+        sendOutput { datagrams in
+            output = datagrams.map { Array($0) }
+            return datagrams.count
+        }
+        return output
+    }
+}
