@@ -43,7 +43,7 @@ enum DiskProbe {
         }
     }
 
-    /// A dot-terminated body is longer than the free space. The rest of it must not be read as commands.
+    /// A dot-terminated body is longer than the free space. Its remaining bytes must not be read as commands.
     private static func receiveBody(in folder: String) async throws {
         let listener = try SocketListener(port: 0, interface: "127.0.0.1")
         let body = Data(repeating: UInt8(ascii: "x"), count: 16 << 20)

@@ -223,7 +223,7 @@ func send(connection net.Conn) error {
 }
 
 func (s server) startTLS(connection net.Conn) (net.Conn, error) {
-	// The client sends nothing after its command until it has the reply, so nothing is left in the buffer.
+	// The client sends its next bytes after the reply, so the discarded buffer is empty.
 	if _, err := bufio.NewReader(connection).ReadString('\n'); err != nil {
 		return connection, err
 	}

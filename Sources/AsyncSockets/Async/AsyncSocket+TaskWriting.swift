@@ -140,7 +140,8 @@ extension AsyncSocket {
     /// bytes, so a relay holds about 64 KiB for each direction, and a `writeHighWaterMark` in addition.
     ///
     /// If one connection fails or the task is cancelled, both are reset, so that neither peer takes the end
-    /// for the end of the data.
+    /// for the end of the data. A failure is detected when the bytes received before it have been forwarded:
+    /// if the other peer does not read, set an `idleTimeout` to end the relay.
     ///
     /// ```swift
     /// try await listener.run { client in

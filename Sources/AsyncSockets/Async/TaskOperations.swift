@@ -201,7 +201,7 @@ struct TaskOperations {
         guard let job = JobBudget.currentJob, connection.loop.isCurrent, connection.upgrade?.state.isSettled != false else {
             return false
         }
-        guard connection.data.expectsMoreWrites(in: job) else { return false }
+        guard connection.data.expectsMoreWrites(in: job, after: count) else { return false }
         if !connection.data.mayCollect(count) {
             guard connection.data.isCollecting else { return false }
             connection.data.flush()

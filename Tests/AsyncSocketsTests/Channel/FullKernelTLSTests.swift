@@ -114,7 +114,7 @@ import Testing
         let wire = try Wire()
         let count = try await wire.atServer.exhaust(wire.server, shortage)
         let (client, server) = wire.startTLS(try TestCertificates.client().only(version), try TestCertificates.server())
-        try await eventually("the server's flight waits") {
+        try await eventually("the server's flight is pending") {
             // After `noMemory`, the server tries again automatically.
             wire.carryUp() > 0 && shortage == .noMemory || waits(wire.server)
         }
@@ -131,7 +131,7 @@ import Testing
         let (client, server) = wire.startTLS(settings.client.only(version), settings.server)
         try await carryClientHello(over: wire)
         let count = try await wire.atClient.exhaust(wire.client, shortage)
-        try await eventually("the client's flight waits") {
+        try await eventually("the client's flight is pending") {
             wire.carryDown() > 0 && shortage == .noMemory || waits(wire.client)
         }
         #expect(!wire.server.isSecure)
@@ -179,7 +179,7 @@ import Testing
         let sent = pattern(size)
         let writing = Task.immediate { try await wire.server.write(sent) }
         wire.server.closeWriteStream()
-        try await eventually("a record waits") { waits(wire.server) }
+        try await eventually("a record is pending") { waits(wire.server) }
         try await wire.atServer.drain(count)
         let received = try await wire.carrying("the end has arrived") { try await wire.client.readToEnd(maxLength: size) }
         try await writing.value

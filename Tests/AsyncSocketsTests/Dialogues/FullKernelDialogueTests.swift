@@ -26,7 +26,7 @@ import Testing
         let count = try await kernel.exhaust(server.socket, shortage)
         try kernel.peer.send(last)
         if shortage == .noRoom, !reply.isEmpty {
-            try await server.socket.turn("the reply waits") { $0.data.channel?.maySend == false }
+            try await server.socket.turn("the reply is pending") { $0.data.channel?.maySend == false }
         }
         try await kernel.drain(count)
         let received = try await kernel.peer.received(exactly: reply.count)
@@ -52,7 +52,7 @@ import Testing
             count = try await kernel.exhaust(client.socket, shortage)
             try kernel.peer.send(rehearsal.last(ofClient: false))
         }
-        if shortage == .noRoom { try await client.socket.turn("a message waits") { $0.data.channel?.maySend == false } }
+        if shortage == .noRoom { try await client.socket.turn("a message is pending") { $0.data.channel?.maySend == false } }
         try await kernel.drain(count)
         let answer = isDirect ? [] : try rehearsal.answer(toClient: false)
         let received = try await kernel.peer.received(exactly: answer.count)
@@ -166,7 +166,7 @@ import Testing
             let greeting = try await kernel.peer.received(exactly: 7)
             let count = kernel.fill()
             if greeting.count == 7 { try kernel.peer.send("STARTTLS\r\n") }
-            let waits = try await victim.socket.held("the reply waits, or the call has ended") { connection in
+            let waits = try await victim.socket.held("the reply is pending, or the call has ended") { connection in
                 guard let channel = connection.data.channel else { return false }
                 return channel.maySend ? nil : true
             }

@@ -84,7 +84,7 @@ import Testing
         let count = kernel.fill()
         let isMySQL = sides.testDescription == "MySQL"
         try kernel.peer.send(rehearsal.last(ofClient: false))
-        try await victim.socket.turn("the next message waits") { connection in
+        try await victim.socket.turn("the next message is pending") { connection in
             guard let upgrade = connection.upgrade, let channel = connection.data.channel, !channel.maySend else { return false }
             if isMySQL { return upgrade.state.dialogue != nil && connection.data.reads.preBuffer.isEmpty }
             return channel.hasUnsentBytes
@@ -162,7 +162,7 @@ import Testing
         let count = kernel.fill()
         try kernel.peer.send(rehearsal.last(ofClient: true))
         let isMySQL = sides.testDescription == "MySQL"
-        try await victim.socket.turn("the reply waits, or the handshake has begun") { connection in
+        try await victim.socket.turn("the reply is pending, or the handshake has begun") { connection in
             isMySQL ? connection.upgrade?.state.dialogue == nil : connection.data.channel?.maySend == false
         }
         try kernel.peer.send(Self.injected)

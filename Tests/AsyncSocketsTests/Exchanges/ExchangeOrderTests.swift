@@ -42,7 +42,7 @@ import Testing
         var takesReply: Bool { outcomes.contains(.served) }
     }
 
-    /// One of two exchanges, and what has become of it.
+    /// One of two exchanges, and its result.
     private final class Party {
         let number: UInt8
         let course: Course

@@ -10,7 +10,7 @@ import Testing
 /// Two operations at the same time, one of which is late: an upgrade and the operations before it, two
 /// closes, and the two directions of a body.
 @Suite(.timeLimit(.patient)) struct LateCompanionTests {
-    // MARK: - startTLS behind a read and a write
+    // MARK: - startTLS after a read and a write
 
     enum Late: CaseIterable, Sendable { case read, write, readOfTwo, writeOfTwo }
 
@@ -61,7 +61,7 @@ import Testing
             #expect(try await recorder.readText() == "reply")
         }
         if !readIsSlower { try await read() }
-        try await client.turn("the upgrade waits") { connection in
+        try await client.turn("the upgrade is pending") { connection in
             if case .queuedTLS? = connection.upgrade?.state { true } else { false }
         }
         try await kernel.drain(count)
@@ -81,13 +81,13 @@ import Testing
 
     enum Second: CaseIterable, Sendable { case sameLimit, shorterLimit, cancelled, disconnect, reset }
 
-    /// The first close waits for a write. The second close may close the connection immediately.
+    /// A pending write delays the first close. The second close may close the connection immediately.
     @Test(arguments: Second.allCases, [false, true])
     func twoClosesEndTheConnectionOnce(_ second: Second, isSecure: Bool) async throws {
         let pair = try await SocketPair(isSecure: isSecure)
         let (client, bytes) = (pair.client, pattern(16 << 20))
         let writing = Task.immediate { try await client.write(bytes) }
-        try await eventually("it waits") { client.writeProgress != nil }
+        try await eventually("it is pending") { client.writeProgress != nil }
         let first = Task.immediate { try await client.close(timeout: .patient) }
         var closing: Task<Void, any Error>?
         switch second {

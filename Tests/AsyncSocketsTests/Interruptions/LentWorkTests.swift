@@ -88,7 +88,7 @@ import Testing
             case .peerLeft: other.disconnectWithReset()
             }
         }
-        try await busy.held("the step waits") { connection in
+        try await busy.held("the step is pending") { connection in
             guard case .lent? = connection.data.channel?.layer else { return nil as Void? }
             switch completion {
             case .justBeforeTheEnd:

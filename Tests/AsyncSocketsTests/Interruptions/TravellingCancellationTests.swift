@@ -73,7 +73,7 @@ import Testing
         let (kernel, victim) = try FullKernel.make(.task)
         let (socket, count, message) = (victim.socket, write.isBegun ? 0 : kernel.fill(), pattern(write.size))
         let writing = Task.immediate { try await socket.write(message) }
-        try await eventually("it waits") { socket.writeProgress != nil }
+        try await eventually("it is pending") { socket.writeProgress != nil }
         let first = try await socket.held("the connection is free") { connection in
             if order == .cancellationFirst { writing.cancel() }
             let first = try kernel.peer.receiveArrived(max(count, 1))

@@ -83,7 +83,7 @@ import Testing
         }
     }
 
-    /// The backend does not read, and is reset while the relay waits to write to it.
+    /// The backend does not read, and is reset while a write of the relay is pending.
     @Test func aWriteThatFailsIsItsDestinationsFault() async throws {
         for _ in 0..<10 {
             let relay = try await Relay(isClientSecure: true)
@@ -91,7 +91,7 @@ import Testing
             relay.backend.server.closeWriteStream()
             #expect(try await relay.client.client.readToEnd().isEmpty)
             let sending = Task { try await relay.client.client.write(Data(count: 64 << 20)) }
-            try await eventually("a write waits") { relay.backend.client.pendingWriteByteCount > 0 }
+            try await eventually("a write is pending") { relay.backend.client.pendingWriteByteCount > 0 }
             relay.backend.server.disconnect(.reset)
             let reason = await #expect(throws: AsyncSocketError.self) { try await relay.result.value }
             #expect(reason?.fault == .peer)
