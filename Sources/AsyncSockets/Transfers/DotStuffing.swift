@@ -67,25 +67,60 @@ struct DotStuffing {
 
     mutating func encode(_ bytes: UnsafeRawBufferPointer) -> Data {
         var output = Data(capacity: bytes.count + bytes.count / 16 + 2)
-        var start = 0
-        for (index, byte) in bytes.enumerated() {
-            switch byte {
-            case Self.lf where isAfterCR: start = index + 1
-            case Self.cr, Self.lf:
-                output.append(contentsOf: UnsafeRawBufferPointer(rebasing: bytes[start..<index]))
-                output.append(contentsOf: [Self.cr, Self.lf])
-                start = index + 1
-                isAtLineStart = true
-            default:
-                if isAtLineStart, byte == Self.dot { output.append(Self.dot) }
-                isAtLineStart = false
+        var breaks = LineBreaks(bytes)
+        var position = isAfterCR && bytes.first == Self.lf ? 1 : 0
+        // The first byte that has not been appended.
+        var start = position
+        func append(upTo end: Int) { output.append(contentsOf: UnsafeRawBufferPointer(rebasing: bytes[start..<end])) }
+        while position < bytes.count {
+            if isAtLineStart, bytes[position] == Self.dot {
+                append(upTo: position)
+                output.append(Self.dot)
+                start = position
             }
-            isAfterCR = byte == Self.cr
+            let end = breaks.next(from: position)
+            isAtLineStart = end < bytes.count
+            guard isAtLineStart else { break }
+            position = end + 1
+            if bytes[end] == Self.lf {
+                append(upTo: end)
+                output.append(Self.cr)
+                start = end
+            } else if position < bytes.count, bytes[position] == Self.lf {
+                position += 1
+            } else {
+                append(upTo: position)
+                output.append(Self.lf)
+                start = position
+            }
         }
-        output.append(contentsOf: UnsafeRawBufferPointer(rebasing: bytes[start...]))
+        append(upTo: bytes.count)
+        if let last = bytes.last { isAfterCR = last == Self.cr }
         return output
     }
 
     /// The end of the body.
     var end: Data { Data((isAtLineStart ? ".\r\n" : "\r\n.\r\n").utf8) }
+
+    /// Finds line breaks in linear time, even if only one of the two kinds occurs.
+    private struct LineBreaks {
+        let bytes: UnsafeRawBufferPointer
+        private var (cr, lf) = (-1, -1)
+
+        init(_ bytes: UnsafeRawBufferPointer) { self.bytes = bytes }
+
+        /// The position of the next CR or LF, or the number of bytes if there is none.
+        mutating func next(from start: Int) -> Int {
+            if cr < start { cr = find(DotStuffing.cr, from: start) }
+            if lf < start { lf = find(DotStuffing.lf, from: start) }
+            return min(cr, lf)
+        }
+
+        private func find(_ byte: UInt8, from start: Int) -> Int {
+            guard let base = bytes.baseAddress, let found = memchr(base + start, CInt(byte), bytes.count - start) else {
+                return bytes.count
+            }
+            return UnsafeRawPointer(found) - base
+        }
+    }
 }
