@@ -1,7 +1,7 @@
 import SocketTestSupport
 
 /// The steps of a schedule: a fixed list, or random steps that depend on what has happened.
-struct Course<Step> {
+struct Course<Step: Sendable>: Sendable {
     private var fixed: ArraySlice<Step> = []
     private var dice = SeededGenerator(seed: 0)
     /// The number of random steps that remain.
