@@ -269,6 +269,21 @@ import Testing
         withExtendedLifetime(peer) {}
     }
 
+    @Test(arguments: [false, true]) func aFailureOfCollectedBytesIsReportedToTheNextOperation(isRead: Bool) async throws {
+        let (socket, peer, own) = try connect()
+        try await onLoop(of: socket) {
+            #expect(try await socket.readLine() == "one")
+            shutdown(own.descriptor, Int32(SHUT_WR))
+            for _ in 0..<2 { try await socket.write("answer") }
+            socket.flush()
+            let next = await outcome {
+                if isRead { _ = try await socket.read(exactly: 100) } else { try await socket.write("more") }
+            }
+            #expect(next == .failed(.connectionReset))
+        }
+        withExtendedLifetime(peer) {}
+    }
+
     /// If its peer does not read, a task cannot write more than may be collected.
     @Test func behindCollectedBytesTheNextWriteWaits() async throws {
         let (socket, peer, own) = try connect()
