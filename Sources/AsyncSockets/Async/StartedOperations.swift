@@ -6,45 +6,100 @@ public import FoundationEssentials
 internal import Glibc
 internal import SocketCore
 
-/// A read that has been started.
-@usableFromInline
-enum StartedRead {
-    case completed(Data)
-    case pending(PendingRead)
-
+// Methods, because an initializer would retain the socket.
+extension AsyncSocket {
     @usableFromInline
-    init(of socket: AsyncSocket, maxLength: Int, _ timeout: Duration?) throws {
+    func startRead(maxLength: Int, _ timeout: Duration?) throws -> StartedRead {
         try AsyncSocketError.checkMaxLength(maxLength)
-        try self.init(of: socket, .anyBytes, maxLength, timeout)
+        return try startRead(.anyBytes, maxLength, timeout)
     }
 
     @usableFromInline
-    init(of socket: AsyncSocket, exactly count: Int, _ timeout: Duration?) throws {
+    func startRead(exactly count: Int, _ timeout: Duration?) throws -> StartedRead {
         guard count >= 0 else { throw AsyncSocketError.badParameter(.read, "count must be at least 0, but is \(count)") }
-        try self.init(of: socket, .length(count), count, timeout)
+        return try startRead(.length(count), count, timeout)
     }
 
     @usableFromInline
-    init(of socket: AsyncSocket, until delimiter: Data, maxLength: Int, _ timeout: Duration?) throws {
+    func startRead(until delimiter: Data, maxLength: Int, _ timeout: Duration?) throws -> StartedRead {
         guard !delimiter.isEmpty, delimiter.count <= maxLength else {
             throw AsyncSocketError.badParameter(
                 .read,
                 "the delimiter must be 1 to \(maxLength) bytes long (maxLength), but is \(delimiter.count)"
             )
         }
-        try self.init(of: socket, .delimiter(delimiter), maxLength, timeout)
+        return try startRead(.delimiter(delimiter), maxLength, timeout)
     }
 
-    private init(of socket: AsyncSocket, _ goal: ReadPacket.Goal, _ maxLength: Int, _ timeout: Duration?) throws {
+    private func startRead(_ goal: ReadPacket.Goal, _ maxLength: Int, _ timeout: Duration?) throws -> StartedRead {
         let limit = OperationLimit(timeout)
-        guard let operations = socket.operations else { throw AsyncSocket.notInUse(.read) }
+        guard let operations else { throw Self.notInUse(.read) }
         let read = operations.beginRead(goal, maxLength: maxLength, limit)
-        if case .served(let data) = read {
-            self = .completed(data)
-        } else {
-            self = .pending(PendingRead(operations: operations, read: read))
+        if case .served(let data) = read { return .completed(data) }
+        return .pending(PendingRead(operations: operations, read: read))
+    }
+
+    @usableFromInline
+    func startLine(maxLength: Int, _ timeout: Duration?) throws -> StartedLine {
+        try AsyncSocketError.checkMaxLength(maxLength)
+        guard let operations else { throw Self.notInUse(.read) }
+        return operations.startLine(maxLength, OperationLimit(timeout))
+    }
+
+    /// Starts a write. Returns `nil` if the write is complete.
+    @usableFromInline
+    func startWrite(_ data: Data, _ timeout: Duration?) throws -> PendingWrite? {
+        let (operations, limit) = try prepareWrite(timeout)
+        let write = data.withUnsafeBytes { bytes in
+            operations.beginWrite(bytes, limit) { $0 == 0 ? data : data.dropFirst($0) }
+        }
+        return operations.pending(write)
+    }
+
+    @usableFromInline
+    func startWrite(copying bytes: UnsafeRawBufferPointer, _ timeout: Duration?) throws -> PendingWrite? {
+        let (operations, limit) = try prepareWrite(timeout)
+        return operations.pending(operations.beginWrite(copying: bytes, limit))
+    }
+
+    @usableFromInline
+    func startWrite(_ text: String, _ timeout: Duration?) throws -> PendingWrite? {
+        let (operations, limit) = try prepareWrite(timeout)
+        var text = text
+        return text.withUTF8 { operations.pending(operations.beginWrite(copying: UnsafeRawBufferPointer($0), limit)) }
+    }
+
+    @usableFromInline
+    func startWrite(line: String, endingWith end: String, _ timeout: Duration?) throws -> PendingWrite? {
+        var (line, end) = (line, end)
+        return try line.withUTF8 { line in
+            let line = UnsafeRawBufferPointer(line)
+            guard !line.hasLineBreak else {
+                throw AsyncSocketError.badParameter(.write, "the line contains a carriage return or a line feed")
+            }
+            let (operations, limit) = try prepareWrite(timeout)
+            return end.withUTF8 { operations.pending(operations.beginWrite(copying: line, UnsafeRawBufferPointer($0), limit)) }
         }
     }
+}
+
+extension TaskOperations {
+    func startLine(_ maxLength: Int, _ limit: OperationLimit) -> StartedLine {
+        let line = takeLine(maxLength, limit)
+        if let line, !JobBudget.isUsedUp(by: connection) { return .completed(line) }
+        return .pending(PendingLine(operations: self, maxLength: maxLength, limit: limit, late: line))
+    }
+
+    fileprivate func pending(_ write: DirectWrite) -> PendingWrite? {
+        write.mustSuspend ? PendingWrite(operations: self, write: write) : nil
+    }
+}
+
+/// A read that has been started.
+@usableFromInline
+enum StartedRead {
+    case completed(Data)
+    case pending(PendingRead)
 }
 
 @usableFromInline
@@ -71,25 +126,6 @@ struct PendingRead {
 enum StartedLine {
     case completed(String)
     case pending(PendingLine)
-
-    @usableFromInline
-    init(of socket: AsyncSocket, maxLength: Int, _ timeout: Duration?) throws {
-        try AsyncSocketError.checkMaxLength(maxLength)
-        guard let operations = socket.operations else { throw AsyncSocket.notInUse(.read) }
-        self.init(operations, maxLength, OperationLimit(timeout))
-    }
-
-    init(_ operations: TaskOperations, _ maxLength: Int, _ limit: OperationLimit) {
-        var late: String?
-        if let line = operations.takeLine(maxLength, limit) {
-            if !JobBudget.isUsedUp(by: operations.connection) {
-                self = .completed(line)
-                return
-            }
-            late = line
-        }
-        self = .pending(PendingLine(operations: operations, maxLength: maxLength, limit: limit, late: late))
-    }
 }
 
 @usableFromInline
@@ -127,53 +163,11 @@ struct PendingLine {
     }
 }
 
-/// A write that has been started and must wait. The initializers return `nil` if the write is complete.
+/// A write that has been started and must wait.
 @usableFromInline
 struct PendingWrite {
-    private let operations: TaskOperations
-    private let write: TaskOperations.DirectWrite
-
-    private init?(_ operations: TaskOperations, _ write: TaskOperations.DirectWrite) {
-        guard write.mustSuspend else { return nil }
-        (self.operations, self.write) = (operations, write)
-    }
-
-    @usableFromInline
-    init?(on socket: AsyncSocket, _ data: Data, _ timeout: Duration?) throws {
-        let (operations, limit) = try socket.prepareWrite(timeout)
-        let write = data.withUnsafeBytes { bytes in
-            operations.beginWrite(bytes, limit) { $0 == 0 ? data : data.dropFirst($0) }
-        }
-        self.init(operations, write)
-    }
-
-    @usableFromInline
-    init?(on socket: AsyncSocket, copying bytes: UnsafeRawBufferPointer, _ timeout: Duration?) throws {
-        let (operations, limit) = try socket.prepareWrite(timeout)
-        self.init(operations, operations.beginWrite(copying: bytes, limit))
-    }
-
-    @usableFromInline
-    init?(on socket: AsyncSocket, _ text: String, _ timeout: Duration?) throws {
-        let (operations, limit) = try socket.prepareWrite(timeout)
-        var text = text
-        let write = text.withUTF8 { operations.beginWrite(copying: UnsafeRawBufferPointer($0), limit) }
-        self.init(operations, write)
-    }
-
-    @usableFromInline
-    init?(on socket: AsyncSocket, line: String, endingWith end: String, _ timeout: Duration?) throws {
-        var (line, end) = (line, end)
-        let (operations, write) = try line.withUTF8 { line in
-            let line = UnsafeRawBufferPointer(line)
-            guard !line.hasLineBreak else {
-                throw AsyncSocketError.badParameter(.write, "the line contains a carriage return or a line feed")
-            }
-            let (operations, limit) = try socket.prepareWrite(timeout)
-            return (operations, end.withUTF8 { operations.beginWrite(copying: line, UnsafeRawBufferPointer($0), limit) })
-        }
-        self.init(operations, write)
-    }
+    fileprivate let operations: TaskOperations
+    fileprivate let write: TaskOperations.DirectWrite
 
     @usableFromInline
     nonisolated(nonsending) func finish() async throws { try await operations.finish(write) }

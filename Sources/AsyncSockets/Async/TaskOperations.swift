@@ -179,8 +179,7 @@ struct TaskOperations {
     ) -> DirectWrite {
         var mayCollect = true
         if connection.turn.enterIfFree() {
-            mayCollect = connection.phase.isEstablished && connection.isOpenForData && collects(first.count + second.count)
-            if mayCollect { connection.data.collect(first, second, timeout: limit.secondsLeft) }
+            mayCollect = connection.phase.isEstablished && connection.isOpenForData && collect(first, second, limit)
             connection.leaveTurn(limit)
             if mayCollect { return JobBudget.isUsedUp(by: connection) ? .doneLate : .done }
         }
@@ -194,20 +193,27 @@ struct TaskOperations {
         beginWrite(bytes, limit, mayCollect: mayCollect) { Data(bytes.dropFirst($0)) }
     }
 
-    /// Whether a write of `count` bytes is held back so that it can be combined with later writes. It is sent
-    /// when the task's job returns or when no more bytes may be held back. A job's first write is sent
-    /// immediately, unless received bytes are unread, because then more writes are likely.
-    private func collects(_ count: Int) -> Bool {
-        guard let job = JobBudget.currentJob, connection.loop.isCurrent, connection.upgrade?.state.isSettled != false else {
-            return false
+    /// Holds a write back so that it can be combined with later writes. It is sent when the task's job returns
+    /// or when no more bytes may be held back. A job's first write is not held back, unless received bytes
+    /// are unread, because then more writes are likely. A write after which no more are likely is sent
+    /// immediately, together with those held back before. Returns `false` if there are none.
+    private func collect(
+        _ bytes: UnsafeRawBufferPointer, _ more: UnsafeRawBufferPointer?, _ limit: OperationLimit
+    ) -> Bool {
+        guard let job = connection.loop.currentJob, connection.upgrade?.state.isSettled != false else { return false }
+        let data = connection.data
+        let count = bytes.count + (more?.count ?? 0)
+        let isLast = !data.expectsMoreWrites(in: job, after: count)
+        if isLast, !data.isCollecting { return false }
+        if !data.mayCollect(count) {
+            guard data.isCollecting else { return false }
+            data.flush()
+            guard !isLast, data.mayCollect(count) else { return false }
         }
-        guard connection.data.expectsMoreWrites(in: job, after: count) else { return false }
-        if !connection.data.mayCollect(count) {
-            guard connection.data.isCollecting else { return false }
-            connection.data.flush()
-            guard connection.data.mayCollect(count) else { return false }
-        }
-        if connection.outlet.collector.code == nil {
+        data.collect(bytes, more, timeout: limit.secondsLeft)
+        if isLast {
+            data.flush()
+        } else if connection.outlet.collector.code == nil {
             connection.outlet.collector.open(for: .job)
             connection.loop.whenCodeReturns(connection)
         }
@@ -219,10 +225,7 @@ struct TaskOperations {
         _ bytes: UnsafeRawBufferPointer, _ limit: OperationLimit, _ mayCollect: Bool, _ makeData: (Int) -> Data
     ) -> DirectWrite? {
         guard connection.phase.isEstablished, connection.isOpenForData else { return nil }
-        if mayCollect, collects(bytes.count) {
-            connection.data.collect(bytes, timeout: limit.secondsLeft)
-            return .done
-        }
+        if mayCollect, collect(bytes, nil, limit) { return .done }
         guard let (count, isComplete) = connection.data.writeAtOnce(bytes) else { return nil }
         if isComplete { return .done }
         guard count > 0 else { return nil }

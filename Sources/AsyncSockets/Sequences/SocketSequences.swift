@@ -124,7 +124,7 @@ extension AsyncSocket {
             func start() throws -> StartedLine {
                 let connection = try scope.openConnection()
                 try AsyncSocketError.checkMaxLength(maxLength)
-                return StartedLine(connection, maxLength, OperationLimit(nil))
+                return connection.startLine(maxLength, OperationLimit(nil))
             }
 
             @usableFromInline

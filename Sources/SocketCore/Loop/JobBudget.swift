@@ -27,7 +27,7 @@ package final class JobBudget {
     /// The number of operations between two reads of the clock.
     @exclusivity(unchecked) private var interval: UInt64 = 1
     /// The number of jobs that have run, which identifies the current one.
-    @exclusivity(unchecked) private var jobNumber: UInt32 = 0
+    @exclusivity(unchecked) private(set) var jobNumber: UInt32 = 0
     @exclusivity(unchecked) private var waiting: [UnsafeContinuation<Void, Never>] = []
     /// The address of the handler that the job used last, or zero if unknown. Another thread compares it
     /// with the addresses of registered handlers.
@@ -48,9 +48,6 @@ package final class JobBudget {
     package static func isUsedUp(by handler: AnyObject) -> Bool {
         withCurrent { $0.charge(handler) } ?? false
     }
-
-    /// Identifies the job that is running on this thread. `nil` on a thread that runs no loop.
-    package static var currentJob: UInt32? { withCurrent { $0.jobNumber } }
 
     /// Suspends the task so that the loop can do other work, and resumes on the loop. Returns immediately if
     /// the task is not on a loop.

@@ -113,6 +113,8 @@ final class LoopRunner: @unchecked Sendable {
 
     var isCurrent: Bool { thread.load(ordering: .relaxed) == pthread_self() }
 
+    var currentJob: UInt32? { isCurrent ? budget.jobNumber : nil }
+
     /// Changes when a batch starts or finishes.
     var round: UInt { rounds.load(ordering: .relaxed) }
 

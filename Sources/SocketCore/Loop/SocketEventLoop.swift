@@ -99,6 +99,9 @@ public final class SocketEventLoop: TaskExecutor, @unchecked Sendable {
     /// Whether the calling thread is running the loop.
     package var isCurrent: Bool { runner.isCurrent }
 
+    /// Identifies the job that is running on the loop. `nil` if another thread calls.
+    package var currentJob: UInt32? { runner.currentJob }
+
     /// Whether a thread is running the loop. `false` if the loop is idle.
     package var hasThread: Bool { runner.hasThread }
 
