@@ -29,11 +29,10 @@ extension DataPath {
     @inline(__always)
     func takeLine<Result>(_ maxLength: Int, _ body: (UnsafeRawBufferPointer) -> Result) -> Result? {
         guard ending.intent == nil, let count = reads.lengthOfLine, count <= maxLength else { return nil }
-        defer {
-            reads.preBuffer.consume(count)
-            if !isCollecting, ending.mayDecide || mayReceive { needsPump = true }
-        }
-        return body(UnsafeRawBufferPointer(rebasing: reads.preBuffer.readableBytes[..<count]))
+        let result = body(UnsafeRawBufferPointer(rebasing: reads.preBuffer.readableBytes[..<count]))
+        reads.preBuffer.consume(count)
+        if !isCollecting, ending.mayDecide || mayReceive { needsPump = true }
+        return result
     }
 
     private var mayReceive: Bool { openChannel?._withUnsafeGuaranteedRef { $0.mayHaveBytes } == true }
