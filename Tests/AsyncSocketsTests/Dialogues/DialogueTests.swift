@@ -60,6 +60,23 @@ import Testing
         #expect(try await client.readLine() == "pong")
     }
 
+    @Test(arguments: Sides.all) func theBytesOfADialogueCountAndItsTimeEnds(_ sides: Sides) async throws {
+        let pair = try await SocketPair()
+        async let accepting = pair.server.acceptStartTLS(as: sides.server, settings: TestCertificates.server())
+        try await pair.client.startTLS(as: sides.client, settings: TestCertificates.client())
+        _ = try await accepting
+        var carried: [CarriedBytes] = []
+        for socket in [pair.client, pair.server] {
+            try await socket.turn("the limits of the handshake have ended") { connection in
+                guard connection.upgrade?.hasDeadline != true else { return false }
+                carried.append(connection.data.carried)
+                return true
+            }
+        }
+        #expect(carried[0].sent == carried[1].received && carried[0].received == carried[1].sent)
+        #expect((carried[0].sent > 0) == (sides.testDescription != "PostgreSQL with direct TLS"))
+    }
+
     @Test(arguments: [TLSProtocolVersion.tls12, .tls13]) func bothVersionsOfTLSFollow(_ version: TLSProtocolVersion) async throws
     {
         let (client, server) = try await StyledSocket.pair(.task, through: .listening())

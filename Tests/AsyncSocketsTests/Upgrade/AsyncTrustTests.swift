@@ -33,6 +33,16 @@ import Testing
         #expect(socket.isConnected)
     }
 
+    @Test func theErrorOfTheDecisionIsThatOfTheUpgrade() async throws {
+        struct Undecided: Error {}
+        let (socket, peer) = try await connectedSocket([.startTLS(TestCertificates.server())])
+        await #expect(throws: Undecided.self) {
+            try await socket.startTLS(settings: settings()) { _ in throw Undecided() }
+        }
+        #expect(!socket.isConnected && !socket.isSecure)
+        peer.stop()
+    }
+
     /// OpenSSL leaves an error in its queue when a signature is invalid. It must not be reported as a
     /// handshake error.
     @Test(arguments: TLSProtocolVersion.tested)
