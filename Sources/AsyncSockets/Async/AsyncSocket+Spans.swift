@@ -49,7 +49,7 @@ extension AsyncSocket {
     /// Writes all of `bytes`. See `write(_:timeout:)` for `Data`. Only bytes that must be queued are copied.
     @inlinable
     public nonisolated(nonsending) func write(_ bytes: RawSpan, timeout: Duration? = nil) async throws {
-        let pending = try bytes.withUnsafeBytes { try startWrite(copying: $0, timeout) }
+        let pending = try bytes.withUnsafeBytes { try PendingWrite.start(on: self, copying: $0, timeout) }
         if let pending { try await pending.finish() }
     }
 }

@@ -22,7 +22,7 @@ extension AsyncSocket {
     public nonisolated(nonsending) func read(
         maxLength: Int = 65536, timeout: Duration? = nil
     ) async throws -> Data? {
-        switch try startRead(maxLength: maxLength, timeout) {
+        switch try StartedRead.start(on: self, maxLength: maxLength, timeout) {
         case .completed(let data): return data
         case .pending(let read): return try await read.valueBeforeEnd()
         }
@@ -39,7 +39,7 @@ extension AsyncSocket {
     ///   be read.
     @inlinable
     public nonisolated(nonsending) func read(exactly count: Int, timeout: Duration? = nil) async throws -> Data {
-        switch try startRead(exactly: count, timeout) {
+        switch try StartedRead.start(on: self, exactly: count, timeout) {
         case .completed(let data): return data
         case .pending(let read): return try await read.value()
         }
@@ -73,7 +73,7 @@ extension AsyncSocket {
     public nonisolated(nonsending) func read(
         until delimiter: Data, maxLength: Int = AsyncSocket.defaultMaxLength, timeout: Duration? = nil
     ) async throws -> Data {
-        switch try startRead(until: delimiter, maxLength: maxLength, timeout) {
+        switch try StartedRead.start(on: self, until: delimiter, maxLength: maxLength, timeout) {
         case .completed(let data): return data
         case .pending(let read): return try await read.value()
         }
@@ -94,7 +94,7 @@ extension AsyncSocket {
     public nonisolated(nonsending) func readLine(
         maxLength: Int = 65536, timeout: Duration? = nil
     ) async throws -> String? {
-        switch try startLine(maxLength: maxLength, timeout) {
+        switch try StartedLine.start(on: self, maxLength: maxLength, timeout) {
         case .completed(let line): return line
         case .pending(let line): return try await line.value()
         }

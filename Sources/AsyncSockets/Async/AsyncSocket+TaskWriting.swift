@@ -29,20 +29,20 @@ extension AsyncSocket {
     ///   expires, or the reason the connection failed.
     @inlinable
     public nonisolated(nonsending) func write(_ data: Data, timeout: Duration? = nil) async throws {
-        if let pending = try startWrite(data, timeout) { try await pending.finish() }
+        if let pending = try PendingWrite.start(on: self, data, timeout) { try await pending.finish() }
     }
 
     /// Writes all of `bytes`. See `write(_:timeout:)` for `Data`. Only bytes that must be queued are copied.
     @inlinable
     public nonisolated(nonsending) func write(_ bytes: [UInt8], timeout: Duration? = nil) async throws {
-        let pending = try bytes.withUnsafeBytes { try startWrite(copying: $0, timeout) }
+        let pending = try bytes.withUnsafeBytes { try PendingWrite.start(on: self, copying: $0, timeout) }
         if let pending { try await pending.finish() }
     }
 
     /// Writes a string as UTF-8. See `write(_:timeout:)` for `Data`.
     @inlinable
     public nonisolated(nonsending) func write(_ text: String, timeout: Duration? = nil) async throws {
-        if let pending = try startWrite(text, timeout) { try await pending.finish() }
+        if let pending = try PendingWrite.start(on: self, text, timeout) { try await pending.finish() }
     }
 
     /// Writes a line of text as UTF-8, followed by a line terminator.
@@ -58,7 +58,7 @@ extension AsyncSocket {
     public nonisolated(nonsending) func writeLine(
         _ line: String, endingWith end: String = "\r\n", timeout: Duration? = nil
     ) async throws {
-        let pending = try startWrite(line: line, endingWith: end, timeout)
+        let pending = try PendingWrite.start(on: self, line: line, endingWith: end, timeout)
         if let pending { try await pending.finish() }
     }
 

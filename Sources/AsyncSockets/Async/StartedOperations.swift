@@ -6,100 +6,49 @@ public import FoundationEssentials
 internal import Glibc
 internal import SocketCore
 
-// Methods, because an initializer would retain the socket.
-extension AsyncSocket {
-    @usableFromInline
-    func startRead(maxLength: Int, _ timeout: Duration?) throws -> StartedRead {
-        try AsyncSocketError.checkMaxLength(maxLength)
-        return try startRead(.anyBytes, maxLength, timeout)
-    }
-
-    @usableFromInline
-    func startRead(exactly count: Int, _ timeout: Duration?) throws -> StartedRead {
-        guard count >= 0 else { throw AsyncSocketError.badParameter(.read, "count must be at least 0, but is \(count)") }
-        return try startRead(.length(count), count, timeout)
-    }
-
-    @usableFromInline
-    func startRead(until delimiter: Data, maxLength: Int, _ timeout: Duration?) throws -> StartedRead {
-        guard !delimiter.isEmpty, delimiter.count <= maxLength else {
-            throw AsyncSocketError.badParameter(
-                .read,
-                "the delimiter must be 1 to \(maxLength) bytes long (maxLength), but is \(delimiter.count)"
-            )
-        }
-        return try startRead(.delimiter(delimiter), maxLength, timeout)
-    }
-
-    private func startRead(_ goal: ReadPacket.Goal, _ maxLength: Int, _ timeout: Duration?) throws -> StartedRead {
-        let limit = OperationLimit(timeout)
-        guard let operations else { throw Self.notInUse(.read) }
-        let read = operations.beginRead(goal, maxLength: maxLength, limit)
-        if case .served(let data) = read { return .completed(data) }
-        return .pending(PendingRead(operations: operations, read: read))
-    }
-
-    @usableFromInline
-    func startLine(maxLength: Int, _ timeout: Duration?) throws -> StartedLine {
-        try AsyncSocketError.checkMaxLength(maxLength)
-        guard let operations else { throw Self.notInUse(.read) }
-        return operations.startLine(maxLength, OperationLimit(timeout))
-    }
-
-    /// Starts a write. Returns `nil` if the write is complete.
-    @usableFromInline
-    func startWrite(_ data: Data, _ timeout: Duration?) throws -> PendingWrite? {
-        let (operations, limit) = try prepareWrite(timeout)
-        let write = data.withUnsafeBytes { bytes in
-            operations.beginWrite(bytes, limit) { $0 == 0 ? data : data.dropFirst($0) }
-        }
-        return operations.pending(write)
-    }
-
-    @usableFromInline
-    func startWrite(copying bytes: UnsafeRawBufferPointer, _ timeout: Duration?) throws -> PendingWrite? {
-        let (operations, limit) = try prepareWrite(timeout)
-        return operations.pending(operations.beginWrite(copying: bytes, limit))
-    }
-
-    @usableFromInline
-    func startWrite(_ text: String, _ timeout: Duration?) throws -> PendingWrite? {
-        let (operations, limit) = try prepareWrite(timeout)
-        var text = text
-        return text.withUTF8 { operations.pending(operations.beginWrite(copying: UnsafeRawBufferPointer($0), limit)) }
-    }
-
-    @usableFromInline
-    func startWrite(line: String, endingWith end: String, _ timeout: Duration?) throws -> PendingWrite? {
-        var (line, end) = (line, end)
-        return try line.withUTF8 { line in
-            let line = UnsafeRawBufferPointer(line)
-            guard !line.hasLineBreak else {
-                throw AsyncSocketError.badParameter(.write, "the line contains a carriage return or a line feed")
-            }
-            let (operations, limit) = try prepareWrite(timeout)
-            return end.withUTF8 { operations.pending(operations.beginWrite(copying: line, UnsafeRawBufferPointer($0), limit)) }
-        }
-    }
-}
-
-extension TaskOperations {
-    func startLine(_ maxLength: Int, _ limit: OperationLimit) -> StartedLine {
-        let line = takeLine(maxLength, limit)
-        if let line, !JobBudget.isUsedUp(by: connection) { return .completed(line) }
-        return .pending(PendingLine(operations: self, maxLength: maxLength, limit: limit, late: line))
-    }
-
-    fileprivate func pending(_ write: DirectWrite) -> PendingWrite? {
-        write.mustSuspend ? PendingWrite(operations: self, write: write) : nil
-    }
-}
+// Static functions, because initializers consume their arguments, so the caller would have to retain the
+// socket.
 
 /// A read that has been started.
 @usableFromInline
 enum StartedRead {
     case completed(Data)
     case pending(PendingRead)
+
+    @usableFromInline
+    static func start(on socket: AsyncSocket, maxLength: Int, _ timeout: Duration?) throws -> StartedRead {
+        try AsyncSocketError.checkMaxLength(maxLength)
+        return try start(on: socket, .anyBytes, maxLength, timeout)
+    }
+
+    @usableFromInline
+    static func start(on socket: AsyncSocket, exactly count: Int, _ timeout: Duration?) throws -> StartedRead {
+        guard count >= 0 else { throw AsyncSocketError.badParameter(.read, "count must be at least 0, but is \(count)") }
+        return try start(on: socket, .length(count), count, timeout)
+    }
+
+    @usableFromInline
+    static func start(
+        on socket: AsyncSocket, until delimiter: Data, maxLength: Int, _ timeout: Duration?
+    ) throws -> StartedRead {
+        guard !delimiter.isEmpty, delimiter.count <= maxLength else {
+            throw AsyncSocketError.badParameter(
+                .read,
+                "the delimiter must be 1 to \(maxLength) bytes long (maxLength), but is \(delimiter.count)"
+            )
+        }
+        return try start(on: socket, .delimiter(delimiter), maxLength, timeout)
+    }
+
+    private static func start(
+        on socket: AsyncSocket, _ goal: ReadPacket.Goal, _ maxLength: Int, _ timeout: Duration?
+    ) throws -> StartedRead {
+        let limit = OperationLimit(timeout)
+        guard let operations = socket.operations else { throw AsyncSocket.notInUse(.read) }
+        let read = operations.beginRead(goal, maxLength: maxLength, limit)
+        if case .served(let data) = read { return .completed(data) }
+        return .pending(PendingRead(operations: operations, read: read))
+    }
 }
 
 @usableFromInline
@@ -126,6 +75,13 @@ struct PendingRead {
 enum StartedLine {
     case completed(String)
     case pending(PendingLine)
+
+    @usableFromInline
+    static func start(on socket: AsyncSocket, maxLength: Int, _ timeout: Duration?) throws -> StartedLine {
+        try AsyncSocketError.checkMaxLength(maxLength)
+        guard let operations = socket.operations else { throw AsyncSocket.notInUse(.read) }
+        return operations.startLine(maxLength, OperationLimit(timeout))
+    }
 }
 
 @usableFromInline
@@ -163,14 +119,65 @@ struct PendingLine {
     }
 }
 
-/// A write that has been started and must wait.
+/// A write that has been started and must wait. The functions return `nil` if the write is complete.
 @usableFromInline
 struct PendingWrite {
     fileprivate let operations: TaskOperations
     fileprivate let write: TaskOperations.DirectWrite
 
     @usableFromInline
+    static func start(on socket: AsyncSocket, _ data: Data, _ timeout: Duration?) throws -> PendingWrite? {
+        let (operations, limit) = try socket.prepareWrite(timeout)
+        let write = data.withUnsafeBytes { bytes in
+            operations.beginWrite(bytes, limit) { $0 == 0 ? data : data.dropFirst($0) }
+        }
+        return operations.pending(write)
+    }
+
+    @usableFromInline
+    static func start(
+        on socket: AsyncSocket, copying bytes: UnsafeRawBufferPointer, _ timeout: Duration?
+    ) throws -> PendingWrite? {
+        let (operations, limit) = try socket.prepareWrite(timeout)
+        return operations.pending(operations.beginWrite(copying: bytes, limit))
+    }
+
+    @usableFromInline
+    static func start(on socket: AsyncSocket, _ text: String, _ timeout: Duration?) throws -> PendingWrite? {
+        let (operations, limit) = try socket.prepareWrite(timeout)
+        var text = text
+        return text.withUTF8 { operations.pending(operations.beginWrite(copying: UnsafeRawBufferPointer($0), limit)) }
+    }
+
+    @usableFromInline
+    static func start(
+        on socket: AsyncSocket, line: String, endingWith end: String, _ timeout: Duration?
+    ) throws -> PendingWrite? {
+        var (line, end) = (line, end)
+        return try line.withUTF8 { line in
+            let line = UnsafeRawBufferPointer(line)
+            guard !line.hasLineBreak else {
+                throw AsyncSocketError.badParameter(.write, "the line contains a carriage return or a line feed")
+            }
+            let (operations, limit) = try socket.prepareWrite(timeout)
+            return end.withUTF8 { operations.pending(operations.beginWrite(copying: line, UnsafeRawBufferPointer($0), limit)) }
+        }
+    }
+
+    @usableFromInline
     nonisolated(nonsending) func finish() async throws { try await operations.finish(write) }
+}
+
+extension TaskOperations {
+    func startLine(_ maxLength: Int, _ limit: OperationLimit) -> StartedLine {
+        let line = takeLine(maxLength, limit)
+        if let line, !JobBudget.isUsedUp(by: connection) { return .completed(line) }
+        return .pending(PendingLine(operations: self, maxLength: maxLength, limit: limit, late: line))
+    }
+
+    fileprivate func pending(_ write: DirectWrite) -> PendingWrite? {
+        write.mustSuspend ? PendingWrite(operations: self, write: write) : nil
+    }
 }
 
 extension String {

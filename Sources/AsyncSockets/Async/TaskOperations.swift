@@ -193,10 +193,11 @@ struct TaskOperations {
         beginWrite(bytes, limit, mayCollect: mayCollect) { Data(bytes.dropFirst($0)) }
     }
 
-    /// Holds a write back so that it can be combined with later writes. It is sent when the task's job returns
-    /// or when no more bytes may be held back. A job's first write is not held back, unless received bytes
-    /// are unread, because then more writes are likely. A write after which no more are likely is sent
-    /// immediately, together with those held back before. Returns `false` if there are none.
+    /// Holds a write back so that it can be combined with later writes. It is sent when the task's job
+    /// returns, or when no more bytes may be held back. Returns `false` if the write must be sent on its own.
+    ///
+    /// A job's first write is not held back, unless received bytes are unread, because then more writes are
+    /// likely. Once no more are likely, a write is sent immediately, together with those held back before.
     private func collect(
         _ bytes: UnsafeRawBufferPointer, _ more: UnsafeRawBufferPointer?, _ limit: OperationLimit
     ) -> Bool {

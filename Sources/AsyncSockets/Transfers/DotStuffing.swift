@@ -109,7 +109,7 @@ struct DotStuffing {
 
         init(_ bytes: UnsafeRawBufferPointer) { self.bytes = bytes }
 
-        /// The position of the next CR or LF, or the number of bytes if there is none.
+        /// The position of the next CR or LF, or `bytes.count`.
         mutating func next(from start: Int) -> Int {
             if cr < start { cr = find(DotStuffing.cr, from: start) }
             if lf < start { lf = find(DotStuffing.lf, from: start) }
