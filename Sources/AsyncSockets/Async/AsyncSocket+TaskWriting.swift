@@ -13,10 +13,10 @@ extension AsyncSocket {
     ///
     /// On the socket's event loop, writes are coalesced while received bytes are still unread, so that the
     /// responses to messages that arrived together are sent together. If a task writes repeatedly without
-    /// suspending, its later writes are coalesced as well. Such a write returns before the kernel has the
-    /// bytes. They are sent when the task suspends, when 64 KiB are collected, or when the task calls
-    /// `flush()`. If the kernel then does not accept them within the `timeout` of the write, the connection
-    /// fails with `.writeTimeout`.
+    /// suspending, its later writes of less than 4 KiB are coalesced as well. Such a write returns before the
+    /// kernel has the bytes. They are sent with the response to the last message, when the task suspends,
+    /// when 64 KiB are collected, or when the task calls `flush()`. If the kernel then does not accept them
+    /// within the `timeout` of the write, the connection fails with `.writeTimeout`.
     ///
     /// - Parameters:
     ///   - data: The bytes. Empty data is not written.

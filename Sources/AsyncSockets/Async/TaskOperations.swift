@@ -196,8 +196,9 @@ struct TaskOperations {
     /// Holds a write back so that it can be combined with later writes. It is sent when the task's job
     /// returns, or when no more bytes may be held back. Returns `false` if the write must be sent on its own.
     ///
-    /// A job's first write is not held back, unless received bytes are unread, because then more writes are
-    /// likely. Once no more are likely, a write is sent immediately, together with those held back before.
+    /// While received bytes are unread, more writes are likely. Otherwise, a write is held back only if it is
+    /// small and not the job's first. A small write after which no more are likely is sent immediately,
+    /// together with those held back before it.
     private func collect(
         _ bytes: UnsafeRawBufferPointer, _ more: UnsafeRawBufferPointer?, _ limit: OperationLimit
     ) -> Bool {
@@ -205,7 +206,7 @@ struct TaskOperations {
         let data = connection.data
         let count = bytes.count + (more?.count ?? 0)
         let isLast = !data.expectsMoreWrites(in: job, after: count)
-        if isLast, !data.isCollecting { return false }
+        if isLast, !data.isCollecting || count >= WriteHalf.smallLimit { return false }
         if !data.mayCollect(count) {
             guard data.isCollecting else { return false }
             data.flush()

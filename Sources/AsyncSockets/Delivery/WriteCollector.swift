@@ -6,7 +6,7 @@
 //     delivered yet.
 //  2. More writes are likely while the connection's buffer holds unread bytes from the peer, which may
 //     contain another message for the delegate; in a block of callbacks if another callback follows; and
-//     after a job's first write that found no unread bytes.
+//     when a job writes less than 4 KiB, after its first write that found no unread bytes.
 //  3. The collected bytes are sent as soon as one of these is true: no more writes are likely; 64 KiB or a
 //     limit of the write queue is reached; the code finishes; the connection closes, starts TLS, or accepts
 //     no more writes; other code causes the connection to pump; `flush()` is called.

@@ -103,6 +103,22 @@ import Testing
         withExtendedLifetime(peer) {}
     }
 
+    /// A small reply is added to the collected bytes, and is treated as complete.
+    @Test(arguments: [4_096, 60_000, 5]) func aLargeReplyToTheLastMessageWaitsForTheKernel(size: Int) async throws {
+        let (peer, own) = try RawSocket.pair(waitLimit: .patient)
+        try peer.send("one\r\ntwo\r\n")
+        let socket = try AsyncSocket(adopting: own.duplicate())
+        let result = try await Task(executorPreference: socket.executor) {
+            #expect(try await socket.readLine() == "one")
+            fillKernel(behind: own)
+            try await socket.write("answer")
+            #expect(try await socket.readLine() == "two")
+            return await outcome { try await socket.write(Data(count: size), timeout: .milliseconds(50)) }
+        }.value
+        #expect(result == (size < 4_096 ? .served : .failed(.writeTimeout)))
+        withExtendedLifetime(peer) {}
+    }
+
     @Test(arguments: TLSProtocolVersion.tested, [false, true])
     func whoWaitsForALostWriteIsToldThatItFailed(_ version: TLSProtocolVersion, isClosing: Bool) async throws {
         let (socket, recorder, peer, own) = try await connect(version)
