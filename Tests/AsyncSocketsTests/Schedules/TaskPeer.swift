@@ -15,16 +15,16 @@ struct TaskPeer: Sendable {
     /// Finishes when the peer may read.
     private let gate = AsyncStream<Void>.makeStream()
 
-    init(_ socket: AsyncSocket, isUpgraded: Bool, _ dice: SeededGenerator) {
+    init(_ socket: AsyncSocket, isUpgraded: Bool, lineCount: ClosedRange<Int>, _ dice: SeededGenerator) {
         var dice = dice
         self.socket = socket
-        phases = (0..<(isUpgraded ? 2 : 1)).map { Self.text(of: $0, &dice) }
+        phases = (0..<(isUpgraded ? 2 : 1)).map { Self.text(of: $0, lineCount, &dice) }
         self.dice = dice
     }
 
-    private static func text(of phase: Int, _ dice: inout SeededGenerator) -> Data {
+    private static func text(of phase: Int, _ lineCount: ClosedRange<Int>, _ dice: inout SeededGenerator) -> Data {
         var text = ""
-        for number in 0..<Int.random(in: 0...60, using: &dice) {
+        for number in 0..<Int.random(in: lineCount, using: &dice) {
             let length = [0, 5, 60, 60, 60, 3_000].randomElement(using: &dice) ?? 0
             text += length == 0 ? "" : "\(phase).\(number) " + String(repeating: "-", count: length)
             text += Bool.random(using: &dice) ? "\r\n" : "\n"

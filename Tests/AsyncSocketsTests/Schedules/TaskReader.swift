@@ -8,7 +8,7 @@ import Testing
 struct TaskReader: Sendable {
     enum Step: Sendable {
         case line
-        /// Leaves a loop over the lines after this number of them.
+        /// Leaves a loop over the lines after this number of lines.
         case lines(Int)
         /// Cancels the task of a loop after this number of lines.
         case cancelAfter(Int)
@@ -31,7 +31,7 @@ struct TaskReader: Sendable {
     }
 
     private let socket: AsyncSocket
-    /// What has not been read.
+    /// The bytes of the peer that have not been read.
     private var rest: Data
     /// Whether the end of the stream follows.
     private let isLast: Bool
@@ -115,8 +115,9 @@ struct TaskReader: Sendable {
                 if left == 0 { withUnsafeCurrentTask { $0?.cancel() } }
             }
         }
-        guard case .failure(let error) = await reading.result, error is CancellationError, seen.all.count == count else {
-            throw Unexpected(description: "\(seen.all.count) lines around a cancellation")
+        let result = await reading.result
+        guard case .failure(let error) = result, error is CancellationError, seen.all.count == count else {
+            throw Unexpected(description: "\(result) after \(seen.all.count) of \(count) lines")
         }
         for line in seen.all { try check(line) }
     }
@@ -130,9 +131,9 @@ struct TaskReader: Sendable {
 
     private nonisolated(nonsending) mutating func expire() async throws {
         var seen: [String] = []
-        let end = ContinuousClock.now + .milliseconds(2)
         do {
             try await withDeadline(.milliseconds(1)) {
+                let end = ContinuousClock.now + .milliseconds(2)
                 for try await line in socket.lines {
                     seen.append(line)
                     while ContinuousClock.now < end {}

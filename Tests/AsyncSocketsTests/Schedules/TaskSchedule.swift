@@ -1,4 +1,5 @@
 import Foundation
+import SocketBuffers
 import SocketTestSupport
 
 @testable import AsyncSockets
@@ -16,13 +17,15 @@ struct TaskSchedule: Sendable {
 
     enum Kind: CaseIterable, Sendable {
         case plain, secure, upgraded
-        /// One task reads, another one writes.
+        /// One task reads, and another writes.
         case twoTasks
     }
 
     let kind: Kind
     /// Whether all steps are performed within `withDeadline(_:_:)`.
     let hasDeadline: Bool
+    /// Whether the peer's lines are buffered when the schedule begins.
+    private let isBuffered: Bool
     private let course: Course<Step>
     private let dice: SeededGenerator
 
@@ -30,12 +33,13 @@ struct TaskSchedule: Sendable {
         var dice = SeededGenerator(seed: seed)
         kind = Kind.allCases.randomElement(using: &dice) ?? .plain
         hasDeadline = Bool.random(using: &dice)
+        isBuffered = false
         course = Course(random: SeededGenerator(seed: dice.next()), count: 1...40)
         self.dice = dice
     }
 
     init(_ steps: [Step], _ kind: Kind) {
-        (self.kind, hasDeadline) = (kind, false)
+        (self.kind, hasDeadline, isBuffered) = (kind, false, true)
         course = Course(fixed: steps)
         dice = SeededGenerator(seed: 1)
     }
@@ -44,8 +48,17 @@ struct TaskSchedule: Sendable {
 
     func run() async throws {
         let pair = try await SocketPair(isSecure: kind == .secure)
-        let (socket, peer) = (pair.server, TaskPeer(pair.client, isUpgraded: kind == .upgraded, dice))
+        let (socket, peer) = (
+            pair.server, TaskPeer(pair.client, isUpgraded: kind == .upgraded, lineCount: isBuffered ? 60...60 : 0...60, dice)
+        )
         let playing = Task { try await peer.play() }
+        defer {
+            peer.beginReading()
+            playing.cancel()
+        }
+        if isBuffered {
+            try await socket.turn("lines are buffered") { $0.data.reads.preBuffer.count >= 10_000 }
+        }
         let performing = Task(executorPreference: socket.executor) {
             var driver = TaskDriver(socket, peer)
             do {
@@ -125,7 +138,7 @@ struct TaskDriver: Sendable {
 
     var log: [String] { reader.log + writer.log }
 
-    /// Has no effect on a connection that is not upgraded, or upgraded already.
+    /// Has no effect if the schedule has no upgrade, or if the connection has been upgraded.
     nonisolated(nonsending) mutating func startTLS() async throws {
         guard peer.phases.count > 1, !isUpgraded else { return }
         isUpgraded = true
@@ -135,6 +148,8 @@ struct TaskDriver: Sendable {
                 try reader.check(line)
                 continue
             }
+            // The second write is collected, so it is sent by the upgrade.
+            try await writer.perform(.line(1))
             try await socket.writeLine(TaskPeer.consent)
             try await socket.startTLS(settings: TestCertificates.server())
             break

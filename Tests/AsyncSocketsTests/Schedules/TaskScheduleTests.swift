@@ -5,7 +5,7 @@ import Testing
 @testable import AsyncSockets
 
 /// Most operations of a task on its loop are served from memory without suspending. Whatever the task does
-/// in between, each byte is read once and in order, and so is each byte that it writes.
+/// in between, it reads each byte that its peer has sent once and in order, and so does its peer.
 ///
 /// Each fixed schedule covers one rule. Other orders are random: `TASK_SCHEDULES` is the number of
 /// schedules, 100 by default; `TASK_SEED` is the first seed.

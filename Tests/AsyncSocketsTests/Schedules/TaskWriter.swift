@@ -45,7 +45,9 @@ struct TaskWriter: Sendable {
                     }
                 }
             }
-            guard own.isEmpty, others == self.others else { throw Unexpected(description: "\(own.count) lines are missing") }
+            guard own.isEmpty, others == self.others else {
+                throw Unexpected(description: "missing: \(own.count) own lines; others: \(others) of \(self.others)")
+            }
         }
     }
 
@@ -54,8 +56,9 @@ struct TaskWriter: Sendable {
     private(set) var expected = Expectation()
     private(set) var log: [String] = []
     private var others: [Task<Void, any Error>] = []
-    /// The number of bytes written, of which the peer may have read none.
+    /// The approximate number of bytes written before the peer reads.
     private var byteCount = 0
+    private var peerReads = false
 
     init(_ socket: AsyncSocket, _ peer: TaskPeer) {
         (self.socket, self.peer) = (socket, peer)
@@ -79,7 +82,7 @@ struct TaskWriter: Sendable {
         expected.own.append(line)
         byteCount += count
         // The kernel's buffers have more room than that.
-        if byteCount > 64 * 1024 { peer.beginReading() }
+        if byteCount > 64 * 1024 { letPeerRead() }
         return line
     }
 
@@ -98,14 +101,19 @@ struct TaskWriter: Sendable {
         let writing = Task(executorPreference: socket.executor) { [socket] in
             for line in lines { try await socket.writeLine(line) }
         }
-        for _ in 0..<10 { await Task.yield() }
-        peer.beginReading()
+        if !peerReads { try await eventually("the kernel is full") { socket.writeProgress != nil } }
+        letPeerRead()
         try await writing.value
+    }
+
+    private mutating func letPeerRead() {
+        peerReads = true
+        peer.beginReading()
     }
 
     /// Waits until all threads have written, and lets the peer read.
     nonisolated(nonsending) mutating func settle() async throws {
-        peer.beginReading()
+        letPeerRead()
         for task in others { try await task.value }
         others = []
     }
