@@ -20,7 +20,7 @@ import Testing
         try await eventually("the permit is taken") { slots.takenCount == 1 }
         // The accepting task may have checked for a permit before the first client took it.
         silent.append(try RawSocket.connected(to: address))
-        try await eventually("the accepting task is pending") { slots.waitingCount == listener.reception.servedCount }
+        try await eventually("the accepting task is suspended") { slots.waitingCount == listener.reception.servedCount }
         var clients: [AsyncSocket] = []
         for _ in 0..<3 {
             let client = AsyncSocket()

@@ -187,42 +187,6 @@ import Testing
         #expect(try await chunks.next() == Data("two".utf8))
     }
 
-    /// Iterates without knowing the type, so that the iterator is called through its protocol.
-    private actor Reader {
-        func readAny<Lines: AsyncSequence>(_ lines: Lines) async throws -> [String] where Lines.Element == String {
-            var all: [String] = []
-            for try await line in lines {
-                assertIsolated()
-                all.append(line)
-            }
-            assertIsolated()
-            return all
-        }
-
-        func read(_ lines: AsyncSocket.Lines) async throws -> [String] {
-            var all: [String] = []
-            for try await line in lines {
-                assertIsolated()
-                all.append(line)
-            }
-            assertIsolated()
-            return all
-        }
-    }
-
-    /// Lines that have arrived, and lines for which the loop suspends.
-    @Test(arguments: [false, true]) func aLoopStaysOnItsActor(isGeneric: Bool) async throws {
-        let mayContinue = try TestSignal()
-        let (socket, _) = try await connectedSocket(
-            [.send("one\r\ntwo\r\n"), .wait(for: mayContinue), .send("three\r\n")] + .orderlyEnd(isSecure: false))
-        let reading = Task.immediate {
-            isGeneric ? try await Reader().readAny(socket.lines) : try await Reader().read(socket.lines)
-        }
-        await socket.settle()
-        mayContinue.fire()
-        #expect(try await reading.value == ["one", "two", "three"])
-    }
-
     /// Bytes behind the command of a client are the start of the handshake, and never a line after it.
     @Test func aLineThatIsInjectedBeforeTheUpgradeIsNoLineOfTheLoop() async throws {
         let pair = try await SocketPair()

@@ -69,7 +69,7 @@ import Testing
             #expect(try await relay.source.readLine() == "line \(number)")
         }
         // The data is still queued, so the lines did not depend on it.
-        try await eventually("the data still is pending") { relay.atSink.writeProgress != nil }
+        try await eventually("the data is still pending") { relay.atSink.writeProgress != nil }
         let received = try await relay.sink.read(exactly: relay.data.count)
         let isWhole = received == relay.data
         #expect(isWhole)
@@ -89,7 +89,7 @@ import Testing
         try await relay.sink.write("bye")
         relay.sink.closeWriteStream()
         #expect(try await relay.source.readToEnd() == Data("bye"))
-        try await eventually("the data still is pending") { relay.atSink.writeProgress != nil }
+        try await eventually("the data is still pending") { relay.atSink.writeProgress != nil }
         let received = try await relay.sink.readToEnd(maxLength: relay.data.count)
         let isWhole = received == relay.data
         #expect(isWhole)
