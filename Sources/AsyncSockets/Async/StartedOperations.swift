@@ -6,8 +6,8 @@ public import FoundationEssentials
 internal import Glibc
 internal import SocketCore
 
-// Static functions, because initializers consume their arguments, so the caller would have to retain the
-// socket.
+// Operations are started by static functions. An initializer consumes its arguments, so the caller would have
+// to retain the socket.
 
 /// A read that has been started.
 @usableFromInline

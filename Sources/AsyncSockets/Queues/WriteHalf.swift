@@ -96,8 +96,8 @@ final class WriteHalf {
     /// The collected writes without a counted reference.
     private var openCollected: Unmanaged<CollectedWrites>? { collected.map(Unmanaged.passUnretained) }
 
-    /// Passes the collected bytes to `send`. If it accepts all of them and its channel buffers none, nothing
-    /// is queued. Otherwise they become a write in the empty queue, of which the accepted part is handed on.
+    /// Passes the collected bytes to `send` while the queue is empty. Unless the kernel now has all of them,
+    /// they are queued as one write, whose first `count` bytes are marked as handed on.
     func sendCollected(_ send: (UnsafeRawBufferPointer) -> (count: Int, isComplete: Bool)) {
         guard let writes = collected else { return }
         let (count, isComplete) = send(writes.bytes)

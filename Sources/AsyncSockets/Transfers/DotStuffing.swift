@@ -69,7 +69,7 @@ struct DotStuffing {
         var output = Data(capacity: bytes.count + bytes.count / 16 + 2)
         var breaks = LineBreaks(bytes)
         var position = isAfterCR && bytes.first == Self.lf ? 1 : 0
-        // The first byte that has not been appended.
+        // The position of the next byte to append.
         var start = position
         func append(upTo end: Int) { output.append(contentsOf: UnsafeRawBufferPointer(rebasing: bytes[start..<end])) }
         while position < bytes.count {

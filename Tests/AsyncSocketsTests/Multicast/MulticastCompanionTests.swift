@@ -111,7 +111,7 @@ import Testing
         #expect(socket.connection?.record.withLock { $0.groupReceivers.descriptors.isEmpty } == true)
     }
 
-    /// Two listeners. After one of them has left the group, the peers of both remain.
+    /// One of two listeners leaves the group. The peers of both remain.
     @Test(arguments: [0, 1]) func aListenerThatLeavesKeepsItsPeers(_ left: Int) async throws {
         let first = try DatagramListener(address: .loopback())
         let second = try DatagramListener(address: .loopback("127.0.0.2", port: first.localPort))

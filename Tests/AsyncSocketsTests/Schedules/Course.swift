@@ -1,6 +1,6 @@
 import SocketTestSupport
 
-/// The steps of a schedule: a fixed list, or random steps that depend on what has happened.
+/// The steps of a schedule: a fixed list, or random steps chosen while the schedule runs.
 struct Course<Step: Sendable>: Sendable {
     private var fixed: ArraySlice<Step> = []
     private var dice = SeededGenerator(seed: 0)

@@ -8,7 +8,7 @@ import Testing
 struct TaskReader: Sendable {
     enum Step: Sendable {
         case line
-        /// Leaves a loop over the lines after this number of lines.
+        /// Reads this number of lines in a loop, and then exits the loop.
         case lines(Int)
         /// Cancels the task of a loop after this number of lines.
         case cancelAfter(Int)
@@ -74,7 +74,7 @@ struct TaskReader: Sendable {
 
     // MARK: - Steps
 
-    /// Steps that would read the first bytes of the next phase are left out.
+    /// Skips steps that would read into the next phase.
     nonisolated(nonsending) mutating func perform(_ step: Step) async throws {
         guard isLast || !rest.isEmpty else { return }
         log.append("\(step)")

@@ -24,7 +24,7 @@ struct TaskSchedule: Sendable {
     let kind: Kind
     /// Whether all steps are performed within `withDeadline(_:_:)`.
     let hasDeadline: Bool
-    /// Whether the peer's lines are buffered when the schedule begins.
+    /// Whether the peer's lines must be buffered before the first step.
     private let isBuffered: Bool
     private let course: Course<Step>
     private let dice: SeededGenerator

@@ -111,7 +111,7 @@ struct TaskWriter: Sendable {
         peer.beginReading()
     }
 
-    /// Waits until all threads have written, and lets the peer read.
+    /// Lets the peer read, and returns when the other threads have written their lines.
     nonisolated(nonsending) mutating func settle() async throws {
         letPeerRead()
         for task in others { try await task.value }
