@@ -1,7 +1,8 @@
 """Runs tests with mutants, and determines which mutants the tests catch.
 
-First runs each mutant with the nearest suites, several mutants at a time, each in its own process. Then runs the
-mutants that the nearest suites missed in groups, each group in one process, with all tests of their library.
+First runs each mutant with the test that caught it the last time, if there is one, then with the nearest suites: several
+mutants at a time, each in its own process. Then runs the mutants that the nearest suites missed in groups, each group in
+one process, with all tests of their library.
 
 If a test fails because an event did not arrive in time, the cause may be a busy machine, so the test is repeated
 alone. Any other failure counts only if the same test passes without a mutant.
@@ -114,16 +115,24 @@ class Trials:
     def show(self, what, done, total):
         self.display.show(f"mutants: {what}: {done} of {total}")
 
-    def run_nearest(self, entries, patterns, before, total):
-        """Runs each mutant with the tests that match its pattern. Returns the mutants that these tests missed."""
+    def run_nearest(self, entries, known, before, total):
+        """Runs each mutant with the test in `known`, then with its nearest suites. Returns the mutants that these missed."""
         with concurrent.futures.ThreadPoolExecutor(AT_A_TIME) as pool:
-            waiting = {pool.submit(self.judge, entry, patterns[entry]): entry for entry in entries}
+            waiting = {pool.submit(self.judge_known, entry, known.get(entry)): entry for entry in entries}
             for done, future in enumerate(concurrent.futures.as_completed(waiting), 1):
                 entry, verdict = waiting[future], future.result()
                 if verdict != "":
                     self.verdicts[entry] = verdict
                 self.show("nearest suites", before + done, total)
         return [entry for entry in entries if entry in self.verdicts and self.verdicts[entry] is None]
+
+    def judge_known(self, entry, test):
+        """Returns the verdict of the test alone, which takes seconds, or that of the nearest suites if the test passes."""
+        if test:
+            outcome = run_tests([entry], alone([test]))
+            if outcome.failed and not outcome.is_late:
+                return verdict_of(outcome)
+        return self.judge(entry, entry.tests)
 
     def judge(self, entry, pattern):
         """Returns the verdict on the mutant, or an empty string if no test ran."""
@@ -182,12 +191,12 @@ class Trials:
         self.verdicts.update({entry: verdicts[entry] for entry in caught})
         return caught
 
-    def confirm(self, entries, patterns):
+    def confirm(self, entries):
         """Removes the verdicts of tests that also fail without a mutant, and reports these tests."""
         for entry in entries:
             # The verdicts `crash` and `hang` do not name a test, so all tests of the mutant are repeated without it.
             if self.verdicts.get(entry) in ("crash", "hang"):
-                outcome = run_tests([], patterns[entry])
+                outcome = run_tests([], entry.tests)
                 if outcome.failed or outcome.detail:
                     self.faults.append(f"{entry.name}: its nearest suites fail without a mutant: {outcome.detail or outcome.failed[0]}")
                     del self.verdicts[entry]
