@@ -130,6 +130,21 @@ import Testing
         #expect(listener.refusedCount == 1)
         await listener.close(timeout: .zero)
         try await serving.value
+        // The refused datagram does not keep the listener in use.
+        try await eventually("its descriptors are released") { Contents(of: listener.hub)["descriptors.own"] == 0 }
+    }
+
+    /// Anyone can send datagrams with the address of a DTLS peer. Before its handshake, they are not
+    /// activity that would keep an idle peer.
+    @Test(arguments: [false, true]) func datagramsBeforeAHandshakeAreNotActivity(hasHello: Bool) throws {
+        let mailbox = try #require(Self.mailbox(in: MailboxSpace(mailboxLimit: 1), [1]))
+        let address = try InternetAddress(SocketEndpoint.loopback(port: 9))
+        let channel = PeerChannel(
+            try DatagramDescriptor(opening: .ipv4), PeerKey(peer: address, local: nil), from: nil, mailbox, hasHello: hasHello,
+            denial: Locked(nil), secured: {}, left: {})
+        defer { channel.descriptor.socket.close() }
+        for _ in 0..<3 { _ = [2].withUnsafeBytes { mailbox.put($0, Self.arrival) } }
+        #expect(channel.arrivalCount == (hasHello ? 0 : 4))
     }
 
     private static func waitForCancellation() async {

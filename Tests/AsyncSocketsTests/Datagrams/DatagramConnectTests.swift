@@ -202,6 +202,17 @@ import Testing
         #expect(error?.code == .badParameter)
     }
 
+    /// Descriptors that are opened later, here for a group, get the values that the kernel has accepted.
+    @Test func aRefusedOptionIsForgotten() throws {
+        let socket = AsyncUDPSocket()
+        try socket.bind(toPort: 0, interface: "127.0.0.1")
+        try socket.setOption(.ipTTL, to: 7)
+        let error = #expect(throws: AsyncSocketError.self) { try socket.setOption(.ipTTL, to: 300) }
+        #expect(error?.errno == EINVAL)
+        try socket.joinMulticastGroup("239.255.7.80", onInterface: "lo")
+        #expect(try socket.option(.ipTTL) == 7)
+    }
+
     @Test func factsStayAfterTheEnd() async throws {
         let peer = try AsyncUDPSocket.bound()
         let recorder = DatagramRecorder()

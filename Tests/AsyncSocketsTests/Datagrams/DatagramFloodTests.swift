@@ -99,6 +99,45 @@ import Testing
         #expect((1...1_000).contains(count) && socket.droppedCount > 0)
     }
 
+    private static let hosts = ["127.0.0.1", "::1"]
+
+    /// A socket with a descriptor for each IP version. Both have more datagrams than the program has read.
+    @Test func bothDescriptorsOfASocketAreRead() async throws {
+        let recorder = DatagramRecorder()
+        let socket = AsyncUDPSocket(inlineDelegate: recorder)
+        try socket.bind(toPort: 0)
+        for host in Self.hosts {
+            let sender = try AsyncUDPSocket.bound(host)
+            for _ in 0..<50 { try await sender.send(Data([1]), to: host, port: socket.localPort) }
+        }
+        try socket.beginReceiving()
+        var senders: [String?] = []
+        for _ in 0..<100 { senders.append(try await recorder.received().sender.host) }
+        for host in Self.hosts {
+            #expect(senders.count { $0 == host } == 50)
+            // Neither descriptor is emptied before the other is read.
+            #expect(senders.prefix(20).contains(host))
+        }
+        socket.close()
+    }
+
+    /// A listener with more datagrams at one of its descriptors than it takes in a turn, and none at the
+    /// other. No event follows.
+    @Test(arguments: hosts) func aListenerTakesAllDatagramsOfOneDescriptor(_ host: String) async throws {
+        let listener = try DatagramListener(port: 0, configure: { try $0.setOption(.receiveBufferSize, to: 400_000) })
+        let client = try AsyncUDPSocket.bound(host)
+        for _ in 0..<270 { try await client.send(Data([1]), to: host, port: listener.localPort) }
+        let received = Locked(0)
+        let serving = Task {
+            try await listener.run { socket in
+                for try await _ in socket.datagrams { received.withLock { $0 += 1 } }
+            }
+        }
+        try await eventually("all have arrived") { received.withLock { $0 } == 270 }
+        await listener.close(timeout: .zero)
+        try await serving.value
+    }
+
     /// Two sockets on one loop: the flooded one does not prevent the other from receiving its datagram.
     @Test func aFloodedSocketLeavesTurnsToOthers() async throws {
         let loop = try SocketEventLoop(label: "flooded")

@@ -138,6 +138,27 @@ import Testing
         try await serving.value
     }
 
+    /// During an exchange, a socket keeps up to 64 KiB of other datagrams. Those that tasks have taken no
+    /// longer count.
+    @Test func datagramsThatWereTakenMakeRoomForOthers() async throws {
+        let (peer, socket) = (try AsyncUDPSocket.bound(), try AsyncUDPSocket.bound())
+        let count = 60
+        let serving = Task {
+            for _ in 0..<count {
+                let request = try await peer.receive()
+                for _ in 0..<2 { try await peer.send(Data(count: 1_200), inReplyTo: request) }
+                try await peer.send(Data([1]), inReplyTo: request)
+            }
+        }
+        for _ in 0..<count {
+            _ = try await socket.exchange(
+                Data([1]), with: peer.address, attempts: 1, timeout: .patient, matching: Self.first(1))
+            #expect(socket.droppedCount == 0)
+            for _ in 0..<2 { #expect(try await socket.receive(timeout: .patient).data.count == 1_200) }
+        }
+        try await serving.value
+    }
+
     /// An exchange must not make the socket receive more than a slow delegate has room for.
     @Test func aDelegatesLimitAppliesDuringAnExchange() async throws {
         let (peer, recorder) = (try AsyncUDPSocket.bound(), DatagramRecorder())

@@ -267,6 +267,20 @@ import Testing
         _ = await echoing.result
     }
 
+    /// Sequences that are released, and those whose task is cancelled.
+    @Test func aSocketKeepsNothingOfReadersOfDeliveryFailures() async throws {
+        let socket = try AsyncUDPSocket.bound()
+        let before = await contents(of: socket)
+        for _ in 0..<500 {
+            _ = try socket.deliveryFailures()
+            let waiting = Task.immediate { for await _ in try socket.deliveryFailures() {} }
+            waiting.cancel()
+            try await waiting.value
+        }
+        let after = await contents(of: socket)
+        #expect(after == before, "\(after), not \(before)")
+    }
+
     @Test func aSocketKeepsNothingOfGroupsThatItLeft() async throws {
         let socket = AsyncUDPSocket()
         try socket.bind(toPort: 0, interface: "127.0.0.1")
@@ -285,6 +299,55 @@ import Testing
         // The value of the option is stored once.
         #expect(Contents(of: record).without("options") == before.without("options"))
         #expect(Contents(of: record)["options.entries"] == 1)
+    }
+
+    /// What a listener keeps on its loop.
+    private func contents(of listener: DatagramListener) async -> Contents {
+        await withCheckedContinuation { continuation in
+            listener.hub.loop.run { continuation.resume(returning: Contents(of: listener.hub, entering: [ListenerPeer.self])) }
+        }
+    }
+
+    @Test func aListenerKeepsNothingOfGroupsThatItLeft() async throws {
+        let listener = try DatagramListener(address: .loopback())
+        let running = listener.echoing()
+        let before = await contents(of: listener)
+        for number in 0..<250 {
+            let groups = ["239.255.8.\(number + 1)", "239.255.9.\(number + 1)"]
+            for group in groups { try listener.joinMulticastGroup(group, onInterface: "lo") }
+            for group in groups { try listener.leaveMulticastGroup(group, onInterface: "lo") }
+        }
+        let after = await contents(of: listener)
+        #expect(after == before, "\(after), not \(before)")
+        await listener.close(timeout: .zero)
+        try await running.value
+    }
+
+    /// A client that connects again and again from one port. Its first ClientHellos are forgotten.
+    @Test func aListenerKeepsFewClientHellos() async throws {
+        let listener = try DatagramListener(
+            address: .loopback(), dtls: TestCertificates.server(), idleTimeout: nil,
+            configure: { $0.firstRetransmission = .seconds(60) })
+        let running = listener.echoing()
+        let client = try AsyncUDPSocket.bound()
+        try await client.connect(to: "127.0.0.1", port: listener.localPort)
+        /// Receives the next handshake message of this type (RFC 6347, section 4.2.2).
+        func receive(_ type: UInt8) async throws -> Data {
+            while true {
+                let data = try await client.receive(timeout: .patient).data
+                if data.count > 13, data[13] == type { return data }
+            }
+        }
+        for _ in 0..<40 {
+            let hello = try DTLSHello()
+            try await client.send(Data(hello.hello()))
+            try await client.send(Data(hello.hello(answering: receive(3))))
+            _ = try await receive(2)
+        }
+        #expect(listener.peerCount == 1)
+        #expect(await contents(of: listener)["state.peers[][].earlierDigests"] == 16)
+        await listener.close(timeout: .zero)
+        try await running.value
     }
 
     /// The server closes each connection, and the client reports failed attempts.

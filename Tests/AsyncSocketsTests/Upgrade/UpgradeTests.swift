@@ -169,6 +169,21 @@ import Testing
         #expect(waiter.outcomes == [.served] && client.words == [] && server.words == ["secure"])
     }
 
+    /// The time of earlier writes begins again only when the kernel accepts some of their bytes.
+    @Test func theTimeOfEarlierWritesIsNotProlonged() throws {
+        _ = client.data.enqueue(WritePacket(data: Data(count: 4 << 20), timeout: -1, tag: 1))
+        try client.begin(TestCertificates.client(), CountingWaiter<HandshakeNews>())
+        _ = client.work()
+        let deadline = try #require(client.upgrade?.deadline)
+        for _ in 0..<3 {
+            _ = client.work()
+            #expect(client.upgrade?.deadline == deadline)
+        }
+        let (upgrade, later) = (try #require(client.upgrade), try #require(Deadline(after: 1000)))
+        client.note(upgrade.expire(at: later, client.data, client))
+        #expect(client.words.last == "ends: handshakeTimeout")
+    }
+
     @Test func aWaiterThatIsTakenOutIsAnsweredByOneAlone() throws {
         let waiter = CountingWaiter<HandshakeNews>()
         try client.begin(TestCertificates.client(), waiter)
