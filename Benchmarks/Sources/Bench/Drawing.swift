@@ -52,7 +52,7 @@ struct Drawing {
             Server.ours: "#0072b2", Server.oursWithQueue: "#56b4e9", Server.oursWithTasks: "#003f66",
             Server.nio: "#e69f00", Server.nioWithTasks: "#f0e442", Server.nioWithTasksOnLoop: "#a67200",
             Server.floor: "#555555", Server.floorWithTickets: "#aaaaaa", Server.go: "#44aa99", "libevent": "#cc79a7",
-            "asio": "#009e73",
+            "asio": "#009e73", Server.tokio: "#882255",
         ]
         return colors[server] ?? "#d55e00"
     }

@@ -64,6 +64,8 @@ extension Server {
     static let nioWithTasksOnLoop = "nio-async-loop"
     /// Go's standard library, with one goroutine per connection and buffered readers and writers.
     static let go = "go"
+    /// Rust's tokio and tokio-rustls, with one task per connection and buffered readers and writers.
+    static let tokio = "tokio"
     static let floor = "c"
     /// The floor with as many tickets as SwiftNIO sends, which shows their cost.
     static let floorWithTickets = "c-2-tickets"
@@ -90,6 +92,9 @@ extension Server {
         Server(name: "libevent", program: "server-libevent", isNative: true, modes: [.echo, .receive, .source]),
         Server(
             name: go, program: "server-go", isNative: true,
+            modes: [.echo, .lines, .count, .receive, .source, .starttls, .udpEcho]),
+        Server(
+            name: tokio, program: "server-tokio", isNative: true,
             modes: [.echo, .lines, .count, .receive, .source, .starttls, .udpEcho]),
         Server(name: "asio", program: "server-asio", isNative: true, modes: [.echo, .receive, .source]),
     ]

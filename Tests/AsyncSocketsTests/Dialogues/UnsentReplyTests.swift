@@ -7,8 +7,8 @@ import Testing
 
 @testable import AsyncSockets
 
-/// A server's dialogue that fails while the reply that starts TLS is unsent. The kernel has room for the reply when
-/// the failure is found, but it must not be sent: TLS does not follow it.
+/// A server's dialogue that fails while the reply that starts TLS is unsent. The kernel has room for the
+/// reply when the failure is found, but it must not be sent: TLS does not follow it.
 @Suite struct UnsentReplyTests {
     private let end: ChannelEnd
     private let peer: RawSocket
@@ -56,7 +56,8 @@ import Testing
         #expect(try peer.receiveArrived(1_000) == [])
     }
 
-    /// The kernel is still full when the client closes its direction, so the connection closes with bytes unsent.
+    /// The kernel is still full when the client closes its direction, so the connection closes with bytes
+    /// unsent.
     @Test func theEndOfTheClientLeavesTheReplyUnsent() throws {
         peer.finish()
         try end.wait(for: ChannelEnd.readHangup)
