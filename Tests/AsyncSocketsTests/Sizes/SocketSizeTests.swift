@@ -311,6 +311,7 @@ import Testing
     @Test func aListenerKeepsNothingOfGroupsThatItLeft() async throws {
         let listener = try DatagramListener(address: .loopback())
         let running = listener.echoing()
+        try await eventually("it receives") { await contents(of: listener)["state.registration"] == 1 }
         let before = await contents(of: listener)
         for number in 0..<250 {
             let groups = ["239.255.8.\(number + 1)", "239.255.9.\(number + 1)"]

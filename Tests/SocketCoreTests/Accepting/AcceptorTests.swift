@@ -30,6 +30,16 @@ import Testing
         return descriptor
     }
 
+    /// Whether the next event is the end. Injected faults may pause the acceptor before.
+    private static func isClosed(_ told: AsyncStream<Told>) async -> Bool {
+        for await event in told {
+            if case .paused = event { continue }
+            if case .closed = event { return true }
+            return false
+        }
+        return false
+    }
+
     @Test func everyConnectionIsAcceptedThoughTheyComeAtOnce() async throws {
         let loop = try SocketEventLoop()
         let (acceptor, told) = try Self.listen(on: loop)
@@ -82,11 +92,7 @@ import Testing
         let quiet = Acceptor.Receiver(accepted: { _, _ in }, paused: { _, _ in }, closed: {})
         let second = try Acceptor(on: acceptor.localAddress, loop: loop, receiver: quiet)
         second.discard()
-        var iterator = told.makeAsyncIterator()
-        guard case .closed = await iterator.next() else {
-            Issue.record("not told of the close")
-            return
-        }
+        #expect(await Self.isClosed(told))
     }
 
     @Test func closingIsToldOnceAndFreesThePort() async throws {
@@ -96,11 +102,7 @@ import Testing
         let address = acceptor.localAddress
         acceptor.close()
         acceptor.close()
-        var iterator = told.makeAsyncIterator()
-        guard case .closed = await iterator.next() else {
-            Issue.record("not told of the close")
-            return
-        }
+        #expect(await Self.isClosed(told))
         #expect(loop.registrationCount == 0)
         let quiet = Acceptor.Receiver(accepted: { _, _ in }, paused: { _, _ in }, closed: {})
         let second = try Acceptor(on: address, loop: loop, receiver: quiet)
