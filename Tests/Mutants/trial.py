@@ -130,7 +130,9 @@ class Trials:
         """Returns the verdict of the test alone, which takes seconds, or that of the nearest suites if the test passes."""
         if test:
             outcome = run_tests([entry], alone([test]))
-            if outcome.failed and not outcome.is_late:
+            if outcome.is_late:
+                outcome = run_tests([entry], alone([test]))
+            if outcome.failed:
                 return verdict_of(outcome)
         return self.judge(entry, entry.tests)
 
