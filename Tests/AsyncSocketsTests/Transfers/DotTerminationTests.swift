@@ -167,7 +167,9 @@ import Testing
         try await server.turn("the first segment is consumed") { connection in
             connection.data.carried.received == 7 && connection.data.reads.preBuffer.isEmpty
         }
-        try await pair.client.write("67890\r\n.\r\n")
+        // If the bytes arrive one by one, the server resets the connection before the last one.
+        let written = await outcome { try await pair.client.write("67890\r\n.\r\n") }
+        #expect(written == .served || written == .failed(.connectionReset))
         #expect(await reading.outcome == .failed(.readMaxedOut))
         #expect(await outcome { try await server.read(timeout: .patient) } == .failed(.readMaxedOut))
         #expect(try folder.names.isEmpty)
