@@ -121,8 +121,8 @@ import Testing
         socket.close()
     }
 
-    /// A listener has more datagrams at one of its descriptors than it takes in a turn, and none at the other. The
-    /// kernel reports them in one event.
+    /// A listener has more datagrams at one of its descriptors than it takes in a turn, and none at the
+    /// other. The kernel reports them in one event.
     @Test(arguments: hosts) func aListenerTakesAllDatagramsOfOneDescriptor(_ host: String) async throws {
         let listener = try DatagramListener(port: 0, configure: { try $0.setOption(.receiveBufferSize, to: 400_000) })
         let sender = try DatagramParty(host, families: host == "::1" ? .ipv6 : .ipv4, segments: false)
