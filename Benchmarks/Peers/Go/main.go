@@ -1,4 +1,4 @@
-// server-go --mode MODE [--tls CERTIFICATE KEY] [--tickets N]
+// server-go --mode MODE [--tls CERTIFICATE KEY]
 //
 // One goroutine per connection, with buffered readers and writers, as in Go's documentation. The environment
 // variable GOMAXPROCS limits it to one processor.

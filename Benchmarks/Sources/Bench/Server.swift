@@ -94,7 +94,7 @@ extension Server {
             name: go, program: "server-go", isNative: true,
             modes: [.echo, .lines, .count, .receive, .source, .starttls, .udpEcho]),
         Server(
-            name: tokio, program: "server-tokio", isNative: true,
+            name: tokio, program: "server-tokio", isNative: true, tickets: .settable,
             modes: [.echo, .lines, .count, .receive, .source, .starttls, .udpEcho]),
         Server(name: "asio", program: "server-asio", isNative: true, modes: [.echo, .receive, .source]),
     ]

@@ -1,4 +1,4 @@
-// server-tokio --mode MODE [--tls CERTIFICATE KEY]
+// server-tokio --mode MODE [--tls CERTIFICATE KEY] [--tickets N]
 //
 // One task per connection on a current-thread runtime, with buffered readers and writers, as in the documentation
 // of tokio and tokio-rustls.
@@ -31,14 +31,20 @@ struct Server {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> std::result::Result<(), Box<dyn Error>> {
     let mut server = Server { mode: String::new(), tls: None };
+    let mut identity = None;
+    let mut tickets = 0;
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         let mut value = || arguments.next().ok_or(format!("{argument} requires another value"));
         match argument.as_str() {
             "--mode" => server.mode = value()?,
-            "--tls" => server.tls = Some(acceptor(&value()?, &value()?)?),
+            "--tls" => identity = Some((value()?, value()?)),
+            "--tickets" => tickets = value()?.parse()?,
             _ => return Err(format!("unknown argument {argument}").into()),
         }
+    }
+    if let Some((certificate, key)) = identity {
+        server.tls = Some(acceptor(&certificate, &key, tickets)?);
     }
     if server.mode == "udp-echo" {
         return Ok(echo_datagrams().await?);
@@ -56,8 +62,8 @@ async fn main() -> std::result::Result<(), Box<dyn Error>> {
     }
 }
 
-/// TLS 1.3 with TLS_AES_128_GCM_SHA256 and X25519. No tickets.
-fn acceptor(certificate: &str, key: &str) -> std::result::Result<TlsAcceptor, Box<dyn Error>> {
+/// TLS 1.3 with TLS_AES_128_GCM_SHA256 and X25519.
+fn acceptor(certificate: &str, key: &str, tickets: usize) -> std::result::Result<TlsAcceptor, Box<dyn Error>> {
     let mut provider = aws_lc_rs::default_provider();
     provider.cipher_suites = vec![aws_lc_rs::cipher_suite::TLS13_AES_128_GCM_SHA256];
     provider.kx_groups = vec![aws_lc_rs::kx_group::X25519];
@@ -66,7 +72,8 @@ fn acceptor(certificate: &str, key: &str) -> std::result::Result<TlsAcceptor, Bo
         .with_protocol_versions(&[&TLS13])?
         .with_no_client_auth()
         .with_single_cert(chain, PrivateKeyDer::from_pem_file(key)?)?;
-    config.send_tls13_tickets = 0;
+    config.send_tls13_tickets = tickets;
+    config.ticketer = aws_lc_rs::Ticketer::new()?;
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
@@ -90,8 +97,8 @@ impl Server {
     async fn serve(&self, connection: impl Connection) -> Result<()> {
         match self.mode.as_str() {
             "echo" => echo(connection).await,
-            "lines" => echo_lines(connection).await,
-            "count" => count_lines(connection).await,
+            "lines" => reply_to_lines(connection, false).await,
+            "count" => reply_to_lines(connection, true).await,
             "receive" => receive(connection).await,
             "source" => send(connection).await,
             mode => Err(IoError::other(format!("unknown mode {mode}"))),
@@ -117,29 +124,23 @@ fn buffered<Stream: Connection>(connection: Stream) -> BufReader<BufWriter<Strea
 }
 
 /// Writes the reply to each line, and flushes when no more input is buffered.
-async fn reply_to_lines<Reply: AsRef<[u8]>>(
-    connection: impl Connection, reply: impl Fn(&str) -> Reply,
-) -> Result<()> {
+async fn reply_to_lines(connection: impl Connection, counts: bool) -> Result<()> {
     let mut connection = buffered(connection);
-    let mut line = String::new();
+    let mut line = Vec::new();
     loop {
         line.clear();
-        if connection.read_line(&mut line).await? == 0 {
+        if connection.read_until(b'\n', &mut line).await? == 0 {
             return connection.shutdown().await;
         }
-        connection.write_all(reply(&line).as_ref()).await?;
+        if counts {
+            connection.write_u64_le(line.len() as u64).await?;
+        } else {
+            connection.write_all(&line).await?;
+        }
         if connection.buffer().is_empty() {
             connection.flush().await?;
         }
     }
-}
-
-async fn echo_lines(connection: impl Connection) -> Result<()> {
-    reply_to_lines(connection, |line| line.to_owned()).await
-}
-
-async fn count_lines(connection: impl Connection) -> Result<()> {
-    reply_to_lines(connection, |line| (line.len() as u64).to_le_bytes()).await
 }
 
 /// The byte at a position of a stream: see pattern.h.
