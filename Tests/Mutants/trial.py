@@ -1,8 +1,8 @@
 """Runs tests with mutants, and determines which mutants the tests catch.
 
-First runs each mutant with the test that caught it the last time, if there is one, then with the nearest suites: several
-mutants at a time, each in its own process. Then runs the mutants that the nearest suites missed in groups, each group in
-one process, with all tests of their library.
+First runs each mutant with the test that caught it last time. If there is no such test, or it does not fail, runs the
+nearest suites. Several mutants run at a time, each in its own process. Then runs the mutants that the nearest suites
+missed in groups, each group in one process, with all tests of their library.
 
 If a test fails because an event did not arrive in time, the cause may be a busy machine, so the test is repeated
 alone. Any other failure counts only if the same test passes without a mutant.
@@ -22,8 +22,10 @@ from program import LOG, PROGRAM
 from progress import Display
 
 AT_A_TIME = 3
-# The timeout for each event in a test, and the time limits for the nearest suites and for all tests of a library.
+# The timeout for each event in a test, and the time limits for the test that caught a mutant last time, for the nearest
+# suites, and for all tests of a library.
 PATIENCE = 15
+KNOWN_LIMIT = 45
 NEAREST_LIMIT = 90
 WHOLE_LIMIT = 900
 # The number of mutants in one process, and how many of the failed tests are repeated with each of these mutants.
@@ -127,11 +129,14 @@ class Trials:
         return [entry for entry in entries if entry in self.verdicts and self.verdicts[entry] is None]
 
     def judge_known(self, entry, test):
-        """Returns the verdict of the test alone, which takes seconds, or that of the nearest suites if the test passes."""
+        """Returns the verdict of the test alone or, if the test does not fail, that of the nearest suites.
+
+        A crash and a hang count only with the nearest suites, because `confirm` repeats those without the mutant.
+        """
         if test:
-            outcome = run_tests([entry], alone([test]))
-            if outcome.is_late:
-                outcome = run_tests([entry], alone([test]))
+            outcome = run_tests([entry], alone([test]), KNOWN_LIMIT)
+            if outcome.failed and outcome.is_late:
+                outcome = run_tests([entry], alone([test]), KNOWN_LIMIT)
             if outcome.failed:
                 return verdict_of(outcome)
         return self.judge(entry, entry.tests)
