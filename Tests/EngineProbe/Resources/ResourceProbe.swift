@@ -12,12 +12,9 @@ enum ResourceProbe {
     /// Uses the library and releases everything before it returns. Called many times.
     typealias Round = @Sendable (_ number: Int) async throws -> Void
 
-    /// Rounds until caches, tables and thread pools have reached their final size. With injected faults, the
-    /// longest queue of all rounds is reached later.
-    private static let warmUp = getenv("FAULTS") == nil ? 100 : 400
-    /// With injected faults the heap varies by up to 110 KB between two measurements, and does not grow. More
-    /// rounds measure the same growth per round in spite of that.
-    private static let rounds = getenv("FAULTS") == nil ? 100 : 300
+    /// Rounds until caches, tables and thread pools have reached their final size.
+    private static let warmUp = 100
+    private static let rounds = 100
     /// The allowed growth of the heap per round: tables grow in steps. The connections of one round need
     /// several times as much.
     private static let bytesPerRound = 1000
