@@ -134,8 +134,8 @@ import Testing
         try await eventually("its descriptors are released") { Contents(of: listener.hub)["descriptors.own"] == 0 }
     }
 
-    /// Anyone can send datagrams with the address of a DTLS peer. Before its handshake, they are not
-    /// activity that would keep an idle peer.
+    /// Anyone can forge datagrams from the address of a DTLS peer. Those that arrive before its handshake
+    /// do not restart its idle timeout.
     @Test(arguments: [false, true]) func datagramsBeforeAHandshakeAreNotActivity(hasHello: Bool) throws {
         let mailbox = try #require(Self.mailbox(in: MailboxSpace(mailboxLimit: 1), [1]))
         let address = try InternetAddress(SocketEndpoint.loopback(port: 9))

@@ -101,7 +101,7 @@ import Testing
 
     private static let hosts = ["127.0.0.1", "::1"]
 
-    /// A socket with a descriptor for each IP version. Both have more datagrams than the program has read.
+    /// A socket with a descriptor for each IP version. 50 datagrams wait at each before the program receives.
     @Test func bothDescriptorsOfASocketAreRead() async throws {
         let recorder = DatagramRecorder()
         let socket = AsyncUDPSocket(inlineDelegate: recorder)
@@ -125,7 +125,6 @@ import Testing
     /// other. The kernel reports them in one event.
     @Test(arguments: hosts) func aListenerTakesAllDatagramsOfOneDescriptor(_ host: String) async throws {
         let listener = try DatagramListener(port: 0, configure: { try $0.setOption(.receiveBufferSize, to: 400_000) })
-        let sender = try DatagramParty(host, families: host == "::1" ? .ipv6 : .ipv4, segments: false)
         let target = try SocketEndpoint.loopback(host, port: listener.localPort)
         let received = Locked(0)
         let serving = Task {
@@ -133,20 +132,23 @@ import Testing
                 for try await _ in socket.datagrams { received.withLock { $0 += 1 } }
             }
         }
-        sender.send([[1]], to: target)
-        try await eventually("the first has arrived") { received.withLock { $0 } == 1 }
-        let loop = DispatchSemaphore(value: 0)
-        defer { loop.signal() }
-        await withCheckedContinuation { continuation in
-            listener.hub.loop.run {
-                continuation.resume()
-                loop.wait()
+        /// Sends datagrams while the listener does not receive. Returns their number.
+        func send(_ count: Int) async throws -> Int {
+            let result = await withCheckedContinuation { continuation in
+                listener.hub.loop.run {
+                    continuation.resume(
+                        returning: Result {
+                            let sender = try DatagramParty(host, families: host == "::1" ? .ipv6 : .ipv4, segments: false)
+                            return sender.send([[UInt8]](repeating: [1], count: count), to: target).handledCount
+                        })
+                }
             }
+            return try result.get()
         }
-        let count = 270
-        #expect(sender.send([[UInt8]](repeating: [1], count: count), to: target).handledCount == count)
-        loop.signal()
-        try await eventually("all have arrived") { received.withLock { $0 } == count + 1 }
+        #expect(try await send(1) == 1)
+        try await eventually("the first has arrived") { received.withLock { $0 } == 1 }
+        #expect(try await send(270) == 270)
+        try await eventually("all have arrived") { received.withLock { $0 } == 271 }
         await listener.close(timeout: .zero)
         try await serving.value
     }

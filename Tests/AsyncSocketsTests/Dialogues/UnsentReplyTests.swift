@@ -3,13 +3,14 @@ import Glibc
 import SocketBuffers
 import SocketCore
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 @testable import AsyncSockets
 
-/// A server's dialogue that fails while the reply that starts TLS is unsent. The kernel has room for the
-/// reply when the failure is found, but it must not be sent: TLS does not follow it.
-@Suite struct UnsentReplyTests {
+/// A server's dialogue fails before the reply that starts TLS has been sent. The reply must stay unsent, even
+/// if the kernel has room for it by then, because TLS will not start.
+@Suite(.timeLimit(.patient), .ownThreads) struct UnsentReplyTests {
     private let end: ChannelEnd
     private let peer: RawSocket
     private let dialogue: UpgradeDialogue

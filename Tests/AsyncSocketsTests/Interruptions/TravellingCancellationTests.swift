@@ -73,7 +73,7 @@ import Testing
         let (kernel, victim) = try FullKernel.make(.task)
         let (socket, count, message) = (victim.socket, write.isBegun ? 0 : kernel.fill(), pattern(write.size))
         let writing = Task.immediate { try await socket.write(message) }
-        // If the kernel has no memory at first, nothing has been sent.
+        // After an injected shortage, a write is pending although nothing has been sent.
         try await socket.turn("it is pending") { $0.data.writes.progress != nil && (!write.isBegun || $0.data.carried.sent > 0) }
         let first = try await socket.held("the connection is free") { connection in
             if order == .cancellationFirst { writing.cancel() }
