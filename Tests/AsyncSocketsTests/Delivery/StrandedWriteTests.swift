@@ -167,7 +167,7 @@ import Testing
         }
     }
 
-    @Test func sixtyFourKibibytesLeaveInTheMiddleOfAJob() async throws {
+    @Test(.unmodifiedKernel) func sixtyFourKibibytesLeaveInTheMiddleOfAJob() async throws {
         let (socket, peer) = try await connectAlone()
         let oneLess = Data(count: 64 * 1024 - "answer".utf8.count - 1)
         try await onLoop(of: socket) {
@@ -182,7 +182,7 @@ import Testing
     }
 
     /// The last reply is sent together with the others.
-    @Test func theAnswerToTheLastMessageLeavesAtOnce() async throws {
+    @Test(.unmodifiedKernel) func theAnswerToTheLastMessageLeavesAtOnce() async throws {
         let (socket, peer) = try await connectAlone()
         try await onLoop(of: socket) {
             try await Self.answer(socket, peer)
