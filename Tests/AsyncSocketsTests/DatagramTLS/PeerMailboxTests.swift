@@ -130,7 +130,7 @@ import Testing
         #expect(listener.refusedCount == 1)
         await listener.close(timeout: .zero)
         try await serving.value
-        // The refused datagram does not keep the listener in use.
+        // The refused datagram does not keep the descriptors open.
         try await eventually("its descriptors are released") { Contents(of: listener.hub)["descriptors.own"] == 0 }
     }
 

@@ -202,7 +202,7 @@ import Testing
         #expect(error?.code == .badParameter)
     }
 
-    /// Descriptors that are opened later, here for a group, get the values that the kernel has accepted.
+    /// Descriptors opened later, such as one for a group, get only values that the kernel accepted.
     @Test func aRefusedOptionIsForgotten() throws {
         let socket = AsyncUDPSocket()
         try socket.bind(toPort: 0, interface: "127.0.0.1")

@@ -101,7 +101,8 @@ import Testing
 
     private static let hosts = ["127.0.0.1", "::1"]
 
-    /// A socket with a descriptor for each IP version. 50 datagrams wait at each before the program receives.
+    /// A socket has a descriptor for each IP version. Each has 50 queued datagrams when the socket starts
+    /// to receive.
     @Test func bothDescriptorsOfASocketAreRead() async throws {
         let recorder = DatagramRecorder()
         let socket = AsyncUDPSocket(inlineDelegate: recorder)
@@ -121,8 +122,8 @@ import Testing
         socket.close()
     }
 
-    /// A listener has more datagrams at one of its descriptors than it takes in a turn, and none at the
-    /// other. The kernel reports them in one event.
+    /// More datagrams arrive at one descriptor than a listener receives per turn, and none at the other.
+    /// The kernel reports them with a single event.
     @Test(arguments: hosts) func aListenerTakesAllDatagramsOfOneDescriptor(_ host: String) async throws {
         let listener = try DatagramListener(port: 0, configure: { try $0.setOption(.receiveBufferSize, to: 400_000) })
         let target = try SocketEndpoint.loopback(host, port: listener.localPort)
@@ -132,7 +133,8 @@ import Testing
                 for try await _ in socket.datagrams { received.withLock { $0 += 1 } }
             }
         }
-        /// Sends datagrams while the listener does not receive. Returns their number.
+        /// Sends datagrams from the loop, so that the listener cannot receive them yet. Returns the number
+        /// sent.
         func send(_ count: Int) async throws -> Int {
             let result = await withCheckedContinuation { continuation in
                 listener.hub.loop.run {

@@ -16,7 +16,8 @@ import Testing
         return (try AsyncSocket(adopting: own.duplicate()), peer, own)
     }
 
-    /// The only socket on its loop: its task performs three operations before the loop checks its clock.
+    /// Connects the only socket on a loop. Its task can perform three operations before the loop checks
+    /// the time.
     private func connectAlone() async throws -> (AsyncSocket, peer: RawSocket) {
         let listener = try RawSocket.listening(waitLimit: .patient)
         let socket = AsyncSocket()

@@ -30,7 +30,7 @@ import Testing
         }
     }
 
-    /// Makes room for the reply, and returns the error of the dialogue.
+    /// Makes room for the reply, sends more bytes, and returns the dialogue's error.
     private func failure(_ sendMore: () throws -> Void) throws -> AsyncSocketError? {
         _ = try peer.receiveArrived(1 << 20)
         try sendMore()

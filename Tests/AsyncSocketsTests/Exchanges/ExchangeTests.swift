@@ -138,8 +138,8 @@ import Testing
         try await serving.value
     }
 
-    /// During an exchange, a socket keeps up to 64 KiB of other datagrams. A datagram that a task has
-    /// received no longer counts.
+    /// During an exchange, a socket buffers up to 64 KiB of other datagrams. A datagram stops counting
+    /// towards this limit when a task receives it.
     @Test func datagramsThatWereTakenMakeRoomForOthers() async throws {
         let (peer, socket) = (try AsyncUDPSocket.bound(), try AsyncUDPSocket.bound())
         let count = 60

@@ -301,7 +301,7 @@ import Testing
         #expect(Contents(of: record)["options.entries"] == 1)
     }
 
-    /// What a listener keeps on its loop.
+    /// Returns the sizes of a listener's tables, read on its loop.
     private func contents(of listener: DatagramListener) async -> Contents {
         await withCheckedContinuation { continuation in
             listener.hub.loop.run { continuation.resume(returning: Contents(of: listener.hub, entering: [ListenerPeer.self])) }
@@ -324,7 +324,7 @@ import Testing
         try await running.value
     }
 
-    /// A client that connects again and again from one port. Its first ClientHellos are forgotten.
+    /// A client reconnects repeatedly from one port. The listener remembers only its latest ClientHellos.
     @Test func aListenerKeepsFewClientHellos() async throws {
         let listener = try DatagramListener(
             address: .loopback(), dtls: TestCertificates.server(), idleTimeout: nil,

@@ -169,7 +169,7 @@ import Testing
         #expect(waiter.outcomes == [.served] && client.words == [] && server.words == ["secure"])
     }
 
-    /// The time of earlier writes begins again only when the kernel accepts some of their bytes.
+    /// The time limit on earlier writes restarts only when the kernel accepts more of their bytes.
     @Test func theTimeOfEarlierWritesIsNotProlonged() throws {
         _ = client.data.enqueue(WritePacket(data: Data(count: 4 << 20), timeout: -1, tag: 1))
         try client.begin(TestCertificates.client(), CountingWaiter<HandshakeNews>())

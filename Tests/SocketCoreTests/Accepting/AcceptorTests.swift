@@ -30,7 +30,8 @@ import Testing
         return descriptor
     }
 
-    /// Whether the next event is the end. Injected faults may pause the acceptor before.
+    /// Returns whether the acceptor closes without accepting a connection. Injected faults may pause it
+    /// first.
     private static func isClosed(_ told: AsyncStream<Told>) async -> Bool {
         for await event in told {
             if case .paused = event { continue }
