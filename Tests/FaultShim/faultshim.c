@@ -19,16 +19,20 @@
 //        if the rest had come a moment later.
 //     b. For the same reason recv is told EAGAIN only after a recv that filled its room: what an event has announced, or a test knows to be there,
 //        is never denied.
-//     c. ENOBUFS is different: the kernel may say it of a socket with room (a Unix-domain one, out of memory), and no edge follows. So none does.
-//     d. An interrupted close has closed, an interrupted connect goes on (close(2), connect(2)). The others have done nothing.
-//     e. EMFILE and ECONNABORTED leave the waiting connections where they are, without another edge.
+//     c. epoll reports room only after the peer has read enough, and a test's peer may never read. So a send is
+//        refused or shortened only while epoll would report the socket as writable.
+//     d. ENOBUFS is different: the kernel may say it of a socket with room (a Unix-domain one, out of memory), and no edge follows. So none does.
+//     e. An interrupted close has closed, an interrupted connect goes on (close(2), connect(2)). The others have done nothing.
+//     f. EMFILE and ECONNABORTED leave the waiting connections where they are, without another edge.
 //  3. No call fails twice in a row: the one after a fault is real.
-//  4. A run can be repeated: what happens depends on the seed, the number of the socket, and the number of its call.
+//  4. A run can be repeated: what happens depends on the seed, the number of the socket, the number of its call
+//     and, because of 2c, on what the peer has read.
 //  5. Child processes are left alone: LD_PRELOAD goes away at once.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -140,6 +144,15 @@ static void announce(int fd, struct watched *socket) {
     errno = error;
 }
 
+// Whether `announce` would report room, as rule 2c demands.
+static int has_room(int fd) {
+    int error = errno;
+    struct pollfd question = {.fd = fd, .events = POLLOUT};
+    int answer = poll(&question, 1, 0);
+    errno = error;
+    return answer == 1 && question.revents & POLLOUT;
+}
+
 // The error to answer instead of receiving or sending, or 0.
 static int refusal(int fd, struct watched *socket, int is_receiving) {
     uint64_t luck = chance(socket->serial, ++socket->calls);
@@ -149,7 +162,7 @@ static int refusal(int fd, struct watched *socket, int is_receiving) {
         socket->is_owed = 1;
         return EINTR;
     }
-    if (wanted[AGAIN] && luck / 3 % 3 == 0 && (socket->is_full || !is_receiving)) {
+    if (wanted[AGAIN] && luck / 3 % 3 == 0 && (is_receiving ? socket->is_full : has_room(fd))) {
         note(AGAIN);
         socket->is_owed = 1;
         announce(fd, socket);
@@ -213,7 +226,7 @@ static int may_send(int fd, struct watched *socket, size_t *count) {
         errno = error;
         return 0;
     }
-    *count = allowance(socket, *count, socket->sent);
+    if (wanted[SHORT] && has_room(fd)) *count = allowance(socket, *count, socket->sent);
     return 1;
 }
 
@@ -260,14 +273,15 @@ static unsigned int datagram_allowance(int fd, struct watched *socket, unsigned 
         errno = shortages[luck / 1024 % 2];
         return 0;
     }
-    if (luck / 2048 % 4 == 0 && (socket->is_full || !is_receiving)) {
+    int is_announced = is_receiving ? socket->is_full : has_room(fd);
+    if (luck / 2048 % 4 == 0 && is_announced) {
         note(DATAGRAMS);
         socket->is_owed = 1;
         announce(fd, socket);
         errno = EAGAIN;
         return 0;
     }
-    return count > 1 && luck / 8192 % 2 ? 1 + (unsigned int)(luck / 16384 % (count - 1)) : count;
+    return count > 1 && (is_receiving || is_announced) && luck / 8192 % 2 ? 1 + (unsigned int)(luck / 16384 % (count - 1)) : count;
 }
 
 static int settle(int fd, struct watched *socket, unsigned int count, unsigned int allowed, int result) {
