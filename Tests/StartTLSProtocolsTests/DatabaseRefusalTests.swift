@@ -67,7 +67,7 @@ import Testing
                 ])
     }
 
-    private static let plaintextOnly =
+    private static let plaintextOnly: [RefusalRow] =
         RefusalRow.server(
             "PostgreSQL", .postgres,
             messages: [

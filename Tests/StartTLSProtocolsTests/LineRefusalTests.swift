@@ -21,7 +21,7 @@ import Testing
 
     // MARK: - FTP (RFC 959, sections 4.2 and 5.4, and RFC 4217, section 4)
 
-    private static let ftpGreeting =
+    private static let ftpGreeting: [RefusalRow] =
         RefusalRow.client(
             "FTP greeting", .ftp,
             lines: [
@@ -35,7 +35,7 @@ import Testing
             ]) + RefusalRow.client("FTP greeting", .ftp, text: ["220 m": .waits, "220 m\r": .waits, "421 no": .waits])
 
     /// The text of a refusal may contain lines that look like a success.
-    private static let ftpAuth =
+    private static let ftpAuth: [RefusalRow] =
         RefusalRow.client(
             "FTP AUTH", .ftp, after: ["220 m\r\n"],
             lines: [
@@ -49,7 +49,7 @@ import Testing
                 "go": .unexpected, "AUTH TLS": .unexpected, "\u{15}\u{3}\u{3}": .unexpectedTLS,
             ]) + RefusalRow.client("FTP AUTH", .ftp, after: ["220 m\r\n"], text: ["234 go": .waits, "234 go\r": .waits])
 
-    private static let ftpServer =
+    private static let ftpServer: [RefusalRow] =
         RefusalRow.server(
             "FTP", .ftp(greeting: "m"),
             lines: [
@@ -65,7 +65,7 @@ import Testing
 
     // MARK: - NNTP (RFC 3977, sections 3.2 and 5.2, and RFC 4642, section 2.2)
 
-    private static let nntpCapabilities =
+    private static let nntpCapabilities: [RefusalRow] =
         RefusalRow.client(
             "NNTP greeting", .nntp,
             lines: [
@@ -105,7 +105,7 @@ import Testing
     }
 
     /// TAKETHIS is followed by an article without waiting for a reply (RFC 4644, section 2.5).
-    private static let nntpServer =
+    private static let nntpServer: [RefusalRow] =
         RefusalRow.server(
             "NNTP", .nntp(greeting: "m"),
             lines: [
@@ -124,7 +124,7 @@ import Testing
 
     // MARK: - IRC (RFC 1459, section 2.3, and the `tls` extension of IRCv3)
 
-    private static let ircClient =
+    private static let ircClient: [RefusalRow] =
         RefusalRow.client(
             "IRC STARTTLS", .irc,
             lines: [
@@ -139,7 +139,7 @@ import Testing
                 ":m 66666666666666666670 * :go": .unexpected, "+OK": .unexpected, "\u{15}\u{3}\u{3}": .unexpectedTLS,
             ]) + RefusalRow.client("IRC STARTTLS", .irc, text: [":m 670 * :go": .waits, "670 :go\r": .waits, "691": .waits])
 
-    private static let ircServer =
+    private static let ircServer: [RefusalRow] =
         RefusalRow.server(
             "IRC", .irc(serverName: "m"),
             lines: [
@@ -158,7 +158,7 @@ import Testing
     // MARK: - Scripts
 
     /// Prefixes are compared byte by byte.
-    private static let script =
+    private static let script: [RefusalRow] =
         RefusalRow.client(
             "script, before the last step", .script([.expect("+OK"), .send("x"), .expect("yes")]),
             lines: [

@@ -19,7 +19,7 @@ import Testing
         try row.check()
     }
 
-    @Test(arguments: pop3) func aPOP3ClientDoesNotStartTLS(_ row: RefusalRow) throws { try row.check() }
+    @Test(arguments: pop3Greeting + pop3Capabilities + pop3STLS) func aPOP3ClientDoesNotStartTLS(_ row: RefusalRow) throws { try row.check() }
 
     @Test(arguments: sieveGreeting + sieveLiterals + sieveStartTLS)
     func aManageSieveClientDoesNotStartTLS(_ row: RefusalRow) throws { try row.check() }
@@ -76,7 +76,7 @@ import Testing
 
     // MARK: - IMAP (RFC 9051, sections 6.2.1 and 7.1)
 
-    private static let imapGreeting =
+    private static let imapGreeting: [RefusalRow] =
         RefusalRow.client(
             "IMAP greeting", .imap,
             lines: [
@@ -133,7 +133,7 @@ import Testing
 
     // MARK: - POP3 (RFC 2595, section 4, and RFC 2449, section 5)
 
-    private static let pop3 =
+    private static let pop3Greeting: [RefusalRow] =
         RefusalRow.client(
             "POP3 greeting", .pop3,
             lines: [
@@ -142,7 +142,8 @@ import Testing
                 "-": .unexpected, "": .unexpected, ".": .unexpected, "STLS": .unexpected, "* OK m": .unexpected,
                 "220 m": .unexpected, "\u{15}\u{3}\u{3}": .unexpectedTLS,
             ]) + RefusalRow.client("POP3 greeting", .pop3, text: ["+OK": .waits, "-ERR": .waits])
-        + RefusalRow.client(
+
+    private static let pop3Capabilities = RefusalRow.client(
             "POP3 capabilities", .pop3, after: ["+OK\r\n"],
             lines: [
                 "+OK\r\n.": .notOffered, "+OK STLS\r\n.": .notOffered, "+OK\r\nSTLSX\r\n.": .notOffered,
@@ -154,7 +155,9 @@ import Testing
                 // A server without CAPA may support STLS.
                 "-ERR STLS": .sends("STLS\r\n"), "\u{15}\u{3}\u{3}": .unexpectedTLS,
             ])
-        + [["+OK\r\n", "+OK\r\nSTLS\r\n.\r\n"], ["+OK\r\n", "-ERR what?\r\n"]].flatMap { turns in
+
+    private static let pop3STLS: [RefusalRow] =
+        [["+OK\r\n", "+OK\r\nSTLS\r\n.\r\n"], ["+OK\r\n", "-ERR what?\r\n"]].flatMap { turns in
             RefusalRow.client(
                 "POP3 STLS", .pop3, after: turns,
                 lines: [
@@ -182,7 +185,7 @@ import Testing
 
     /// A literal that exceeds the limit is too long. A length that is not a 32-bit number violates the
     /// protocol.
-    private static let sieveLiterals =
+    private static let sieveLiterals: [RefusalRow] =
         RefusalRow.client(
             "ManageSieve literals", .manageSieve,
             lines: [
@@ -205,7 +208,7 @@ import Testing
             "ManageSieve literals", .manageSieve,
             messages: [(Array("\"SIEVE\" {65536}\r\n".utf8) + [UInt8](repeating: 120, count: 65_536), .tooLong)])
 
-    private static let sieveStartTLS =
+    private static let sieveStartTLS: [RefusalRow] =
         RefusalRow.client(
             "ManageSieve STARTTLS", .manageSieve, after: ["\"STARTTLS\"\r\nOK\r\n"],
             lines: [

@@ -35,7 +35,7 @@ import Testing
     }
 
     /// RFC 9051, sections 6.2.1 and 9.
-    private static let imap =
+    private static let imap: [RefusalRow] =
         RefusalRow.server(
             "IMAP", .imap(greeting: "m"),
             lines: [
@@ -66,7 +66,7 @@ import Testing
     private static let literal = RefusalRow.Expected.fails(.unexpectedMessage, sending: "* BYE")
 
     /// RFC 2595, section 4.
-    private static let pop3 =
+    private static let pop3: [RefusalRow] =
         RefusalRow.server(
             "POP3", .pop3(greeting: "m"),
             lines: [
@@ -79,7 +79,7 @@ import Testing
             ]) + RefusalRow.server("POP3", .pop3(greeting: "m"), text: ["STLS": .waits, "STLS\r": .waits])
 
     /// RFC 5804, section 2.
-    private static let sieve =
+    private static let sieve: [RefusalRow] =
         RefusalRow.server(
             "ManageSieve", .manageSieve(greeting: "m"),
             lines: [

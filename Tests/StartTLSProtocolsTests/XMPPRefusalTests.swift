@@ -121,7 +121,7 @@ import Testing
             "\u{16}\u{3}\u{1}\u{0}": .unexpectedTLS,
         ])
 
-    private static let serverRequest =
+    private static let serverRequest: [RefusalRow] =
         RefusalRow.server("XMPP server, request", .xmpp(domain: "m"), after: [start], text: requests)
         + RefusalRow.server(
             "XMPP server, request of a server", .xmppServerToServer(domain: "m"),
