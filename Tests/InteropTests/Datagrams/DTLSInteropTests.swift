@@ -7,7 +7,7 @@ import Testing
 
 /// DTLS 1.2 with the programs of OpenSSL, GnuTLS and wolfSSL, directly and over relays that drop, duplicate,
 /// delay and corrupt datagrams.
-@Suite(.timeLimit(.patient), .serialized) struct DTLSInteropTests {
+@Suite(.timeLimit(.patient)) struct DTLSInteropTests {
     /// A link between two programs.
     struct Link: CustomTestStringConvertible, Sendable {
         let part: Int
