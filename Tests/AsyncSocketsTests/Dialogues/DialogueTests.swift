@@ -121,7 +121,9 @@ import Testing
         let hello: [UInt8] = [22, 3, 1, 0, 5, 1, 0, 0, 1, 9]
         for count in 1..<hello.count {
             let (end, peer) = try ChannelEnd.pair()
-            let dialogue = UpgradeDialogue(try #require(try DialogueRequest.maker(sides.server, .patient)()))
+            let maker = DialogueRequest.maker(sides.server, .patient)
+            let machine = try maker()
+            let dialogue = UpgradeDialogue(try #require(machine))
             (message + hello.prefix(count)).withUnsafeBytes { end.reads.append($0) }
             try peer.send(hello.dropFirst(count))
             guard case .complete = dialogue.advance(over: end.channel, end.reads) else {

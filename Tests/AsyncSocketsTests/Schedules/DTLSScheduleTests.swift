@@ -69,7 +69,7 @@ extension DTLSSchedule {
         let description: String
         let steps: [Step]
 
-        init(_ description: String, _ steps: [Step]) { (self.description, self.steps) = (description, steps) }
+        init(_ description: String, _ steps: [Step]...) { (self.description, self.steps) = (description, Array(steps.joined())) }
 
         private static let exchange: [Step] = [
             .send(.client, byTask: true, [16, 700]), .send(.server, byTask: false, [1_200]),
@@ -77,56 +77,57 @@ extension DTLSSchedule {
         ]
         private static let upgrade: [Step] = [.upgrade(.client, byTask: true), .upgrade(.server, byTask: false)]
 
-        static let fixed = [
-            Plan("plaintext only", exchange + [.receive(.server, isShort: false), .beginReceiving(.client)] + exchange),
-            Plan("both upgrade in tasks", [.upgrade(.client, byTask: true), .upgrade(.server, byTask: true)] + exchange),
+        static let fixed: [Plan] = [
+            Plan("plaintext only", exchange, [.receive(.server, isShort: false), .beginReceiving(.client)], exchange),
+            Plan("both upgrade in tasks", [.upgrade(.client, byTask: true), .upgrade(.server, byTask: true)], exchange),
             Plan(
                 "both upgrade by their delegates",
-                [.upgrade(.server, byTask: false), .upgrade(.client, byTask: false)] + exchange),
+                [.upgrade(.server, byTask: false), .upgrade(.client, byTask: false)], exchange),
             Plan(
                 "data before and after the upgrade",
-                exchange + upgrade + exchange + [.beginReceiving(.server), .receive(.client, isShort: false)] + exchange),
+                exchange, upgrade, exchange, [.beginReceiving(.server), .receive(.client, isShort: false)], exchange),
             Plan(
                 "the server waits for the client",
-                [.upgrade(.server, byTask: true)] + exchange + [.upgrade(.client, byTask: true)]),
+                [.upgrade(.server, byTask: true)], exchange, [.upgrade(.client, byTask: true)]),
             Plan(
                 "the client does not wait for the server",
-                [.upgrade(.client, byTask: false)] + exchange + [.upgrade(.server, byTask: true)]),
+                [.upgrade(.client, byTask: false)], exchange, [.upgrade(.server, byTask: true)]),
             Plan(
                 "the delegates receive throughout",
-                [.beginReceiving(.client), .beginReceiving(.server)] + exchange + upgrade + exchange + [.pause(.client)]
-                    + exchange
-                    + [.beginReceiving(.client), .pause(.server)]),
+                [.beginReceiving(.client), .beginReceiving(.server)], exchange, upgrade, exchange, [.pause(.client)], exchange,
+                [.beginReceiving(.client), .pause(.server)]),
             Plan(
                 "tasks receive throughout",
-                upgrade + [
+                upgrade,
+                [
                     .receive(.client, isShort: false), .receive(.server, isShort: true), .receive(.server, isShort: false),
-                ]
-                    + exchange + [
-                        .cancelReceive(.client, 0), .receive(.client, isShort: true), .collect(.client), .collect(.server),
-                    ]),
+                ], exchange,
+                [
+                    .cancelReceive(.client, 0), .receive(.client, isShort: true), .collect(.client), .collect(.server),
+                ]),
             Plan(
                 "a receive is cancelled before the upgrade",
-                [.receive(.client, isShort: false), .receive(.server, isShort: false), .cancelReceive(.client, 0)] + upgrade
-                    + exchange),
-            Plan("the network is bad from the first flight", upgrade + [.harm(20)] + exchange),
-            Plan("the network becomes bad later", exchange + upgrade + exchange + [.collect(.client), .harm(30)] + exchange),
+                [.receive(.client, isShort: false), .receive(.server, isShort: false), .cancelReceive(.client, 0)], upgrade,
+                exchange),
+            Plan("the network is bad from the first flight", upgrade, [.harm(20)], exchange),
+            Plan("the network becomes bad later", exchange, upgrade, exchange, [.collect(.client), .harm(30)], exchange),
             Plan("the client closes before the server upgrades", [.upgrade(.client, byTask: true), .close(.client, .close)]),
-            Plan("the client disconnects during the upgrade", upgrade + [.close(.client, .disconnect)] + exchange),
-            Plan("the server closes during the upgrade", upgrade + [.close(.server, .close)] + exchange),
-            Plan("the server disconnects while data is queued", upgrade + exchange + [.close(.server, .disconnect)]),
+            Plan("the client disconnects during the upgrade", upgrade, [.close(.client, .disconnect)], exchange),
+            Plan("the server closes during the upgrade", upgrade, [.close(.server, .close)], exchange),
+            Plan("the server disconnects while data is queued", upgrade, exchange, [.close(.server, .disconnect)]),
             Plan(
                 "the client closes after sending",
-                exchange + upgrade + exchange + [.close(.client, .closeAfterSending)] + exchange),
+                exchange, upgrade, exchange, [.close(.client, .closeAfterSending)], exchange),
             Plan(
                 "the server closes after sending, without an upgrade",
-                exchange + [.receive(.client, isShort: false), .close(.server, .closeAfterSending)] + exchange),
+                exchange, [.receive(.client, isShort: false), .close(.server, .closeAfterSending)], exchange),
             Plan(
                 "an upgrade is cancelled",
-                [.upgrade(.client, byTask: true), .close(.client, .cancelUpgrade), .upgrade(.server, byTask: true)] + exchange),
+                [.upgrade(.client, byTask: true), .close(.client, .cancelUpgrade), .upgrade(.server, byTask: true)], exchange),
             Plan(
                 "both close",
-                upgrade + exchange + [
+                upgrade, exchange,
+                [
                     .close(.client, .closeAfterSending), .close(.server, .closeAfterSending), .close(.client, .close),
                 ]),
         ]

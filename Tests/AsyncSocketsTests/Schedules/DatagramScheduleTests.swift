@@ -44,7 +44,7 @@ extension DatagramSchedule {
         let description: String
         let steps: [Step]
 
-        init(_ description: String, _ steps: [Step]) { (self.description, self.steps) = (description, steps) }
+        init(_ description: String, _ steps: [Step]...) { (self.description, self.steps) = (description, Array(steps.joined())) }
 
         private static let sends: [Step] = [
             .sendByDelegate(4), .sendByTask(1_500), .sendByTask(4), .sendByDelegate(700), .sendByDelegate(1_500),
@@ -52,43 +52,42 @@ extension DatagramSchedule {
         private static let arrivals: [Step] = [.sendFromPeer([4, 100, 1_500, 4, 5, 6]), .sendFromPeer([1_000])]
         private static let reads: [Step] = [.receive(isShort: false), .receive(isShort: true), .receive(isShort: false)]
 
-        static let fixed = [
+        static let fixed: [Plan] = [
             Plan("no calls", []),
-            Plan("sends open the socket", sends + arrivals),
-            Plan("a bound socket sends and receives", [.bind] + sends + arrivals + sends + reads + [.bind]),
-            Plan("a delegate receives everything", [.bind, .beginReceiving] + arrivals + sends + arrivals + [.beginReceiving]),
+            Plan("sends open the socket", sends, arrivals),
+            Plan("a bound socket sends and receives", [.bind], sends, arrivals, sends, reads, [.bind]),
+            Plan("a delegate receives everything", [.bind, .beginReceiving], arrivals, sends, arrivals, [.beginReceiving]),
             Plan(
                 "a delegate receives one at a time",
-                [.bind, .receiveOnce] + arrivals + [.receiveOnce, .receiveOnce] + sends + [.receiveOnce] + arrivals),
+                [.bind, .receiveOnce], arrivals, [.receiveOnce, .receiveOnce], sends, [.receiveOnce], arrivals),
             Plan(
                 "a delegate pauses",
-                [.bind, .beginReceiving] + arrivals + [.pause] + arrivals + [.receiveOnce] + arrivals + [.pause]),
-            Plan("tasks receive before datagrams arrive", [.bind] + reads + arrivals + reads + arrivals + [.collect] + sends),
-            Plan("tasks receive after datagrams arrive", [.bind] + arrivals + reads + [.collect] + arrivals + reads),
+                [.bind, .beginReceiving], arrivals, [.pause], arrivals, [.receiveOnce], arrivals, [.pause]),
+            Plan("tasks receive before datagrams arrive", [.bind], reads, arrivals, reads, arrivals, [.collect], sends),
+            Plan("tasks receive after datagrams arrive", [.bind], arrivals, reads, [.collect], arrivals, reads),
             Plan(
                 "receives are cancelled",
-                [.bind] + reads + [.cancelReceive(0), .cancelReceive(2)] + arrivals + reads + [.cancelReceive(1), .collect]
-                    + arrivals),
+                [.bind], reads, [.cancelReceive(0), .cancelReceive(2)], arrivals, reads, [.cancelReceive(1), .collect], arrivals),
             Plan(
                 "tasks and a delegate receive",
-                [.bind, .beginReceiving] + reads + arrivals + [.pause] + reads + arrivals + [.beginReceiving, .collect] + arrivals
+                [.bind, .beginReceiving], reads, arrivals, [.pause], reads, arrivals, [.beginReceiving, .collect], arrivals
             ),
-            Plan("a connected socket", [.connect] + sends + arrivals + reads + [.connect] + sends),
+            Plan("a connected socket", [.connect], sends, arrivals, reads, [.connect], sends),
             Plan(
                 "a socket disconnects and connects again",
-                sends + [.connect] + sends + arrivals + [.disconnect] + sends + [.connect] + sends + arrivals + [.disconnect]),
+                sends, [.connect], sends, arrivals, [.disconnect], sends, [.connect], sends, arrivals, [.disconnect]),
             Plan(
                 "a bound socket connects",
-                [.bind, .beginReceiving] + arrivals + [.connect] + arrivals + sends + [.disconnect] + arrivals),
+                [.bind, .beginReceiving], arrivals, [.connect], arrivals, sends, [.disconnect], arrivals),
             Plan(
                 "groups are joined in every state",
-                [.join(1), .bind, .join(1), .join(2)] + arrivals + [.connect, .join(3)] + sends + [.disconnect, .join(3)]),
-            Plan("a socket closes while it sends", [.bind] + sends + [.close] + sends + [.bind, .connect, .join(1)] + reads),
-            Plan("a socket closes after sending", [.bind] + sends + [.closeAfterSending] + sends + arrivals),
-            Plan("a socket closes while tasks receive", [.bind] + reads + [.close, .collect] + reads),
-            Plan("a socket closes with unread datagrams", [.bind, .receiveOnce] + arrivals + [.close, .beginReceiving]),
-            Plan("a connected socket closes", [.connect] + sends + arrivals + reads + [.closeAfterSending, .disconnect] + sends),
-            Plan("a socket closes twice", [.bind] + sends + [.closeAfterSending, .close, .closeAfterSending]),
+                [.join(1), .bind, .join(1), .join(2)], arrivals, [.connect, .join(3)], sends, [.disconnect, .join(3)]),
+            Plan("a socket closes while it sends", [.bind], sends, [.close], sends, [.bind, .connect, .join(1)], reads),
+            Plan("a socket closes after sending", [.bind], sends, [.closeAfterSending], sends, arrivals),
+            Plan("a socket closes while tasks receive", [.bind], reads, [.close, .collect], reads),
+            Plan("a socket closes with unread datagrams", [.bind, .receiveOnce], arrivals, [.close, .beginReceiving]),
+            Plan("a connected socket closes", [.connect], sends, arrivals, reads, [.closeAfterSending, .disconnect], sends),
+            Plan("a socket closes twice", [.bind], sends, [.closeAfterSending, .close, .closeAfterSending]),
         ]
     }
 }
