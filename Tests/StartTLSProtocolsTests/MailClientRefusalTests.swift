@@ -19,7 +19,9 @@ import Testing
         try row.check()
     }
 
-    @Test(arguments: pop3Greeting + pop3Capabilities + pop3STLS) func aPOP3ClientDoesNotStartTLS(_ row: RefusalRow) throws { try row.check() }
+    @Test(arguments: pop3Greeting + pop3Capabilities + pop3STLS) func aPOP3ClientDoesNotStartTLS(_ row: RefusalRow) throws {
+        try row.check()
+    }
 
     @Test(arguments: sieveGreeting + sieveLiterals + sieveStartTLS)
     func aManageSieveClientDoesNotStartTLS(_ row: RefusalRow) throws { try row.check() }
@@ -144,17 +146,17 @@ import Testing
             ]) + RefusalRow.client("POP3 greeting", .pop3, text: ["+OK": .waits, "-ERR": .waits])
 
     private static let pop3Capabilities = RefusalRow.client(
-            "POP3 capabilities", .pop3, after: ["+OK\r\n"],
-            lines: [
-                "+OK\r\n.": .notOffered, "+OK STLS\r\n.": .notOffered, "+OK\r\nSTLSX\r\n.": .notOffered,
-                "+OK\r\nXSTLS\r\n.": .notOffered, "+OK\r\nSTLS-\r\n.": .notOffered, "+OK\r\nSASL STLS\r\n.": .notOffered,
-                "+OK\r\nUIDL STLS\r\n.": .notOffered, "+OK\r\n..STLS\r\n.": .notOffered, "+OK\r\n.STLS\r\n.": .notOffered,
-                "+OK\r\nSTARTTLS\r\n.": .notOffered, "+OK\r\n\r\n+OK STLS\r\n-ERR\r\n.": .notOffered,
-                "+OK\r\nSTLS": .waits, "+OK\r\nSTLS\r\n..": .waits, "+OK\r\nSTLS\r\n. ": .waits,
-                "+OKAY\r\nSTLS\r\n.": .unexpected, "STLS\r\n.": .unexpected, ".": .unexpected, "": .unexpected,
-                // A server without CAPA may support STLS.
-                "-ERR STLS": .sends("STLS\r\n"), "\u{15}\u{3}\u{3}": .unexpectedTLS,
-            ])
+        "POP3 capabilities", .pop3, after: ["+OK\r\n"],
+        lines: [
+            "+OK\r\n.": .notOffered, "+OK STLS\r\n.": .notOffered, "+OK\r\nSTLSX\r\n.": .notOffered,
+            "+OK\r\nXSTLS\r\n.": .notOffered, "+OK\r\nSTLS-\r\n.": .notOffered, "+OK\r\nSASL STLS\r\n.": .notOffered,
+            "+OK\r\nUIDL STLS\r\n.": .notOffered, "+OK\r\n..STLS\r\n.": .notOffered, "+OK\r\n.STLS\r\n.": .notOffered,
+            "+OK\r\nSTARTTLS\r\n.": .notOffered, "+OK\r\n\r\n+OK STLS\r\n-ERR\r\n.": .notOffered,
+            "+OK\r\nSTLS": .waits, "+OK\r\nSTLS\r\n..": .waits, "+OK\r\nSTLS\r\n. ": .waits,
+            "+OKAY\r\nSTLS\r\n.": .unexpected, "STLS\r\n.": .unexpected, ".": .unexpected, "": .unexpected,
+            // A server without CAPA may support STLS.
+            "-ERR STLS": .sends("STLS\r\n"), "\u{15}\u{3}\u{3}": .unexpectedTLS,
+        ])
 
     private static let pop3STLS: [RefusalRow] =
         [["+OK\r\n", "+OK\r\nSTLS\r\n.\r\n"], ["+OK\r\n", "-ERR what?\r\n"]].flatMap { turns in

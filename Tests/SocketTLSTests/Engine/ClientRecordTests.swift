@@ -19,7 +19,9 @@ import Testing
             #expect(!holdData(records))
         }
         let data = Self.record(Self.data, 300)
-        for records in [data, end + data, end + data + Self.record(Self.alert, 26), Array(data.prefix(5)), end + Array(data.prefix(100))] {
+        for records in [
+            data, end + data, end + data + Self.record(Self.alert, 26), Array(data.prefix(5)), end + Array(data.prefix(100)),
+        ] {
             #expect(holdData(records))
         }
         // The data has not arrived with its header.
