@@ -19,8 +19,9 @@ import Testing
     /// The kernel has no room for the greeting and the reply.
     init() throws {
         (end, peer) = try ChannelEnd.pair()
-        let request = try #require(try DialogueRequest.maker(StartTLSServer.smtp(greeting: "m"), .seconds(60))())
-        dialogue = UpgradeDialogue(request)
+        let makeRequest = DialogueRequest.maker(StartTLSServer.smtp(greeting: "m"), .seconds(60))
+        let request = try makeRequest()
+        dialogue = UpgradeDialogue(try #require(request))
         let filler = [UInt8](repeating: FullKernel.filler, count: 4_096)
         while case let count = filler.withUnsafeBytes({ end.channel.send($0) }), count > 0 {}
         try peer.send("STARTTLS\r\n")
