@@ -10,7 +10,7 @@ extension AsyncSocket {
     /// the `disconnect` methods, or if `data` is empty.
     ///
     /// - Parameters:
-    ///   - data: The bytes to write. They are not copied.
+    ///   - data: The bytes to write. Not copied, except for small writes that are combined.
     ///   - timeout: The number of seconds the write may take, or a negative number for no limit. The clock
     ///     starts when this is the oldest incomplete write, the connection is established, and no handshake
     ///     precedes the write. Until then, only the limits of the preceding writes or of `beginTLS` apply.
@@ -18,7 +18,10 @@ extension AsyncSocket {
     ///     happens.
     ///   - tag: An application-defined value that is returned on completion.
     public func write(_ data: Data, withTimeout timeout: TimeInterval, tag: Int = 0) {
-        withConnection { $0.write(WritePacket(data: data, timeout: timeout, completion: .delegate(tag: tag))) }
+        withConnection { connection in
+            if connection.isOpenToCallback, connection.data.join(data, timeout: timeout, tag: tag) { return }
+            connection.write(WritePacket(data: data, timeout: timeout, completion: .delegate(tag: tag)))
+        }
     }
 
     /// Writes all of `data`, like `write(_:withTimeout:tag:)` without a limit.

@@ -206,7 +206,7 @@ struct TaskOperations {
         let data = connection.data
         let count = bytes.count + (more?.count ?? 0)
         let isLast = !data.expectsMoreWrites(in: job, after: count)
-        if isLast, !data.isCollecting || count >= WriteHalf.smallLimit { return false }
+        if isLast, !data.isCollecting || count >= WritePacket.smallLimit { return false }
         if !data.mayCollect(count) {
             guard data.isCollecting else { return false }
             data.flush()

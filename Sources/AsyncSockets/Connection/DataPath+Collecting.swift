@@ -1,3 +1,4 @@
+internal import FoundationEssentials
 internal import SocketBuffers
 internal import SocketCore
 
@@ -17,7 +18,7 @@ extension DataPath {
     func expectsMoreWrites(in job: UInt32, after count: Int) -> Bool {
         guard reads.preBuffer.isEmpty else { return true }
         defer { writingJob = job }
-        return writingJob == job && count < WriteHalf.smallLimit
+        return writingJob == job && count < WritePacket.smallLimit
     }
 
     /// The collection limit, reduced if necessary so that the high-water mark is not reached and
@@ -49,6 +50,31 @@ extension DataPath {
         (isWriting, isCollecting) = (true, true)
     }
 
+    /// Combines a delegate's write with unsent ones. Returns `false` if the write must be queued.
+    @inline(__always)
+    func join(_ data: Data, timeout: Double, tag: Int) -> Bool {
+        guard isCollecting, ending.intent == nil, writes.join(data, timeout: timeout, tag: tag) else { return false }
+        needsPump = true
+        return true
+    }
+
+    /// Combines a small write of an inline callback with the write that is already queued. If the limit would
+    /// be exceeded, sends the combined writes first. Returns `false` if the write must be queued.
+    func beginJoining(_ packet: borrowing WritePacket) -> Bool {
+        guard isWriting, events.isInDelivery, let tag = packet.joinableTag, ending.intent == nil else { return false }
+        if isCollecting, writes.waitingByteCount > Self.collectionLimit - packet.count { flush() }
+        guard mayCollect(packet.count), writes.beginJoining(limit: collectionLimit) else { return false }
+        // Set before the write is joined, because another write already is.
+        (isCollecting, needsPump) = (true, true)
+        return writes.join(packet.bytes, timeout: packet.timeout, tag: tag)
+    }
+
+    /// Sets the configuration, whose limits apply to later writes.
+    func configure(_ configuration: SocketConfiguration.Shared) {
+        self.configuration = configuration
+        writes.packCollected()
+    }
+
     /// Passes everything written so far to the kernel. If that fails, the pump handles the error later.
     func flush() {
         guard needsPump || isCollecting, let channel else { return }
@@ -61,10 +87,17 @@ extension DataPath {
     func endCollecting(_ channel: ByteChannel) {
         isCollecting = false
         if writes.packets.isEmpty, !channel.hasUnsentBytes {
-            writes.sendCollected { bytes in
-                let count = write(bytes, to: channel)
+            let complete = writes.sendCollected { bytes in
+                var count = 0
+                // The engine encrypts a block at a time.
+                while count < bytes.count, !channel.hasUnsentBytes {
+                    let step = write(UnsafeRawBufferPointer(rebasing: bytes[count...]), to: channel)
+                    guard step > 0 else { break }
+                    count += step
+                }
                 return (count, count == bytes.count && !channel.hasUnsentBytes)
             }
+            for write in complete { events.append(.didWrite(tag: write.tag)) }
         }
         writes.packCollected()
     }

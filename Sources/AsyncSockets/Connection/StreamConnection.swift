@@ -197,7 +197,7 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
 
     private func configure(_ configuration: SocketConfiguration.Shared) {
         guard configuration.value.version > self.configuration.value.version else { return }
-        data.configuration = configuration
+        data.configure(configuration)
         if phase.isEstablished { beginObserving(nil) }
         data.needsPump = true
     }
@@ -209,6 +209,7 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
             if let limit = data.limit(passedBy: packet) { close(.writeQueueFull(limit)) }
             if isOver { return packet.completion.refuse(phase.endError) }
         }
+        if phase.isEstablished, isOpenForData, data.beginJoining(packet) { return }
         guard let completion = data.enqueue(packet) else { return }
         close(.writeQueueFull(.max))
         completion.refuse(phase.endError)
@@ -357,8 +358,7 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
     }
 
     // MARK: - Closing
-    /// Closes the descriptor, the queues, the buffers and the engine, once. `didDisconnect` is the last
-    /// event.
+    /// Closes the descriptor, the queues, the buffers and the engine, once. Then queues `didDisconnect`.
     /// - Parameter intent: `.abandoned` if the program did not request the close, and expected its queued
     ///   bytes to be sent.
     private func close(_ error: AsyncSocketError?, _ intent: CloseIntent = .abandoned) {

@@ -5,10 +5,10 @@ internal import SocketCore
 struct OperationTimer {
     // Packed into 24 bytes, because every connection has two.
 
-    /// The number of the current operation. It increases with each completed operation, so that a late
-    /// decision cannot affect a different operation.
+    /// The number of the current operation. It increases with each operation that completes or is removed, so
+    /// that a late decision cannot affect a different operation.
     private(set) var number: UInt32 = 0
-    private var isStarted = false
+    private(set) var isStarted = false
     /// The total seconds granted to the operation: its timeout plus any extensions.
     private var granted = 0.0
     private var end = Deadline.never

@@ -122,7 +122,7 @@ struct WaitingPackets<Packet: WaitingPacket>: ~Copyable {
 
     // MARK: - Time
 
-    /// The number of the oldest packet. It increases with each completed packet.
+    /// The number of the oldest packet. It increases with each packet removed from the front.
     var number: UInt32 { timer.number }
 
     private var timeout: Double? { front?.pointee.timeout }
@@ -130,6 +130,9 @@ struct WaitingPackets<Packet: WaitingPacket>: ~Copyable {
     mutating func startClock() {
         if let timeout { timer.startIfNeeded(seconds: timeout) }
     }
+
+    /// Whether the timeout of the oldest packet has started, even if it is unlimited.
+    var hasStartedClock: Bool { timer.isStarted }
 
     var hasDeadline: Bool { !timer.isEndless || !waiterDeadline.isNever }
 

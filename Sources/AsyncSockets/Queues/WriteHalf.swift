@@ -22,7 +22,8 @@ final class WriteHalf {
     @exclusivity(unchecked) private var allWaiting = 0
     /// How many of the waiting bytes are in files and use no memory.
     @exclusivity(unchecked) private var fileWaiting = 0
-    /// Small writes that have been reported as complete and are sent after all packets, or `nil`.
+    /// Small writes to be sent together after all packets, or `nil`. Writes of tasks have been reported as
+    /// complete.
     @exclusivity(unchecked) private var collected: CollectedWrites?
 
     /// How many packets at the front are completely handed on but not complete.
@@ -49,11 +50,13 @@ final class WriteHalf {
     var isEmpty: Bool { packets.isEmpty && collected == nil }
     /// The progress of the oldest incomplete write, or `nil` if no write is queued.
     var progress: OperationProgress? {
-        guard let write = packets.front else { return nil }
+        guard let write = packets.front else {
+            return collected?.parts.first.map { OperationProgress(tag: $0.tag, bytesDone: 0, total: $0.count) }
+        }
         return OperationProgress(tag: write.pointee.completion.tag, bytesDone: write.pointee.handedOn, total: write.pointee.count)
     }
 
-    /// A position in the sequence of writes. It changes only when bytes are handed on or a write completes.
+    /// A position in the sequence of writes. It changes when bytes are handed on or a write is removed.
     struct Position: Equatable, Sendable {
         fileprivate let operation: UInt32
         fileprivate let byteCount: Int
@@ -88,6 +91,7 @@ final class WriteHalf {
     ///
     /// - Parameter timeout: How many seconds the bytes may wait after that. A negative value means no limit.
     func collect(_ bytes: UnsafeRawBufferPointer, _ more: UnsafeRawBufferPointer?, timeout: Double) {
+        if isCollectingForDelegate { packCollected() }
         if collected == nil { collected = CollectedWrites() }
         openCollected?._withUnsafeGuaranteedRef { $0.append(bytes, more, timeout: timeout) }
         allWaiting += bytes.count + (more?.count ?? 0)
@@ -96,23 +100,54 @@ final class WriteHalf {
     /// The collected writes without a counted reference.
     private var openCollected: Unmanaged<CollectedWrites>? { collected.map(Unmanaged.passUnretained) }
 
-    /// Passes the collected bytes to `send` while the queue is empty. Unless the kernel now has all of them,
-    /// they are queued as one write, whose first `count` bytes are marked as handed on.
-    func sendCollected(_ send: (UnsafeRawBufferPointer) -> (count: Int, isComplete: Bool)) {
-        guard let writes = collected else { return }
+    private var isCollectingForDelegate: Bool { collected.map { !$0.parts.isEmpty } ?? false }
+
+    /// Appends the bytes of a delegate's write to the bytes of unsent writes, so that they need no packets.
+    /// Returns `false` if no unsent writes can be joined, or if a limit is reached.
+    @inline(__always)
+    func join(_ data: Data, timeout: Double, tag: Int) -> Bool {
+        guard let writes = openCollected, !closing else { return false }
+        let count = writes._withUnsafeGuaranteedRef { $0.join(data, timeout: timeout, tag: tag) }
+        allWaiting += count
+        return count > 0
+    }
+
+    /// Prepares the queue for `join` if it holds exactly one small, unsent write of the delegate whose
+    /// timeout has not started. Returns whether writes may be joined.
+    ///
+    /// - Parameter limit: The maximum total size of the joined writes.
+    func beginJoining(limit: Int) -> Bool {
+        if collected != nil { return isCollectingForDelegate }
+        guard !packets.hasStartTLS, packets.count == 1, !packets.hasStartedClock, let first = packets.front,
+            !first.pointee.isBegun, let tag = first.pointee.joinableTag
+        else { return false }
+        let writes = CollectedWrites(limit: limit)
+        guard writes.join(first.pointee.bytes, timeout: first.pointee.timeout, tag: tag) > 0 else { return false }
+        packets.removeFront()
+        collected = writes
+        return true
+    }
+
+    /// Passes the collected bytes to `send` while the queue is empty. If the kernel does not accept all of
+    /// them, the writes are queued, and the first `count` bytes are marked as handed on.
+    ///
+    /// - Returns: The delegate's writes that are complete.
+    func sendCollected(_ send: (UnsafeRawBufferPointer) -> (count: Int, isComplete: Bool)) -> [CollectedWrites.Part] {
+        guard let writes = collected else { return [] }
         let (count, isComplete) = send(writes.bytes)
         if isComplete {
             collected = nil
             allWaiting -= count
-        } else {
-            packCollected()
-            handOn(count)
+            return writes.parts
         }
+        packCollected()
+        handOn(count)
+        return []
     }
 
-    /// Appends the collected bytes to the queue as one write.
+    /// Appends the collected writes to the queue: each write of the delegate, or all bytes of tasks as one.
     func packCollected() {
-        if let writes = collected.take() { packets.append(writes.makePacket()) }
+        collected.take()?.forEachPacket { packets.append($0) }
     }
 
     func appendStartTLS() {
@@ -276,8 +311,6 @@ final class WriteHalf {
 
     /// The maximum number of parts per call. With writes of 4 KiB, this is 256 KiB.
     private static var partLimit: Int { 64 }
-    /// Copying fewer bytes than this costs no more than passing them as a separate part.
-    static var smallLimit: Int { 4096 }
     /// The maximum number of bytes to combine: the size of one block, so the scratch buffer never has to
     /// grow.
     private static var gatherLimit: Int { 64 * 1024 }
@@ -290,7 +323,7 @@ final class WriteHalf {
         guard count < room.count, limit > 0, let write = packets.packet(at: offset), write.pointee.file == nil else {
             return body(UnsafeBufferPointer(rebasing: room[..<count]))
         }
-        if mayGather, limit >= Self.smallLimit, smallWrite(at: offset) != nil, smallWrite(at: offset + 1) != nil {
+        if mayGather, limit >= WritePacket.smallLimit, smallWrite(at: offset) != nil, smallWrite(at: offset + 1) != nil {
             let scratch = PreBuffer()
             let end = gather(from: offset, into: scratch, limit: min(limit, Self.gatherLimit))
             room[count] = iovec(scratch.readableBytes)
@@ -308,7 +341,8 @@ final class WriteHalf {
     }
 
     private func smallWrite(at offset: Int) -> UnsafeMutablePointer<WritePacket>? {
-        guard let write = packets.packet(at: offset), write.pointee.remaining < Self.smallLimit, write.pointee.file == nil else {
+        guard let write = packets.packet(at: offset), write.pointee.remaining < WritePacket.smallLimit, write.pointee.file == nil
+        else {
             return nil
         }
         return write
@@ -318,29 +352,10 @@ final class WriteHalf {
     private func gather(from offset: Int, into scratch: PreBuffer, limit: Int) -> Int {
         var offset = offset
         while let write = smallWrite(at: offset), scratch.count + write.pointee.remaining <= limit {
-            _ = WritePacket.withRemainingBytes(of: write, limit: Self.smallLimit) { scratch.append($0) }
+            _ = WritePacket.withRemainingBytes(of: write, limit: WritePacket.smallLimit) { scratch.append($0) }
             offset += 1
         }
         return offset
-    }
-}
-
-/// Writes to be coalesced. A separate object, because an idle connection does not need it.
-private final class CollectedWrites {
-    private let buffer = PreBuffer()
-    /// The shortest timeout of all collected writes.
-    @exclusivity(unchecked) private var timeout = -1.0
-
-    func append(_ bytes: UnsafeRawBufferPointer, _ more: UnsafeRawBufferPointer?, timeout: Double) {
-        buffer.append(bytes)
-        if let more { buffer.append(more) }
-        if timeout >= 0 { self.timeout = self.timeout < 0 ? timeout : min(self.timeout, timeout) }
-    }
-
-    var bytes: UnsafeRawBufferPointer { buffer.readableBytes }
-
-    func makePacket() -> WritePacket {
-        WritePacket(data: Data(buffer.readableBytes), timeout: timeout, completion: .answered)
     }
 }
 

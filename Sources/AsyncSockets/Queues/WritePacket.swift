@@ -3,6 +3,9 @@ internal import SocketCore
 
 /// A queued write (`GCDAsyncWritePacket`): its data, and how many bytes have been handed on.
 struct WritePacket: WaitingPacket, Sendable {
+    /// Copying fewer bytes than this costs no more than passing them to the kernel as a separate part.
+    static var smallLimit: Int { 4096 }
+
     /// The bytes to send. Empty if the write sends a file.
     let bytes: Data
     let file: FileRegion?
@@ -42,6 +45,12 @@ struct WritePacket: WaitingPacket, Sendable {
 
     /// Whether part of the write has been handed on and may reach the peer.
     var isBegun: Bool { continues || handedOn > 0 }
+
+    /// The delegate's tag, or `nil` if the write is large or empty, or was not requested by the delegate.
+    var joinableTag: Int? {
+        guard count > 0, count < WritePacket.smallLimit, file == nil, case .delegate(let tag) = completion else { return nil }
+        return tag
+    }
 
     /// Marks the result as already delivered. The write continues.
     mutating func detach() {

@@ -34,6 +34,30 @@ import Testing
         #expect(error.message.contains("\(Int.max)"))
     }
 
+    /// An inline delegate writes small data before and after a file of almost the greatest length.
+    @Test func smallWritesAroundTheGreatestFileAreCounted() async throws {
+        let file = try EndlessFile()
+        let path = file.url.path
+        let (peer, other) = try RawSocket.pair()
+        let recorder = Recorder { socket, told in
+            guard case .read = told else { return }
+            for tag in 0..<2 { socket.write(Data([1]), withTimeout: -1, tag: tag) }
+            try? socket.write(contentsOfFile: path, length: .max - 1_000, tag: 2)
+            socket.write(Data(repeating: 1, count: 2_000), withTimeout: -1, tag: 3)
+            socket.disconnect()
+        }
+        let socket = try AsyncSocket(adopting: other.duplicate(), inlineDelegate: recorder)
+        socket.readData(toLength: 1, withTimeout: .patient, tag: 0)
+        try peer.send("!")
+        while true {
+            guard case .disconnected(let error) = await recorder.next() else { continue }
+            // The kernel may have accepted enough of the file.
+            #expect(error == nil || error?.code == .writeQueueFull)
+            break
+        }
+        withExtendedLifetime((file, socket)) {}
+    }
+
     @Test(arguments: [Int.max, 0])
     func theGreatestFileWaitsAndIsCounted(limit: Int) async throws {
         let file = try EndlessFile()
