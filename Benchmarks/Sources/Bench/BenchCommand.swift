@@ -8,7 +8,7 @@ struct BenchCommand: ParsableCommand {
         commandName: "bench", abstract: "Compares this package with SwiftNIO, and with C on epoll and OpenSSL.",
         discussion: "Without a filter the results go to Documentation/Benchmarks; see Benchmarks/README.md.")
 
-    @Flag(help: "Measures only the workloads with goals, and the servers of these goals.")
+    @Flag(help: "Measures only the workloads with goals, and their servers, or the servers given with --server.")
     var quick = false
     @Flag(help: "Measures how costs grow with connections and message sizes, instead of the matrix.")
     var growth = false
@@ -98,11 +98,11 @@ struct BenchCommand: ParsableCommand {
     private func chooseWorkloads() throws -> [Workload] {
         let withGoals = Set(Goal.all.map(\.workload))
         let chosen = Workload.all.filter { candidate in
-            (!quick || withGoals.contains(candidate.name))
+            candidate.processors <= ProcessInfo.processInfo.processorCount && (!quick || withGoals.contains(candidate.name))
                 && (workload.isEmpty || workload.contains { candidate.name.hasPrefix($0) })
         }
         if chosen.isEmpty { throw ValidationError("no workload starts with \(workload.joined(separator: " or ")): see --list") }
-        return quick ? chosen.map(\.withServersOfGoals) : chosen
+        return quick && server.isEmpty ? chosen.map(\.withServersOfGoals) : chosen
     }
 
     private func write(_ report: Report, suffix: String) throws {

@@ -122,13 +122,13 @@ struct InstructionRun {
             URL(filePath: "/usr/bin/valgrind"),
             ["--quiet", "--tool=callgrind", "--callgrind-out-file=\(counts.path)", file.path]
                 + trial.serverArguments,
-            processor: Trial.serverProcessor, patience: 60)
+            processors: trial.serverProcessors, patience: 60)
         defer { program.stop() }
         let port = try program.readLine(within: 60)
         let load = try Program(
             bench.nativePrograms.appending(path: "load"),
             workload.loadArguments + ["--port", port, "--warm", "0", "--seconds", "\(seconds)"],
-            processor: Trial.loadProcessor)
+            processors: trial.loadProcessor...trial.loadProcessor)
         let done = try JSONDecoder().decode(LoadResult.self, from: Data(try load.readLine(within: 300).utf8))
         load.stop()
         program.stop()

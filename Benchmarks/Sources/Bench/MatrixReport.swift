@@ -47,7 +47,7 @@ struct MatrixReport {
         var lines = ["AsyncSockets and its peers\(isQuick ? ", the rows with goals" : "")", ""] + machine.lines
         lines += [
             "\(count(matrix.rounds)), the servers interleaved; median [interval: \(interval) of the rounds]; ratios compare two runs of one round",
-            "server on processor \(Trial.serverProcessor), load on processor \(Trial.loadProcessor); TLS 1.3, TLS_AES_128_GCM_SHA256, X25519, ECDSA P-256, no tickets, except one in `resumed` (nio: always two)",
+            "server on processor 0, load on processor 1 (`-on-2`: server on 0 and 1, load on 2 if there is one); TLS 1.3, TLS_AES_128_GCM_SHA256, X25519, ECDSA P-256, no tickets, except one in `resumed` (nio: always two)",
             "the processor time of all threads of the server is read from its clock (clock_getcpuclockid); instructions are not counted",
         ]
         if matrix.bench.spins { lines.append("the load never sleeps (--spin)") }

@@ -1,6 +1,6 @@
 internal import Foundation
 
-/// A program that runs on one processor and is stopped when this object is released.
+/// A program that runs on the given processors and is stopped when this object is released.
 final class Program {
     private let process = Process()
     private let output = Pipe()
@@ -11,7 +11,7 @@ final class Program {
     private let patience: Double
 
     /// - Parameter patience: The time in seconds that the program has to exit after it is told to.
-    init(_ file: URL, _ arguments: [String], processor: Int, patience: Double = 1) throws {
+    init(_ file: URL, _ arguments: [String], processors: ClosedRange<Int>, patience: Double = 1) throws {
         self.patience = patience
         name = file.lastPathComponent
         errors = FileManager.default.temporaryDirectory.appending(path: "bench-\(UUID().uuidString)")
@@ -19,7 +19,7 @@ final class Program {
             throw BenchError("\(errors.path) cannot be created")
         }
         process.executableURL = URL(filePath: "/usr/bin/taskset")
-        process.arguments = ["-c", "\(processor)", file.path] + arguments
+        process.arguments = ["-c", "\(processors.lowerBound)-\(processors.upperBound)", file.path] + arguments
         process.standardOutput = output
         process.standardInput = input
         process.standardError = try FileHandle(forWritingTo: errors)

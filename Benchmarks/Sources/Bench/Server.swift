@@ -9,6 +9,13 @@ struct Server: Sendable {
         case never
     }
 
+    enum Spread {
+        /// The processors that the process may use.
+        case affinity
+        /// The argument `--loops`.
+        case argument
+    }
+
     let name: String
     let program: String
     var arguments: [String] = []
@@ -17,6 +24,8 @@ struct Server: Sendable {
     var tickets = Tickets.never
     /// The supported modes. nil means all.
     var modes: Set<ServerMode>?
+    /// How the server is configured to use several processors. nil means that it is not measured with them.
+    var spread: Spread?
     /// Measured only if a workload names it.
     var isSpecial = false
     /// If not empty, this server is used only to count the instructions of these workloads.
@@ -27,9 +36,14 @@ struct Server: Sendable {
     func can(_ workload: Workload) -> Bool {
         if let modes, !modes.contains(workload.mode) { return false }
         if workload.tickets > 0, case .never = tickets { return false }
+        if workload.processors > 1, spread == nil { return false }
         if isForCounting, !counted.contains(workload.name) { return false }
         if let names = workload.servers { return names.contains(name) }
         return !isSpecial
+    }
+
+    func loopArguments(_ count: Int) -> [String] {
+        if case .argument = spread, count > 1 { ["--loops", "\(count)"] } else { [] }
     }
 
     func ticketArguments(_ count: Int) -> [String] {
@@ -71,9 +85,13 @@ extension Server {
     static let floorWithTickets = "c-2-tickets"
 
     static let all: [Server] = [
-        Server(name: ours, program: "server-ours", tickets: .settable),
-        Server(name: oursWithQueue, program: "server-ours", arguments: ["--delivery", "queue"], tickets: .settable),
-        Server(name: oursWithTasks, program: "server-ours-async", tickets: .settable, modes: [.echo, .lines, .source, .udpEcho]),
+        Server(name: ours, program: "server-ours", tickets: .settable, spread: .affinity),
+        Server(
+            name: oursWithQueue, program: "server-ours", arguments: ["--delivery", "queue"], tickets: .settable, spread: .affinity
+        ),
+        Server(
+            name: oursWithTasks, program: "server-ours-async", tickets: .settable, modes: [.echo, .lines, .source, .udpEcho],
+            spread: .affinity),
         Server(
             name: oursBorrowed, program: "server-ours", arguments: ["--borrowed"], modes: [.echo, .receive],
             counted: ["plain-echo-64B-64", "tls-echo-64B-64", "plain-receive", "tls-receive"]),
@@ -81,7 +99,7 @@ extension Server {
             name: oursBorrowedByTasks, program: "server-ours-async", arguments: ["--borrowed"], modes: [.echo],
             counted: ["plain-echo-64B-64", "tls-echo-64B-64"]),
         Server(name: oursWithCocoa, program: "server-ours-cocoa", modes: [.echo], counted: ["plain-echo-64B-64"]),
-        Server(name: nio, program: "server-nio", tickets: .always),
+        Server(name: nio, program: "server-nio", tickets: .always, spread: .argument),
         Server(
             name: nioWithTasks, program: "server-nio", arguments: ["--api", "async"], tickets: .always, modes: [.echo, .lines]),
         Server(
@@ -92,10 +110,10 @@ extension Server {
         Server(name: "libevent", program: "server-libevent", isNative: true, modes: [.echo, .receive, .source]),
         Server(
             name: go, program: "server-go", isNative: true,
-            modes: [.echo, .lines, .count, .receive, .source, .starttls, .udpEcho]),
+            modes: [.echo, .lines, .count, .receive, .source, .starttls, .udpEcho], spread: .affinity),
         Server(
             name: tokio, program: "server-tokio", isNative: true, tickets: .settable,
-            modes: [.echo, .lines, .count, .receive, .source, .starttls, .udpEcho]),
+            modes: [.echo, .lines, .count, .receive, .source, .starttls, .udpEcho], spread: .affinity),
         Server(name: "asio", program: "server-asio", isNative: true, modes: [.echo, .receive, .source]),
     ]
 }

@@ -22,24 +22,27 @@ struct Bench: Sendable {
     }
 }
 
-/// One run of one server under one load. The server and the load generator each have their own processor.
+/// One run of one server under one load. The server runs on the first processors, and the load generator on
+/// the next one or, on a machine without a next one, on the last processor.
 struct Trial {
-    static let serverProcessor = 0
-    static let loadProcessor = 1
-
     let bench: Bench
     let workload: Workload
     let server: Server
     /// Messages per second in an open loop.
     var rate: Double?
 
+    var serverProcessors: ClosedRange<Int> { 0...workload.processors - 1 }
+
+    var loadProcessor: Int { min(workload.processors, ProcessInfo.processInfo.processorCount - 1) }
+
     var serverArguments: [String] {
         let tls = workload.isSecure ? ["--tls", bench.certificate.path, bench.key.path] : []
-        return ["--mode", workload.mode.rawValue] + server.arguments + server.ticketArguments(workload.tickets) + tls
+        return ["--mode", workload.mode.rawValue] + server.arguments + server.ticketArguments(workload.tickets)
+            + server.loopArguments(workload.processors) + tls
     }
 
     func run() throws -> Measurement {
-        let program = try Program(bench.file(of: server), serverArguments, processor: Self.serverProcessor)
+        let program = try Program(bench.file(of: server), serverArguments, processors: serverProcessors)
         defer { program.stop() }
         let port = try program.readLine(within: 20)
         let shared = [
@@ -47,7 +50,8 @@ struct Trial {
         ]
         let pace = (rate.map { ["--rate", "\($0)"] } ?? []) + (bench.spins ? ["--spin"] : [])
         let load = try Program(
-            bench.nativePrograms.appending(path: "load"), workload.loadArguments + shared + pace, processor: Self.loadProcessor)
+            bench.nativePrograms.appending(path: "load"), workload.loadArguments + shared + pace,
+            processors: loadProcessor...loadProcessor)
         defer { load.stop() }
         if case .idle = workload.pace { return try measureMemory(of: program, under: load) }
         var held: Double?

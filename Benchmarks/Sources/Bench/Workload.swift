@@ -12,17 +12,20 @@ struct Workload: Sendable {
         case watched(Int)
     }
 
-    let name: String
-    let title: String
+    private(set) var name: String
+    private(set) var title: String
     let mode: ServerMode
     var isSecure = false
     /// The load generator's arguments.
     let load: [String]
-    let metrics: [Metric]
+    private(set) var metrics: [Metric]
     var pace = Pace.own
     /// The number of tickets per full handshake, if the server has a setting for it. If it is at least one,
     /// only servers that support resumption are measured.
     var tickets = 0
+    /// The number of processors that the server uses. If it is more than one, only servers that spread their
+    /// connections over event loops or threads are measured.
+    var processors = 1
     /// The servers to measure. nil means all that support the workload.
     var servers: [String]?
 
@@ -109,6 +112,16 @@ extension Workload {
                 metrics: [.cpu, .rate])
         }
 
+    /// One row for each kind of work, with the server on two processors.
+    private static let spreads = [echo(size: 1024, connections: 64, isSecure: true), lines[0], churns[0], churns[1]].map {
+        var result = $0
+        result.processors = 2
+        (result.name, result.title) = ("\($0.name)-on-2", "\($0.title), the server on two processors")
+        result.metrics = [.cpu, .rate]
+        result.servers = nil
+        return result
+    }
+
     private static let churns: [Workload] = [
         Workload(
             name: "accept", title: "accept, one byte echoed, close", mode: .echo,
@@ -176,5 +189,5 @@ extension Workload {
     }
 
     /// The whole matrix, in the order of measurement.
-    static let all = echoes + churns + bulks + lines + datagrams + memories + [peerMemory] + largeWrites + latencies
+    static let all = echoes + churns + bulks + lines + spreads + datagrams + memories + [peerMemory] + largeWrites + latencies
 }

@@ -5,7 +5,7 @@ internal import NIOPosix
 internal import NIOSSL
 internal import ServerArguments
 
-/// A server on SwiftNIO and swift-nio-ssl with one event loop, modeled on their examples (NIOEchoServer,
+/// A server on SwiftNIO and swift-nio-ssl, modeled on their examples (NIOEchoServer,
 /// NIOTLSServer, NIOTCPEchoServer).
 @main
 struct NIOServer: ParsableCommand {
@@ -17,7 +17,14 @@ struct NIOServer: ParsableCommand {
     @Option(help: "handlers; async: a task for each connection; async-loop: the same, the event loop executes all tasks.")
     var api = API.handlers
 
+    @Option(help: "The number of event loops for connections.")
+    var loops = 1
+
     func validate() throws {
+        if loops < 1 { throw ValidationError("--loops must be at least 1") }
+        if loops > 1 && (api != .handlers || arguments.mode.isDatagrams) {
+            throw ValidationError("--loops requires --api handlers and a mode without datagrams")
+        }
         if arguments.mode.isDatagrams && api != .handlers { throw ValidationError("datagrams come to handlers only") }
         if api != .handlers && arguments.mode != .echo && arguments.mode != .lines {
             throw ValidationError("--api \(api.rawValue) supports only the modes echo and lines")
@@ -36,7 +43,7 @@ struct NIOServer: ParsableCommand {
 
     private func serve(_ context: NIOSSLContext?) throws {
         let (mode, beginsSecure) = (arguments.mode, arguments.beginsSecure)
-        let bootstrap = ServerBootstrap.forConnections(on: MultiThreadedEventLoopGroup(numberOfThreads: 1))
+        let bootstrap = ServerBootstrap.forConnections(on: MultiThreadedEventLoopGroup(numberOfThreads: loops))
             .childChannelInitializer { channel in
                 channel.eventLoop.makeCompletedFuture {
                     if let context, beginsSecure {

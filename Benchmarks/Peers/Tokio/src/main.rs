@@ -1,7 +1,6 @@
 // server-tokio --mode MODE [--tls CERTIFICATE KEY] [--tickets N]
 //
-// One task per connection on a current-thread runtime, with buffered readers and writers, as in the documentation
-// of tokio and tokio-rustls.
+// One task per connection with buffered readers and writers, as in the documentation of tokio and tokio-rustls.
 
 use std::error::Error;
 use std::io::{Error as IoError, ErrorKind, Result};
@@ -28,8 +27,16 @@ struct Server {
     tls: Option<TlsAcceptor>,
 }
 
-#[tokio::main(flavor = "current_thread")]
-async fn main() -> std::result::Result<(), Box<dyn Error>> {
+/// Uses a current-thread runtime on one processor, and otherwise a worker for each processor.
+fn main() -> std::result::Result<(), Box<dyn Error>> {
+    let mut builder = match std::thread::available_parallelism()?.get() {
+        1 => tokio::runtime::Builder::new_current_thread(),
+        _ => tokio::runtime::Builder::new_multi_thread(),
+    };
+    builder.enable_all().build()?.block_on(run())
+}
+
+async fn run() -> std::result::Result<(), Box<dyn Error>> {
     let mut server = Server { mode: String::new(), tls: None };
     let mut identity = None;
     let mut tickets = 0;
