@@ -69,7 +69,7 @@ extension DataPath {
         return writes.join(packet.bytes, timeout: packet.timeout, tag: tag)
     }
 
-    /// Sets the configuration, whose limits apply to later writes.
+    /// Changes the configuration. Its limits apply to later writes.
     func configure(_ configuration: SocketConfiguration.Shared) {
         self.configuration = configuration
         writes.packCollected()

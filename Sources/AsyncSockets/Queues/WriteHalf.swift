@@ -112,8 +112,8 @@ final class WriteHalf {
         return count > 0
     }
 
-    /// Prepares the queue for `join` if it holds exactly one small, unsent write of the delegate whose
-    /// timeout has not started. Returns whether writes may be joined.
+    /// Prepares the queue for `join` if it holds exactly one write, a small one of the delegate that is
+    /// unsent and has not started its timeout. Returns whether writes may be joined.
     ///
     /// - Parameter limit: The maximum total size of the joined writes.
     func beginJoining(limit: Int) -> Bool {
