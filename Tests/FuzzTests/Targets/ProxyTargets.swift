@@ -134,7 +134,9 @@ private struct ReferenceProxyHeader {
     private init?(line bytes: [UInt8]) {
         guard let end = bytes.prefix(107).firstIndex(of: 0x0A), end > 0, bytes[end - 1] == 0x0D else { return nil }
         count = end + 1
-        let words = String(decoding: bytes[..<(end - 1)], as: UTF8.self).split(separator: " ", omittingEmptySubsequences: false)
+        // Not split by `Character`, because a mark after a space would combine with it.
+        let words = bytes[..<(end - 1)].split(separator: 0x20, omittingEmptySubsequences: false)
+            .map { Substring(String(decoding: $0, as: UTF8.self)) }
         guard words.count >= 2, words[0] == "PROXY" else { return nil }
         if words[1] == "UNKNOWN" { return }
         let family = words[1] == "TCP4" ? AF_INET : AF_INET6
