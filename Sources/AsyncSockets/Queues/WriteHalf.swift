@@ -113,13 +113,13 @@ final class WriteHalf {
     }
 
     /// Prepares the queue for `join` if it holds exactly one write, a small one of the delegate that is
-    /// unsent and has not started its timeout. Returns whether writes may be joined.
+    /// unsent and whose timeout, if any, has not started. Returns whether writes may be joined.
     ///
     /// - Parameter limit: The maximum total size of the joined writes.
     func beginJoining(limit: Int) -> Bool {
         if collected != nil { return isCollectingForDelegate }
-        guard !packets.hasStartTLS, packets.count == 1, !packets.hasStartedClock, let first = packets.front,
-            !first.pointee.isBegun, let tag = first.pointee.joinableTag
+        guard !packets.hasStartTLS, packets.count == 1, let first = packets.front, !first.pointee.isBegun,
+            let tag = first.pointee.joinableTag, !packets.hasStartedClock || first.pointee.timeout < 0
         else { return false }
         let writes = CollectedWrites(limit: limit)
         guard writes.join(first.pointee.bytes, timeout: first.pointee.timeout, tag: tag) > 0 else { return false }
