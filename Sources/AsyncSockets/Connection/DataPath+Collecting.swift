@@ -50,7 +50,7 @@ extension DataPath {
         (isWriting, isCollecting) = (true, true)
     }
 
-    /// Combines a delegate's write with unsent ones. Returns `false` if the write must be queued.
+    /// Adds a delegate's write to the joined ones. Returns `false` if the write must be queued.
     @inline(__always)
     func join(_ data: Data, timeout: Double, tag: Int) -> Bool {
         guard isCollecting, ending.intent == nil, writes.join(data, timeout: timeout, tag: tag) else { return false }
@@ -64,7 +64,7 @@ extension DataPath {
         guard isWriting, events.isInDelivery, let tag = packet.joinableTag, ending.intent == nil else { return false }
         if isCollecting, writes.waitingByteCount > Self.collectionLimit - packet.count { flush() }
         guard mayCollect(packet.count), writes.beginJoining(limit: collectionLimit) else { return false }
-        // Set before the write is joined, because another write already is.
+        // The first write is in the buffer now, so the buffer must be sent even if this write does not fit.
         (isCollecting, needsPump) = (true, true)
         return writes.join(packet.bytes, timeout: packet.timeout, tag: tag)
     }

@@ -16,9 +16,9 @@
 //  6. A task's collected write is treated as complete, and the collected bytes are limited by rule 3. If the
 //     kernel does not accept the bytes, the next write is delayed until they have been sent. If that takes
 //     longer than their `timeout`, the connection fails.
-//  7. The small writes of inline callbacks after the first one are copied into a buffer, with a record of
-//     each write instead of a packet. They become packets if the kernel does not accept all bytes, or if
-//     another operation is queued after them.
+//  7. When inline callbacks write more than once, the small writes are copied into one buffer, with a short
+//     record of each. If the kernel does not accept the whole buffer, or another operation is queued, the
+//     records are turned back into packets.
 
 internal import Glibc
 internal import Synchronization

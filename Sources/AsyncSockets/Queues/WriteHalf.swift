@@ -102,8 +102,8 @@ final class WriteHalf {
 
     private var isCollectingForDelegate: Bool { collected.map { !$0.parts.isEmpty } ?? false }
 
-    /// Appends the bytes of a delegate's write to the bytes of unsent writes, so that they need no packets.
-    /// Returns `false` if no unsent writes can be joined, or if a limit is reached.
+    /// Copies a delegate's write into the buffer of joined writes. Returns `false` if nothing has been joined
+    /// yet, or if the buffer is full.
     @inline(__always)
     func join(_ data: Data, timeout: Double, tag: Int) -> Bool {
         guard let writes = openCollected, !closing else { return false }
@@ -112,8 +112,9 @@ final class WriteHalf {
         return count > 0
     }
 
-    /// Prepares the queue for `join` if it holds exactly one write, a small one of the delegate that is
-    /// unsent and whose timeout, if any, has not started. Returns whether writes may be joined.
+    /// If the queue holds exactly one write, moves it into a new buffer that other writes can join. It must
+    /// be a small write by the delegate, unsent and without a running timeout. Returns whether writes may
+    /// join.
     ///
     /// - Parameter limit: The maximum total size of the joined writes.
     func beginJoining(limit: Int) -> Bool {

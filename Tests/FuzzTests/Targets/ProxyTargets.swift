@@ -134,7 +134,7 @@ private struct ReferenceProxyHeader {
     private init?(line bytes: [UInt8]) {
         guard let end = bytes.prefix(107).firstIndex(of: 0x0A), end > 0, bytes[end - 1] == 0x0D else { return nil }
         count = end + 1
-        // Not split by `Character`, because a mark after a space would combine with it.
+        // Split by bytes: in a `String`, a space and a combining mark after it are one `Character`.
         let words = bytes[..<(end - 1)].split(separator: 0x20, omittingEmptySubsequences: false)
             .map { Substring(String(decoding: $0, as: UTF8.self)) }
         guard words.count >= 2, words[0] == "PROXY" else { return nil }
