@@ -384,6 +384,7 @@ final class ByteChannel {
             try? descriptor.set(.linger, to: .zero)
             descriptor.close()
         case .atOnce where engine?.hasOutput != true: descriptor.close()
+        case .lingering where engine == nil && rest.isEmpty && input.isEnded: descriptor.close()
         case .lingering, .atOnce:
             rest.withUnsafeBytes { LingeringClose.begin(with: descriptor, sending: engine?.output.readableBytes ?? $0, on: loop) }
         }

@@ -31,12 +31,19 @@ struct ConnectionRecord {
 struct ConnectionSnapshot {
     var isEstablished = false
     var isClosed = false
+    /// Whether the connection is closed and `loss` is final.
+    private(set) var hasEnded = false
     var isSecure = false
     /// `nil` if no data was lost in the close.
-    var loss: CopyOnWrite<ConnectionLoss>?
+    private(set) var loss: CopyOnWrite<ConnectionLoss>?
     var session: CopyOnWrite<TLSSession>?
     /// Usable as long as the channel keeps its engine. Callers use it without entering the turn.
     var exporter: KeyExporter?
+
+    mutating func end(losing loss: ConnectionLoss?) {
+        self.loss = loss.map(CopyOnWrite.init)
+        hasEnded = true
+    }
 }
 
 /// Requests by callers, recorded on their own threads before the message reaches the connection.
@@ -81,6 +88,8 @@ extension ConnectionRecord {
 }
 
 extension Locked<ConnectionRecord> {
+    func end(losing loss: ConnectionLoss?) { withLock { $0.snapshot.end(losing: loss) } }
+
     var remoteAddress: SocketEndpoint? { withLock { $0.live.remoteAddress } }
 
     /// Publishes the addresses of a connected descriptor, and the descriptor itself for setting options.

@@ -377,7 +377,7 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
         ended.establishing?.cancel()
         data.closeChannel(error, ended.isEstablished ? waiters.adjust(intent, error) : nil, upgrade?.lastReplies, on: loop)
         withExtendedLifetime(withdrawn) {}
-        if let loss = data.drop(error) { record.withLock { $0.snapshot.loss = CopyOnWrite(loss) } }
+        record.end(losing: data.drop(error))
         waiters.answerEnd(phase.endError)
         upgrade.take()?.refuseAll(phase.endError)
         note("closed", error.map { ["error": "\($0)"] } ?? [:])

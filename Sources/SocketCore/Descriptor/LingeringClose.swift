@@ -33,9 +33,12 @@ package final class LingeringClose: EventHandler, @unchecked Sendable {
     ) {
         let closing = LingeringClose(descriptor, loop)
         if let output { closing.output.append(output) }
+        closing.sendRest()
+        // The peer has often finished already.
+        if closing.hasSentAll { closing.discardSome() }
+        guard !closing.peerIsDone else { return descriptor.close() }
         let registration = loop.register(closing)
         closing.registration = registration
-        closing.sendRest()
         closing.end = Deadline(after: closing.hasSentAll ? closeTimeout.discarding : closeTimeout.sending) ?? .never
         closing.setDeadline(of: registration)
         do throws(SystemError) {

@@ -53,6 +53,17 @@ import Testing
         try await eventually("it has left the loop") { loop.registrationCount == 0 }
     }
 
+    /// Nothing remains to be sent or discarded, so the descriptor is not registered again.
+    @Test func aConnectionThatThePeerHasEndedClosesImmediately() throws {
+        let loop = try SocketEventLoop()
+        let (peer, descriptor) = try pair()
+        try peer.send([1, 2, 3])
+        peer.finish()
+        LingeringClose.begin(with: descriptor, sending: nil, on: loop)
+        #expect(loop.registrationCount == 0)
+        #expect(try peer.receive().isEmpty)
+    }
+
     private func pair() throws -> (peer: RawSocket, own: SocketDescriptor) {
         let (peer, own) = try RawSocket.pair()
         return (peer, SocketDescriptor(takingOver: own.duplicate()))
