@@ -8,7 +8,7 @@ extension AsyncSocket {
     /// Like all state properties of a socket, this is a snapshot. You may read it on any thread, without
     /// blocking. Events delivered on a delegate queue may lag behind it.
     public var isConnected: Bool {
-        record?.isConnected ?? false
+        connection?.record.withLock { $0.isConnected } ?? false
     }
 
     /// Whether the socket is neither connecting, connected nor listening.
@@ -27,19 +27,19 @@ extension AsyncSocket {
     /// The value stays `true` after the connection closes, so that it is still correct in the callbacks for
     /// the last bytes. A new connection starts with `false`.
     public var isSecure: Bool {
-        record?.snapshot.isSecure ?? false
+        connection?.record.withLock { $0.snapshot.isSecure } ?? false
     }
 
     /// The result of the handshake: version, cipher suite, group, protocol and peer certificate chain. `nil`
     /// before `socketDidSecure(_:)`. The value is kept after the connection closes.
     public var tlsSession: TLSSession? {
-        record?.snapshot.session?.value
+        connection?.record.withLock { $0.snapshot.session?.value } ?? nil
     }
 
     /// The address of the peer, or of the proxy if one is used. `nil` before the connection is established.
     /// The value is kept after the connection closes.
     public var connectedAddress: SocketEndpoint? {
-        record?.live.remoteAddress
+        connection?.record.withLock { $0.live.remoteAddress } ?? nil
     }
 
     /// The numeric address of the peer. `nil` before the connection is established, and on Unix-domain
@@ -90,7 +90,7 @@ extension AsyncSocket {
 
     /// The descriptor of an established connection. It may be closed at any time, except inside
     /// `perform(_:)`.
-    package var currentDescriptor: Int32? { record?.live.descriptor?.rawValue }
+    package var currentDescriptor: Int32? { connection?.record.withLock { $0.live.descriptor?.rawValue } ?? nil }
 
     /// The numeric local address. `nil` if `localAddress` is `nil`, and for Unix-domain sockets.
     public var localHost: String? {
@@ -130,10 +130,6 @@ extension AsyncSocket {
 
     /// The writing half of the connection, for a task that must not read.
     public var output: SocketOutput { SocketOutput(socket: self) }
-
-    private var record: ConnectionRecord? {
-        connection?.record.withLock { $0 }
-    }
 
     /// The socket's event loop, for other tasks that use the socket: `Task(executorPreference:
     /// socket.executor) { … }`.

@@ -16,7 +16,9 @@ struct ConnectionLog {
 
     /// Whether messages at the level `debug` are logged.
     static func isWritten(by configuration: SocketConfiguration.Shared) -> Bool {
-        (configuration.value.logger ?? socketLog.withLock { $0 }).logLevel <= .debug
+        // Loggers are not copied, because a copy retains several references.
+        if let level = configuration.value.logger?.logLevel { return level <= .debug }
+        return socketLog.withLock { $0.logLevel } <= .debug
     }
 
     func write(
