@@ -39,13 +39,16 @@ class Record:
     def result(self, entry):
         return self.results.get(key_of(entry))
 
-    def catching_test(self, entry):
-        """Returns the test that caught the mutant in its last run, or None."""
+    def last_verdict(self, entry):
+        """Returns the verdict of the mutant's last run, or None if it was missed or has not run."""
         result = self.result(entry)
-        return None if result is None or result.test in (MISSED, "crash", "hang") else result.test
+        return None if result is None or result.test == MISSED else result.test
 
     def due(self, entries, share):
-        """Returns the entries that changed, or whose file changed, since their last run, and a share of the others."""
+        """Returns the entries that changed, or whose file changed, since their last run, and a share of the others.
+
+        Entries that have never run come first, then those with the oldest results.
+        """
         changes = {}
         for commit in {result.commit for result in self.results.values()}:
             difference = git("diff", "--name-only", commit, "--", "Sources")
@@ -57,7 +60,8 @@ class Record:
             is_due = paths is None or entry.file in paths or entry.digest != result.digest
             (due if is_due else rest).append(entry)
         times = {commit: int(git("show", "-s", "--format=%ct", commit).stdout or 0) for commit in changes}
-        rest.sort(key=lambda entry: (times[self.result(entry).commit], entry.number))
+        for part in (due, rest):
+            part.sort(key=lambda entry: (times[result.commit] if (result := self.result(entry)) else 0, entry.number))
         return due + rest[:math.ceil(len(rest) * share / 100)]
 
     def update(self, verdicts):

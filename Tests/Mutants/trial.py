@@ -5,7 +5,8 @@ nearest suites. Several mutants run at a time, each in its own process. Then run
 missed in groups, each group in one process, with all tests of their library.
 
 If a test fails because an event did not arrive in time, the cause may be a busy machine, so the test is repeated
-alone. Any other failure counts only if the same test passes without a mutant.
+alone, unless the mutant was caught in the same way last time. A failure counts only if the same test passes without a
+mutant.
 """
 import collections
 import concurrent.futures
@@ -21,7 +22,8 @@ from processes import adopt_orphans, kill_descendants
 from program import LOG, PROGRAM
 from progress import Display
 
-AT_A_TIME = 3
+# Most of these wait for an event that does not come, and use no processor time.
+AT_A_TIME = 6
 # The timeout for each event in a test, and the time limits for the test that caught a mutant last time, for the nearest
 # suites, and for all tests of a library.
 PATIENCE = 15
@@ -31,6 +33,8 @@ WHOLE_LIMIT = 900
 # The number of mutants in one process, and how many of the failed tests are repeated with each of these mutants.
 GROUP = 12
 CULPRITS = 20
+# Verdicts that name no test.
+UNNAMED = ("crash", "hang")
 TIMED_OUT = re.compile(r"in vain|timed out|time limit|timeout|no event occurred", re.I)
 
 # `failed` contains the names of the failed tests. `detail` describes other failures, such as a crash.
@@ -110,8 +114,9 @@ def alone(names):
 class Trials:
     """The verdicts on mutants: the name of the test that caught the mutant, `crash`, `hang`, or None if missed."""
 
-    def __init__(self):
-        self.display = Display()
+    def __init__(self, end):
+        """`end` is the time after which no further mutant is started, or None."""
+        self.display, self.end = Display(), end
         self.verdicts, self.faults = {}, []
 
     def show(self, what, done, total):
@@ -133,18 +138,19 @@ class Trials:
 
         A crash and a hang count only with the nearest suites, because `confirm` repeats those without the mutant.
         """
-        if test:
+        if self.end and time.monotonic() > self.end:
+            return ""
+        if test and test not in UNNAMED:
+            # Not repeated if an event did not arrive in time, as this test is known to wait for it in vain.
             outcome = run_tests([entry], alone([test]), KNOWN_LIMIT)
-            if outcome.failed and outcome.is_late:
-                outcome = run_tests([entry], alone([test]), KNOWN_LIMIT)
             if outcome.failed:
                 return verdict_of(outcome)
-        return self.judge(entry, entry.tests)
+        return self.judge(entry, entry.tests, known=test)
 
-    def judge(self, entry, pattern):
+    def judge(self, entry, pattern, known=None):
         """Returns the verdict on the mutant, or an empty string if no test ran."""
         outcome = run_tests([entry], pattern)
-        if outcome.is_late:
+        if outcome.is_late and not (outcome.detail.startswith("hang") and known == "hang"):
             again = alone(outcome.failed) if outcome.failed else pattern
             outcome = run_tests([entry], again)
             if not outcome.failed and not outcome.detail and again != pattern:
@@ -202,12 +208,12 @@ class Trials:
         """Removes the verdicts of tests that also fail without a mutant, and reports these tests."""
         for entry in entries:
             # The verdicts `crash` and `hang` do not name a test, so all tests of the mutant are repeated without it.
-            if self.verdicts.get(entry) in ("crash", "hang"):
+            if self.verdicts.get(entry) in UNNAMED:
                 outcome = run_tests([], entry.tests)
                 if outcome.failed or outcome.detail:
                     self.faults.append(f"{entry.name}: its nearest suites fail without a mutant: {outcome.detail or outcome.failed[0]}")
                     del self.verdicts[entry]
-        tests = {self.verdicts.get(entry) for entry in entries} - {None, "crash", "hang"}
+        tests = {self.verdicts.get(entry) for entry in entries} - {None, *UNNAMED}
         if not tests:
             return
         self.display.show("mutants: the same tests without a mutant")
