@@ -24,7 +24,7 @@ public struct SocketListenerService: Service {
     private let executor: ConnectionExecutor?
     private let idleTimeout: Duration?
     private let onError: (@Sendable (any Error, AsyncSocket) -> Void)?
-    private let body: @Sendable (AsyncSocket) async throws -> Void
+    private let body: nonisolated(nonsending) @Sendable (AsyncSocket) async throws -> Void
 
     /// Creates a service that serves the connections of a listener.
     ///
@@ -41,7 +41,7 @@ public struct SocketListenerService: Service {
         _ listener: SocketListener, closeTimeout: Duration? = .seconds(10),
         executor: ConnectionExecutor? = .eventLoop, idleTimeout: Duration? = nil,
         onError: (@Sendable (any Error, AsyncSocket) -> Void)? = nil,
-        _ body: @escaping @Sendable (AsyncSocket) async throws -> Void
+        _ body: nonisolated(nonsending) @escaping @Sendable (AsyncSocket) async throws -> Void
     ) {
         self.listener = listener
         self.closeTimeout = closeTimeout

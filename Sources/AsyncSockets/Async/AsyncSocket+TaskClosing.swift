@@ -25,11 +25,14 @@ extension AsyncSocket {
     nonisolated(nonsending) func finish(timeout: Duration = .seconds(30), countsRefusedWrites: Bool = false) async throws {
         guard let connection else { return disconnect() }
         if isConnected { disconnectAfterWriting() } else { disconnect() }
-        let waiter = DoneWaiter(.close, OperationLimit(timeout))
-        connection.post(.awaitEnd(waiter))
         var cancellation: CancellationError?
-        // After a timeout or a cancellation the connection is already closed.
-        do { try await waiter.value(from: connection) } catch { cancellation = error as? CancellationError }
+        // If no writes were queued, the connection has usually ended already.
+        if !connection.record.withLock({ $0.snapshot.hasEnded }) {
+            let waiter = DoneWaiter(.close, OperationLimit(timeout))
+            connection.post(.awaitEnd(waiter))
+            // After a timeout or a cancellation the connection is already closed.
+            do { try await waiter.value(from: connection) } catch { cancellation = error as? CancellationError }
+        }
         guard let lost = connection.record.withLock({ $0.snapshot.loss?.value.writes }) else { return }
         if countsRefusedWrites, let cancellation { throw cancellation }
         if countsRefusedWrites || lost.isAnswered { throw lost.error }
@@ -37,22 +40,21 @@ extension AsyncSocket {
 
     /// Calls `body`, and closes the connection however `body` exits.
     ///
-    /// This is deliberately a single function: the task keeps the frame of every function that has called
-    /// `body` for as long as `body` runs.
-    func closing<Result>(
-        isolation: isolated (any Actor)? = #isolation,
-        after body: nonisolated(nonsending) (AsyncSocket) async throws -> Result
-    ) async throws -> Result {
+    /// This is deliberately a single function without a result: the task keeps the frame of every function
+    /// that has called `body` for as long as `body` runs, and a generic result would require two more.
+    func closing(
+        isolation: isolated (any Actor)? = #isolation, after body: nonisolated(nonsending) (AsyncSocket) async throws -> Void
+    ) async throws {
         let connection = connection
         // `nil` if the connection already belongs to another task. Each read then installs its own
         // cancellation handler.
         var waiter = connection?.scope.begin()
         do {
-            let result = try await withTaskCancellationHandler(
+            try await withTaskCancellationHandler(
                 operation: {
                     // Without this capture, the body would run outside the caller's actor.
                     _ = isolation
-                    return try await body(self)
+                    try await body(self)
                 },
                 onCancel: { [waiter] in
                     guard let waiter else { return }
@@ -62,11 +64,20 @@ extension AsyncSocket {
             if waiter != nil { connection?.scope.end() }
             waiter = nil
             try await finish()
-            return result
         } catch {
             if waiter != nil { connection?.scope.end() }
             disconnect(.abandoned)
             throw error
         }
+    }
+
+    /// Calls `body`, closes the connection however `body` exits, and returns the value of `body`.
+    func closing<Result>(
+        isolation: isolated (any Actor)? = #isolation,
+        returning body: nonisolated(nonsending) (AsyncSocket) async throws -> Result
+    ) async throws -> Result {
+        var result: Result!
+        try await closing(isolation: isolation, after: { result = try await body($0) })
+        return result
     }
 }

@@ -125,7 +125,7 @@ extension AsyncSocket {
         return try await socket.run(on: executor) { () async throws -> Result in
             try await socket.connect(
                 to: host, port: port, interface: interface, proxy: proxy, tls: tls, trust: trust, timeout: timeout)
-            return try await socket.closing(after: body)
+            return try await socket.closing(returning: body)
         }
     }
 
@@ -141,7 +141,7 @@ extension AsyncSocket {
         try configure(socket)
         return try await socket.run(on: executor) { () async throws -> Result in
             try await socket.connect(to: address, interface: interface, proxy: proxy, tls: tls, trust: trust, timeout: timeout)
-            return try await socket.closing(after: body)
+            return try await socket.closing(returning: body)
         }
     }
 
@@ -158,7 +158,7 @@ extension AsyncSocket {
         try configure(socket)
         return try await socket.run(on: executor) { () async throws -> Result in
             try await socket.connect(toPath: path, tls: tls, trust: trust, timeout: timeout)
-            return try await socket.closing(after: body)
+            return try await socket.closing(returning: body)
         }
     }
 

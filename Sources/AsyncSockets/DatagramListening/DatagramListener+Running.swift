@@ -30,23 +30,14 @@ extension DatagramListener {
     @concurrent
     public func run(
         executor: ConnectionExecutor? = .eventLoop, onError: (@Sendable (any Error, AsyncUDPSocket) -> Void)? = nil,
-        _ body: @escaping @Sendable (AsyncUDPSocket) async throws -> Void
+        _ body: nonisolated(nonsending) @escaping @Sendable (AsyncUDPSocket) async throws -> Void
     ) async throws {
         _ = try reception.begin(.run)
         try begin()
         let (preparation, hub) = (preparation, hub)
         await withTaskCancellationHandler {
-            await reception.serveArrivals(on: executor, allOnOneLoop: true) { arrival, _ in
-                guard await preparation.makeReady(arrival, onError) else { return }
-                let socket = arrival.socket
-                do {
-                    try await body(socket)
-                    socket.closeAfterSending()
-                } catch {
-                    socket.close()
-                    preparation.report(error, of: arrival, in: .body, onError)
-                }
-            }
+            let service = Service(preparation, onError, body)
+            await reception.serveArrivals(on: executor, allOnOneLoop: true, by: service)
         } onCancel: {
             stopAccepting()
             reception.cut()
@@ -117,6 +108,32 @@ extension DatagramListener {
                 if await preparation.makeReady(arrival, nil) { queue.put(arrival.socket) }
             }
             queue.end()
+        }
+    }
+}
+
+/// How `run` serves its peers.
+private final class Service: ArrivalService {
+    private let preparation: PeerPreparation
+    private let onError: (@Sendable (any Error, AsyncUDPSocket) -> Void)?
+    private let body: nonisolated(nonsending) @Sendable (AsyncUDPSocket) async throws -> Void
+
+    init(
+        _ preparation: PeerPreparation, _ onError: (@Sendable (any Error, AsyncUDPSocket) -> Void)?,
+        _ body: nonisolated(nonsending) @escaping @Sendable (AsyncUDPSocket) async throws -> Void
+    ) {
+        (self.preparation, self.onError, self.body) = (preparation, onError, body)
+    }
+
+    nonisolated(nonsending) func serve(_ arrival: PeerArrival, on loop: SocketEventLoop) async {
+        guard await preparation.makeReady(arrival, onError) else { return }
+        let socket = arrival.socket
+        do {
+            try await body(socket)
+            socket.closeAfterSending()
+        } catch {
+            socket.close()
+            preparation.report(error, of: arrival, in: .body, onError)
         }
     }
 }

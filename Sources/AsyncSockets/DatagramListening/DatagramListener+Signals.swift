@@ -20,7 +20,7 @@ extension DatagramListener {
         untilSignals signals: [Int32], closeTimeout: Duration? = .seconds(30),
         executor: ConnectionExecutor? = .eventLoop, onError: (@Sendable (any Error, AsyncUDPSocket) -> Void)? = nil,
         onShutdown: (@Sendable () async -> Void)? = nil,
-        _ body: @escaping @Sendable (AsyncUDPSocket) async throws -> Void
+        _ body: nonisolated(nonsending) @escaping @Sendable (AsyncUDPSocket) async throws -> Void
     ) async throws {
         try await serve(untilSignals: signals, closeTimeout: closeTimeout, onShutdown: onShutdown) {
             try await self.run(executor: executor, onError: onError, body)

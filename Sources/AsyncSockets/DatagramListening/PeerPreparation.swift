@@ -38,7 +38,7 @@ final class PeerPreparation: Sendable {
 
     /// Performs the handshake, if the listener uses DTLS. Returns false if it failed, after reporting the
     /// error.
-    func makeReady(
+    nonisolated(nonsending) func makeReady(
         _ arrival: PeerArrival, _ onError: (@Sendable (any Error, AsyncUDPSocket) -> Void)?
     ) async -> Bool {
         guard let tls else { return true }

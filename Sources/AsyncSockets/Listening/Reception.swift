@@ -362,7 +362,10 @@ final class ServedTask: Sendable {
 
     private static var currentTask: Int? { withUnsafeCurrentTask { $0?.hashValue } }
 
-    static func run(for reception: any AnyObject & Sendable, _ body: () async -> Void) async {
+    @inline(__always)
+    nonisolated(nonsending) static func run(
+        for reception: any AnyObject & Sendable, _ body: nonisolated(nonsending) () async -> Void
+    ) async {
         await $current.withValue(ServedTask(reception), operation: body)
     }
 

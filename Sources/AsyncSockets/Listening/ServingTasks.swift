@@ -35,14 +35,18 @@ final class ServingTasks: Sendable {
     /// The size of the table: the largest number of simultaneous tasks since it was last empty.
     var storedCount: Int { state.withLock { $0.places.count } }
 
-    /// Starts a task. After `cancel()`, the new task is cancelled immediately.
-    func start(on executor: (any TaskExecutor)?, _ body: @escaping @Sendable () async -> Void) {
-        let place = state.withLock { $0.reserve() }
-        let task = Task(executorPreference: executor) {
-            await body()
-            self.end(place)
-        }
+    /// Reserves a place for a task, which must call `end(_:)` at its end.
+    func reserve() -> Int { state.withLock { $0.reserve() } }
+
+    /// Stores a task, which may already have finished. After `cancel()`, it is cancelled immediately.
+    func put(_ task: Task<Void, Never>, at place: Int) {
         if state.withLock({ $0.put(task, at: place) }) { task.cancel() }
+    }
+
+    func end(_ place: Int) {
+        let (task, waiter) = state.withLock { $0.end(place) }
+        withExtendedLifetime(task) {}
+        waiter?.resume()
     }
 
     /// Cancels all tasks, including tasks that are started later.
@@ -64,12 +68,6 @@ final class ServingTasks: Sendable {
             }
             if isOver { continuation.resume() }
         }
-    }
-
-    private func end(_ place: Int) {
-        let (task, waiter) = state.withLock { $0.end(place) }
-        withExtendedLifetime(task) {}
-        waiter?.resume()
     }
 }
 

@@ -42,7 +42,7 @@ extension SocketListener {
     public func run(
         executor: ConnectionExecutor? = .eventLoop, idleTimeout: Duration? = nil,
         onError: (@Sendable (any Error, AsyncSocket) -> Void)? = nil,
-        _ body: @escaping @Sendable (AsyncSocket) async throws -> Void
+        _ body: nonisolated(nonsending) @escaping @Sendable (AsyncSocket) async throws -> Void
     ) async throws {
         _ = try reception.begin(.run)
         let preparation = preparation
@@ -50,7 +50,7 @@ extension SocketListener {
             listener.start()
             let pause = { @Sendable (_: Int) async in if !preparation.isEmpty { await preparation.slots.room() } }
             let service = Service(preparation: preparation, idleTimeout: idleTimeout, onError: onError, body: body)
-            await reception.serveArrivals(on: executor, after: pause) { await service.serve($0, on: $1) }
+            await reception.serveArrivals(on: executor, after: pause, by: service)
         } onCancel: {
             stopAccepting()
             reception.cut()
@@ -61,20 +61,20 @@ extension SocketListener {
 }
 
 /// How `run` serves its connections. All connections share one object, so each task holds only a reference.
-private final class Service: Sendable {
+private final class Service: ArrivalService {
     private let preparation: Preparation
     private let idleTimeout: Duration?
     private let onError: (@Sendable (any Error, AsyncSocket) -> Void)?
-    private let body: @Sendable (AsyncSocket) async throws -> Void
+    private let body: nonisolated(nonsending) @Sendable (AsyncSocket) async throws -> Void
 
     init(
         preparation: Preparation, idleTimeout: Duration?, onError: (@Sendable (any Error, AsyncSocket) -> Void)?,
-        body: @escaping @Sendable (AsyncSocket) async throws -> Void
+        body: nonisolated(nonsending) @escaping @Sendable (AsyncSocket) async throws -> Void
     ) {
         (self.preparation, self.idleTimeout, self.onError, self.body) = (preparation, idleTimeout, onError, body)
     }
 
-    func serve(_ accepted: AcceptedConnection, on loop: SocketEventLoop) async {
+    nonisolated(nonsending) func serve(_ accepted: AcceptedConnection, on loop: SocketEventLoop) async {
         guard let socket = await preparation.makeReady(accepted, on: loop, onError) else { return }
         if let idleTimeout { socket.operations?.endWhenIdle(idleTimeout) }
         do {
@@ -90,31 +90,57 @@ private final class Service: Sendable {
     }
 }
 
+/// Serves the arrivals of a reception. The task of an arrival calls this object directly, because each closure
+/// in between would add two frames to the task for as long as the connection is open.
+protocol ArrivalService<Arrival>: AnyObject, Sendable {
+    associatedtype Arrival: Sendable
+
+    nonisolated(nonsending) func serve(_ arrival: Arrival, on loop: SocketEventLoop) async
+}
+
+private final class ClosureService<Arrival: Sendable>: ArrivalService {
+    private let body: nonisolated(nonsending) @Sendable (Arrival, SocketEventLoop) async -> Void
+
+    init(_ body: nonisolated(nonsending) @escaping @Sendable (Arrival, SocketEventLoop) async -> Void) {
+        self.body = body
+    }
+
+    nonisolated(nonsending) func serve(_ arrival: Arrival, on loop: SocketEventLoop) async { await body(arrival, loop) }
+}
+
 extension Reception {
-    /// Accepts connections and runs `body` for each in its own task. Returns when all tasks have finished.
+    /// Accepts connections and has `service` serve each in its own task. Returns when all tasks have finished.
     ///
     /// - Parameters:
-    ///   - executor: Where `body` runs. If `nil`, it runs where the caller runs. Otherwise, the accepting
-    ///     task runs on the loop that accepts.
+    ///   - executor: Where the service runs. If `nil`, it runs where the caller runs. Otherwise, the
+    ///     accepting task runs on the loop that accepts.
     ///   - pause: Called after each batch with the size of the batch. The next batch is taken when it
     ///     returns.
     ///   - allOnOneLoop: Whether all connections are served on the loop that accepts.
     func serveArrivals(
         on executor: ConnectionExecutor?, after pause: @escaping @Sendable (Int) async -> Void = { _ in },
-        allOnOneLoop: Bool = false, _ body: @escaping @Sendable (Arrival, SocketEventLoop) async -> Void
+        allOnOneLoop: Bool = false, by service: some ArrivalService<Arrival>
     ) async {
         if let executor {
             await complete(
-                Task(executorPreference: loop) { await self.serve(on: executor, pause, allOnOneLoop, body) })
+                Task(executorPreference: loop) { await self.serve(on: executor, pause, allOnOneLoop, service) })
         } else {
-            await serve(on: nil, pause, allOnOneLoop, body)
+            await serve(on: nil, pause, allOnOneLoop, service)
         }
         end()
     }
 
+    /// For tasks that end soon.
+    func serveArrivals(
+        on executor: ConnectionExecutor?, after pause: @escaping @Sendable (Int) async -> Void, allOnOneLoop: Bool = false,
+        _ body: nonisolated(nonsending) @escaping @Sendable (Arrival, SocketEventLoop) async -> Void
+    ) async {
+        await serveArrivals(on: executor, after: pause, allOnOneLoop: allOnOneLoop, by: ClosureService(body))
+    }
+
     private func serve(
         on executor: ConnectionExecutor?, _ pause: (Int) async -> Void, _ allOnOneLoop: Bool,
-        _ body: @escaping @Sendable (Arrival, SocketEventLoop) async -> Void
+        _ service: some ArrivalService<Arrival>
     ) async {
         let tasks = ServingTasks()
         // If no executor was chosen, the tasks inherit the caller's preference, as child tasks would.
@@ -123,12 +149,15 @@ extension Reception {
             while let arrivals = await arrivals() {
                 for accepted in arrivals {
                     let loop = allOnOneLoop ? self.loop : (try? SocketEventLoop.next()) ?? self.loop
-                    tasks.start(on: executor?.taskExecutor(for: loop) ?? preference) {
+                    let place = tasks.reserve()
+                    let task = Task(executorPreference: executor?.taskExecutor(for: loop) ?? preference) {
                         if !Task.isCancelled {
-                            await ServedTask.run(for: self) { await body(accepted, loop) }
+                            await ServedTask.run(for: self) { await service.serve(accepted, on: loop) }
                         }
                         self.noteServed()
+                        tasks.end(place)
                     }
+                    tasks.put(task, at: place)
                 }
                 await pause(arrivals.count)
             }
@@ -143,7 +172,7 @@ extension Reception {
 
 extension Preparation {
     /// Returns a socket that is ready for `body`, or reports the error and returns `nil`.
-    func makeReady(
+    nonisolated(nonsending) func makeReady(
         _ accepted: AcceptedConnection, on loop: SocketEventLoop, _ onError: (@Sendable (any Error, AsyncSocket) -> Void)?
     ) async -> AsyncSocket? {
         var opened: AsyncSocket?

@@ -38,7 +38,7 @@ extension SocketListener {
         executor: ConnectionExecutor? = .eventLoop, idleTimeout: Duration? = nil,
         onError: (@Sendable (any Error, AsyncSocket) -> Void)? = nil,
         onShutdown: (@Sendable () async -> Void)? = nil,
-        _ body: @escaping @Sendable (AsyncSocket) async throws -> Void
+        _ body: nonisolated(nonsending) @escaping @Sendable (AsyncSocket) async throws -> Void
     ) async throws {
         try await serve(untilSignals: signals, closeTimeout: closeTimeout, onShutdown: onShutdown) {
             try await self.run(executor: executor, idleTimeout: idleTimeout, onError: onError, body)

@@ -6,12 +6,24 @@ import Testing
 
 @testable import AsyncSockets
 
+extension ServingTasks {
+    /// Starts a task as a reception does.
+    func start(_ body: @escaping @Sendable () async -> Void) {
+        let place = reserve()
+        let task = Task {
+            await body()
+            end(place)
+        }
+        put(task, at: place)
+    }
+}
+
 /// Tasks of a listener's connections that do not run in a task group.
 @Suite(.timeLimit(.patient)) struct ServingTasksTests {
     /// Starts tasks that run until they are cancelled.
     private func startWaiting(_ tasks: ServingTasks, count: Int = 1, ended: Locked<Int> = Locked(0)) {
         for _ in 0..<count {
-            tasks.start(on: nil) {
+            tasks.start {
                 let (stream, continuation) = AsyncStream<Void>.makeStream()
                 for await _ in stream {}
                 withExtendedLifetime(continuation) {}
@@ -24,7 +36,7 @@ import Testing
         let tasks = ServingTasks()
         startWaiting(tasks)
         for _ in 0..<1000 {
-            tasks.start(on: nil) {}
+            tasks.start {}
             try await eventually("it has ended") { tasks.count == 1 }
         }
         #expect(tasks.storedCount == 2)
@@ -53,7 +65,7 @@ import Testing
         let tasks = ServingTasks()
         let ended = Locked(0)
         for _ in 0..<20_000 {
-            tasks.start(on: nil) { ended.withLock { $0 += 1 } }
+            tasks.start { ended.withLock { $0 += 1 } }
         }
         await tasks.ended()
         #expect(ended.withLock { $0 } == 20_000 && tasks.count == 0 && tasks.storedCount == 0)

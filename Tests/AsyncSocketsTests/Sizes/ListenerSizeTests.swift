@@ -104,7 +104,7 @@ import Testing
         for isCancelled in [false, true] {
             for _ in 0..<Self.count / 2 {
                 let token = tally.token()
-                tasks.start(on: nil) {
+                tasks.start {
                     if isCancelled {
                         let (stream, end) = AsyncStream<Void>.makeStream()
                         for await _ in stream {}
