@@ -75,6 +75,22 @@ extension DataPath {
         writes.packCollected()
     }
 
+    /// Called after the callbacks. Returns whether another turn is requested, and clears the request.
+    @inline(__always)
+    func endTurn() -> Bool {
+        if holdsTickets { sendTickets() }
+        defer { wantsTurn = false }
+        return wantsTurn
+    }
+
+    /// Sends the session tickets after a handshake, unless data that a callback has written already carried
+    /// them. If callbacks are still to come, waits for them.
+    private func sendTickets() {
+        guard events.isEmpty else { return }
+        holdsTickets = false
+        channel?.sendTickets()
+    }
+
     /// Passes everything written so far to the kernel. If that fails, the pump handles the error later.
     func flush() {
         guard needsPump || isCollecting, let channel else { return }

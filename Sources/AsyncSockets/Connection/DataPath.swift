@@ -2,7 +2,7 @@
 //  1. Only the data path moves a connection's bytes: incoming bytes through `reads`, outgoing bytes through
 //     `writes`, both through the channel.
 //  2. A step that requires the connection to close reports this in its result (`Fate`). A step that needs
-//     another turn records this (`takeWish`).
+//     another turn records this (`endTurn`).
 //  3. Every accepted packet is completed once: served, refused, cancelled, or dropped when the connection
 //     closes.
 //  4. Each change that may allow bytes to move sets `needsPump`, so that operations queued together are
@@ -37,7 +37,9 @@ final class DataPath {
     @exclusivity(unchecked) private(set) var ending = StreamEnding()
     /// Set by changes that may allow bytes to move. The Booleans fit into the padding after `ending`.
     @exclusivity(unchecked) var needsPump = false
-    @exclusivity(unchecked) private var wantsTurn = false
+    @exclusivity(unchecked) var wantsTurn = false
+    /// Whether session tickets are held back after a handshake: see `endTurn()`.
+    @exclusivity(unchecked) var holdsTickets = false
     @exclusivity(unchecked) var isCollecting = false
     /// The job that wrote last: see `expectsMoreWrites(in:after:)`.
     @exclusivity(unchecked) var writingJob: UInt32 = 0
@@ -63,12 +65,6 @@ final class DataPath {
 
     /// Requests another turn, because there is more work than one turn should do.
     func wishForTurn() { wantsTurn = true }
-
-    /// Returns whether another turn is requested, and clears the request.
-    func takeWish() -> Bool {
-        defer { wantsTurn = false }
-        return wantsTurn
-    }
 
     func close(_ intent: CloseIntent) {
         ending.note(.wanted(intent))

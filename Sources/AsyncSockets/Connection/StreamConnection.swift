@@ -232,7 +232,7 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
         }
         board.publish(data.progress)
         if isOver { retireIfSilent() } else if !phase.isIdle { armDeadline() }
-        return data.takeWish()
+        return data.endTurn()
     }
 
     /// Exits the turn after a task's operation, which may have a limit. Usually no more work is left.

@@ -35,8 +35,6 @@ enum UpgradeNews: Sendable {
     indirect case awaited(by: any OperationWaiter<HandshakeNews>)
     indirect case chosen(TLSServerChoice)
     case worked(HandshakeWork)
-    /// The turn in which the handshake completed has finished.
-    case sendTickets
 }
 
 /// The result passed to a waiter for TLS.

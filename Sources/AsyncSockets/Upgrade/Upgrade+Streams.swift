@@ -85,7 +85,7 @@ extension Upgrade {
         case .asksWork(let work): return perform(work, data, owner).map { .fails($0) } ?? .waits
         case .asks(let trust, let number): ask(trust, number, owner)
         case .secured(let session, let exporter):
-            if channel.hasTickets { owner.post(.upgrading(.sendTickets)) }
+            data.holdsTickets = channel.hasTickets
             secure(session, exporter, owner)
         case .authenticated(let session): didAuthenticate(session, owner)
         case .unanswered(let error): return giveUpRequest(error, channel, owner)
@@ -102,7 +102,6 @@ extension Upgrade {
         case .chosen(let choice):
             data.channel?.choose(choice)
             data.needsPump = true
-        case .sendTickets: data.channel?.sendTickets()
         case .verdict, .awaited, .worked: break
         }
     }

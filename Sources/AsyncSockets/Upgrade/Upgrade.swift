@@ -123,7 +123,6 @@ final class Upgrade {
         case .awaited(let waiter): waiters.add(waiter, decidesTrust: true)
         case .worked(let work): transport?.takeBack(work)
         case .chosen: responder = nil
-        case .sendTickets: break
         }
     }
 

@@ -148,10 +148,10 @@ import Testing
         for letter in "abcdef".utf8 { sendWithDescriptor([letter], to: transcript.peer.descriptor) }
         transcript.data.note(.readable)
         try expect([(.nothing, ["read 1: a", "read 2: b", "read 3: c", "read 4: d"])], of: transcript)
-        let (isUnfinished, isAskedAgain) = (transcript.data.takeWish(), transcript.data.takeWish())
+        let (isUnfinished, isAskedAgain) = (transcript.data.endTurn(), transcript.data.endTurn())
         #expect(isUnfinished && !isAskedAgain)
         try expect([(.nothing, ["read 5: e", "read 6: f"])], of: transcript)
-        let wantsMore = transcript.data.takeWish()
+        let wantsMore = transcript.data.endTurn()
         #expect(!wantsMore && transcript.data.carried == CarriedBytes(received: 6, sent: 0))
     }
 

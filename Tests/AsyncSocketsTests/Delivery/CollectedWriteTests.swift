@@ -95,6 +95,30 @@ import Testing
         #expect(try await countSegments(toAnswer: 16, style, isSecure: isSecure) <= (style == .task ? 8 : 1))
     }
 
+    /// The server sends its flight, and then its tickets together with the reply to the request, which came with
+    /// the end of the handshake. In a round in which the request comes later, the tickets leave before it.
+    @Test func ticketsLeaveWithTheFirstReply() async throws {
+        let text = lines(1)
+        var settings = try TestCertificates.server()
+        settings.sessionTickets = .issued(2)
+        var fewest = Int.max
+        for _ in 0..<50 where fewest > 2 {
+            let listener = try RawSocket.listening()
+            let request = Recorder { socket, told in
+                if case .secured = told { socket.write(text, withTimeout: .patient, tag: 0) }
+            }
+            let client = AsyncSocket(inlineDelegate: request)
+            try await client.connect(to: "127.0.0.1", port: listener.localPort)
+            let server = try Server(.inline, adopting: listener.accepted())
+            try server.socket.beginTLS(settings: settings)
+            server.begin()
+            try client.beginTLS(settings: TestCertificates.client())
+            #expect(try await client.read(exactly: text.count) == text)
+            fewest = try await min(fewest, client.receivedSegmentCount)
+        }
+        #expect(fewest == 2)
+    }
+
     /// A delivery contains sixteen events. Each read is one, and so is the completion of each reply.
     @Test(arguments: [Style.inline, .socketQueue], [false, true])
     func anInlineDelegateAnswersAPipelineWithOneSendForEachDelivery(style: Style, isSecure: Bool) async throws {
