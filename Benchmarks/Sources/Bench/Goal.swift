@@ -8,10 +8,8 @@ struct Goal: Sendable {
     let peer: String
     /// The maximum ratio if smaller values are better, otherwise the minimum ratio.
     let bound: Double
-    /// The range of OpenSSL versions that the goal applies to; the upper bound is exclusive, and nil means no
-    /// limit.
+    /// The oldest version of OpenSSL that the goal applies to; nil means all versions.
     var sinceOpenSSL: String?
-    var beforeOpenSSL: String?
 
     enum Verdict: String, Codable {
         /// The whole interval is within the bound.
@@ -32,9 +30,8 @@ struct Goal: Sendable {
     }
 
     func isFor(openSSL version: String) -> Bool {
-        if let sinceOpenSSL, version.compare(sinceOpenSSL, options: .numeric) == .orderedAscending { return false }
-        if let beforeOpenSSL, version.compare(beforeOpenSSL, options: .numeric) != .orderedAscending { return false }
-        return true
+        guard let sinceOpenSSL else { return true }
+        return version.compare(sinceOpenSSL, options: .numeric) != .orderedAscending
     }
 }
 
@@ -46,11 +43,10 @@ extension Goal {
             + (floor.map { [Goal(workload: workload, metric: metric, server: server, peer: Server.floor, bound: $0)] } ?? [])
     }
 
-    /// Like BoringSSL, OpenSSL 3.5 uses wide AES-GCM instructions, and 3.0 does not. The bound relative to
-    /// SwiftNIO therefore depends on the version.
-    private static func bulk(_ workload: String, older: Double) -> [Goal] {
+    /// Like BoringSSL, OpenSSL 3.5 uses wide AES-GCM instructions, and 3.0 does not. Therefore, only 3.5 has a
+    /// goal relative to SwiftNIO.
+    private static func bulk(_ workload: String) -> [Goal] {
         [
-            Goal(workload: workload, metric: .bytesPerCPU, peer: Server.nio, bound: older, beforeOpenSSL: "3.5"),
             Goal(workload: workload, metric: .bytesPerCPU, peer: Server.nio, bound: 1.2, sinceOpenSSL: "3.5"),
             Goal(workload: workload, metric: .bytesPerCPU, peer: Server.floor, bound: 0.95),
         ]
@@ -72,43 +68,54 @@ extension Goal {
         bounds.map { Goal(workload: workload, metric: metric, server: Server.oursWithTasks, peer: $0.key, bound: $0.value) }
     }
 
-    /// The goals for UDP are 0.8 times SwiftNIO's CPU time and, for bulk transfers, 1.25 times the floor's
-    /// instructions.
+    /// Where the kernel's share is so large that even the floor takes more than 0.8 of SwiftNIO's CPU time, the
+    /// goal is a ratio to the floor.
     private static let datagrams: [Goal] =
-        ["udp-echo-64B-64", "udp-echo-1200B-64", "udp-receive", "udp-send"].map { workload in
-            Goal(workload: workload, metric: .cpu, peer: Server.nio, bound: 0.8)
-        } + tasks("dtls-echo", .cpu, [Server.floor: 1.15])
-
-    /// With a thousand connections at the same rate, our latency is at most SwiftNIO's.
-    private static let latencies: [Goal] = ["plain", "tls"].flatMap { kind in
-        [25, 50, 75].flatMap { percent in
-            [Metric.p99, .p999].map { metric in
-                Goal(workload: "\(kind)-rate-\(percent)-1000", metric: metric, peer: Server.nio, bound: 1)
-            }
+        ["udp-echo-64B-64", "udp-echo-1200B-64", "udp-receive"].map { workload in
+            Goal(workload: workload, metric: .cpu, peer: Server.floor, bound: 1.25)
         }
+        + [Goal(workload: "udp-send", metric: .cpu, peer: Server.nio, bound: 0.8)]
+        + tasks("udp-echo-64B-64", .cpu, [Server.ours: 1.1]) + tasks("dtls-echo", .cpu, [Server.floor: 1.15])
+        + tasks("dtls-handshake", .cpu, [Server.floor: 1.2])
+
+    /// With a thousand connections at the same rate, our median latency is at most SwiftNIO's. High
+    /// percentiles vary by a factor of ten between rounds, so they have no goals.
+    private static let latencies: [Goal] = ["plain", "tls"].map { kind in
+        Goal(workload: "\(kind)-rate-50-1000", metric: .p50, peer: Server.nio, bound: 1)
     }
+
+    /// The goals relative to Go and tokio.
+    private static let otherLanguages: [Goal] =
+        ["plain-lines", "tls-lines"].flatMap { workload in
+            [Goal(workload: workload, metric: .cpu, peer: Server.go, bound: 1)] + tasks(workload, .cpu, [Server.go: 1.1])
+        }
+        + ["plain-send-200B", "tls-send-200B"].map { Goal(workload: $0, metric: .bytesPerCPU, peer: Server.go, bound: 0.9) }
+        + [Server.ours, Server.oursWithTasks].flatMap { server in
+            [
+                Goal(workload: "plain-echo-64B-64", metric: .cpu, server: server, peer: Server.go, bound: 1),
+                Goal(workload: "plain-echo-64B-64", metric: .cpu, server: server, peer: Server.tokio, bound: 1.15),
+            ]
+        }
 
     /// All goals.
     static let all: [Goal] =
         pair("plain-echo-64B-64", .cpu, nio: 0.85, floor: 1.15)
-        + pair("plain-echo-64B-64", .rate, nio: 1.15, floor: 0.85)
         + pair("tls-echo-64B-64", .cpu, nio: 0.92, floor: 1.15)
-        + pair("tls-echo-64B-64", .rate, nio: 1.08, floor: 0.85)
         + pair("plain-echo-64B-64", .cpu, server: Server.oursWithQueue, nio: 1.30, floor: 1.75)
         + pair("tls-echo-64B-64", .cpu, server: Server.oursWithQueue, nio: 1.35, floor: 1.70)
         + pair("plain-echo-64B-1", .p50, nio: 1.10, floor: 1.10)
         + pair("plain-echo-64B-1", .p50, server: Server.oursWithQueue, nio: 1.5, floor: 1.6)
-        + pair("accept", .cpu, nio: 0.85, floor: 1.10)
+        + pair("accept", .cpu, nio: 0.85, floor: 1.10) + tasks("accept", .cpu, [Server.ours: 1.4])
         + pair("handshake", .cpu, nio: 1.45, floor: 1.06)
         + pair("resumed", .cpu, nio: 1.40, floor: 1.08)
-        + bulk("tls-receive", older: 0.78)
-        + bulk("tls-send", older: 0.85)
+        + bulk("tls-receive")
+        + bulk("tls-send")
         + pair("plain-receive", .bytesPerCPU, nio: 1.1, floor: 0.85)
         + pair("plain-memory", .memory, nio: 0.25, floor: nil)
         + pair("tls-memory", .memory, nio: 0.70, floor: 1.08)
         + latencies
         + datagrams
-        + tasks
+        + tasks + otherLanguages
 
     /// The servers named by goals, and the floor with tickets, which explains the goals for handshakes.
     static let servers = Set(all.flatMap { [$0.server, $0.peer] }).union([Server.floorWithTickets])
