@@ -44,6 +44,11 @@ class Record:
         result = self.result(entry)
         return None if result is None or result.test == MISSED else result.test
 
+    def was_missed(self, entry):
+        """Returns whether all tests missed the mutant in its last run, and it has not changed since."""
+        result = self.result(entry)
+        return result is not None and result.test == MISSED and result.digest == entry.digest
+
     def due(self, entries, share):
         """Returns the entries that changed, or whose file changed, since their last run, and a share of the others.
 
