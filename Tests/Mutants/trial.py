@@ -115,9 +115,12 @@ class Trials:
     """The verdicts on mutants: the name of the test that caught the mutant, `crash`, `hang`, or None if missed."""
 
     def __init__(self, end):
-        """`end` is the time after which no further mutant is started, or None."""
+        """`end` is the time after which no further mutant or group is started, or None."""
         self.display, self.end = Display(), end
         self.verdicts, self.faults = {}, []
+
+    def is_late(self):
+        return self.end is not None and time.monotonic() > self.end
 
     def show(self, what, done, total):
         self.display.show(f"mutants: {what}: {done} of {total}")
@@ -138,7 +141,7 @@ class Trials:
 
         A crash and a hang count only with the nearest suites, because `confirm` repeats those without the mutant.
         """
-        if self.end and time.monotonic() > self.end:
+        if self.is_late():
             return ""
         if test and test not in UNNAMED:
             # Not repeated if an event did not arrive in time, as this test is known to wait for it in vain.
@@ -161,12 +164,19 @@ class Trials:
         return verdict_of(outcome)
 
     def run_groups(self, survivors):
-        """Runs groups of mutants with all tests of their library, and stores the verdicts on caught mutants."""
+        """Runs groups of mutants with all tests of their library, and stores the verdicts on caught mutants.
+
+        Mutants whose group is not started in time have no verdict.
+        """
         groups = []
         for library in sorted({entry.library for entry in survivors}):
             members = [entry for entry in survivors if entry.library == library]
             groups += [members[begin:begin + GROUP] for begin in range(0, len(members), GROUP)]
         for done, group in enumerate(groups, 1):
+            if self.is_late():
+                for entry in group:
+                    del self.verdicts[entry]
+                continue
             self.split(group)
             self.show("groups of survivors", done, len(groups))
 
