@@ -26,7 +26,7 @@ extension AsyncSocket {
         guard let connection else { return disconnect() }
         if isConnected { disconnectAfterWriting() } else { disconnect() }
         var cancellation: CancellationError?
-        // If no writes were queued, the connection has usually ended already.
+        // If no writes were queued, the connection is usually closed by now.
         if !connection.record.withLock({ $0.snapshot.hasEnded }) {
             let waiter = DoneWaiter(.close, OperationLimit(timeout))
             connection.post(.awaitEnd(waiter))
@@ -40,8 +40,8 @@ extension AsyncSocket {
 
     /// Calls `body`, and closes the connection however `body` exits.
     ///
-    /// This is deliberately a single function without a result: the task keeps the frame of every function
-    /// that has called `body` for as long as `body` runs, and a generic result would require two more.
+    /// This is deliberately a single function that returns nothing. While `body` runs, the task keeps the
+    /// frame of every function on the call stack, and a generic result would add two frames.
     func closing(
         isolation: isolated (any Actor)? = #isolation, after body: nonisolated(nonsending) (AsyncSocket) async throws -> Void
     ) async throws {

@@ -83,8 +83,8 @@ extension DataPath {
         return wantsTurn
     }
 
-    /// Sends the session tickets after a handshake, unless data that a callback has written already carried
-    /// them. If callbacks are still to come, waits for them.
+    /// Sends the session tickets, unless they were sent together with data from a callback. Does nothing
+    /// while callbacks are pending.
     private func sendTickets() {
         guard events.isEmpty else { return }
         holdsTickets = false

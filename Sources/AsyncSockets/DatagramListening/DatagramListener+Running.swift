@@ -36,7 +36,7 @@ extension DatagramListener {
         try begin()
         let (preparation, hub) = (preparation, hub)
         await withTaskCancellationHandler {
-            let service = Service(preparation, onError, body)
+            let service = PeerService(preparation, onError, body)
             await reception.serveArrivals(on: executor, allOnOneLoop: true, by: service)
         } onCancel: {
             stopAccepting()
@@ -113,7 +113,7 @@ extension DatagramListener {
 }
 
 /// How `run` serves its peers.
-private final class Service: ArrivalService {
+private final class PeerService: ArrivalService {
     private let preparation: PeerPreparation
     private let onError: (@Sendable (any Error, AsyncUDPSocket) -> Void)?
     private let body: nonisolated(nonsending) @Sendable (AsyncUDPSocket) async throws -> Void

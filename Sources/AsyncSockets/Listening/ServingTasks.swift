@@ -35,7 +35,7 @@ final class ServingTasks: Sendable {
     /// The size of the table: the largest number of simultaneous tasks since it was last empty.
     var storedCount: Int { state.withLock { $0.places.count } }
 
-    /// Reserves a place for a task, which must call `end(_:)` at its end.
+    /// Reserves a place for a task. The last thing the task does is to call `end(_:)`.
     func reserve() -> Int { state.withLock { $0.reserve() } }
 
     /// Stores a task, which may already have finished. After `cancel()`, it is cancelled immediately.

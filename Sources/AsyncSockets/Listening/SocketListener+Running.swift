@@ -90,8 +90,8 @@ private final class Service: ArrivalService {
     }
 }
 
-/// Serves the arrivals of a reception. The task of an arrival calls this object directly, because each closure
-/// in between would add two frames to the task for as long as the connection is open.
+/// Serves the arrivals of a reception. Tasks call this object directly, because each closure in between would
+/// add two frames to a task for as long as its connection is open.
 protocol ArrivalService<Arrival>: AnyObject, Sendable {
     associatedtype Arrival: Sendable
 
@@ -109,7 +109,8 @@ private final class ClosureService<Arrival: Sendable>: ArrivalService {
 }
 
 extension Reception {
-    /// Accepts connections and has `service` serve each in its own task. Returns when all tasks have finished.
+    /// Accepts connections, and starts a task for each in which `service` serves it. Returns when all tasks
+    /// have finished.
     ///
     /// - Parameters:
     ///   - executor: Where the service runs. If `nil`, it runs where the caller runs. Otherwise, the
@@ -130,7 +131,7 @@ extension Reception {
         end()
     }
 
-    /// For tasks that end soon.
+    /// For short tasks.
     func serveArrivals(
         on executor: ConnectionExecutor?, after pause: @escaping @Sendable (Int) async -> Void, allOnOneLoop: Bool = false,
         _ body: nonisolated(nonsending) @escaping @Sendable (Arrival, SocketEventLoop) async -> Void

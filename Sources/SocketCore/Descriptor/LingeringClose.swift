@@ -34,7 +34,7 @@ package final class LingeringClose: EventHandler, @unchecked Sendable {
         let closing = LingeringClose(descriptor, loop)
         if let output { closing.output.append(output) }
         closing.sendRest()
-        // The peer has often finished already.
+        // Often the peer has already sent its FIN.
         if closing.hasSentAll { closing.discardSome() }
         guard !closing.peerIsDone else { return descriptor.close() }
         let registration = loop.register(closing)

@@ -95,8 +95,8 @@ import Testing
         #expect(try await countSegments(toAnswer: 16, style, isSecure: isSecure) <= (style == .task ? 8 : 1))
     }
 
-    /// The server sends its flight, and then its tickets together with the reply to the request, which came with
-    /// the end of the handshake. In a round in which the request comes later, the tickets leave before it.
+    /// If the request arrives together with the client's last handshake message, the server sends two segments:
+    /// its flight, and the tickets with the reply. In a round in which the request arrives later, it sends three.
     @Test func ticketsLeaveWithTheFirstReply() async throws {
         let text = lines(1)
         var settings = try TestCertificates.server()

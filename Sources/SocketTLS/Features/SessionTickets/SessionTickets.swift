@@ -17,8 +17,8 @@
 //     until the ticket's key no longer encrypts. In a renewed ticket OpenSSL would state a lifetime of 0,
 //     "unspecified" (RFC 5077, 3.3), which wolfSSL treats as expired.
 //  6. In TLS 1.3, tickets are sent with the first data that the server writes in the turn that completes
-//     the handshake and in its callbacks (`TLSEngine.write`), or at the end of that turn, because the
-//     client may be waiting for them. A peer that is not accepted receives no tickets.
+//     the handshake, including its callbacks (`TLSEngine.write`). Otherwise they are sent at the end of that
+//     turn, because the client may be waiting for them. A peer that is not accepted receives no tickets.
 //  7. A context that requests certificates issues tickets only if its settings allow it
 //     (`TLSSettings.sessionTickets`). The verdict is stored with the session, and the trust gate receives it
 //     again when the session is resumed.
