@@ -43,8 +43,8 @@ extension Goal {
             + (floor.map { [Goal(workload: workload, metric: metric, server: server, peer: Server.floor, bound: $0)] } ?? [])
     }
 
-    /// Like BoringSSL, OpenSSL 3.5 uses wide AES-GCM instructions, and 3.0 does not. Therefore, only 3.5 has a
-    /// goal relative to SwiftNIO.
+    /// Like BoringSSL, OpenSSL 3.5 uses wide AES-GCM instructions, and 3.0 does not. Therefore, only 3.5 has
+    /// a goal relative to SwiftNIO.
     private static func bulk(_ workload: String) -> [Goal] {
         [
             Goal(workload: workload, metric: .bytesPerCPU, peer: Server.nio, bound: 1.2, sinceOpenSSL: "3.5"),
@@ -68,8 +68,8 @@ extension Goal {
         bounds.map { Goal(workload: workload, metric: metric, server: Server.oursWithTasks, peer: $0.key, bound: $0.value) }
     }
 
-    /// Where the kernel's share is so large that even the floor takes more than 0.8 of SwiftNIO's CPU time, the
-    /// goal is a ratio to the floor.
+    /// Where the kernel's share is so large that even the floor takes more than 0.8 of SwiftNIO's CPU time,
+    /// the goal is a ratio to the floor.
     private static let datagrams: [Goal] =
         ["udp-echo-64B-64", "udp-echo-1200B-64", "udp-receive"].map { workload in
             Goal(workload: workload, metric: .cpu, peer: Server.floor, bound: 1.25)

@@ -95,8 +95,9 @@ import Testing
         #expect(try await countSegments(toAnswer: 16, style, isSecure: isSecure) <= (style == .task ? 8 : 1))
     }
 
-    /// If the request arrives together with the client's last handshake message, the server sends two segments:
-    /// its flight, and the tickets with the reply. In a round in which the request arrives later, it sends three.
+    /// If the request arrives together with the client's last handshake message, the server sends two
+    /// segments: its flight, and the tickets with the reply. In a round in which the request arrives later,
+    /// it sends three.
     @Test func ticketsLeaveWithTheFirstReply() async throws {
         let text = lines(1)
         var settings = try TestCertificates.server()
