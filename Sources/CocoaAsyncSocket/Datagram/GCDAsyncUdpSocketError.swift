@@ -1,6 +1,7 @@
 // The names match the Apple API that existing programs use.
 // swift-format-ignore-file: AlwaysUseLowerCamelCase, NoLeadingUnderscores
 
+internal import AsyncSockets
 public import Foundation
 
 /// The domain of `GCDAsyncUdpSocketError`.
@@ -110,3 +111,43 @@ extension GCDAsyncUdpSocketError: _ObjectiveCBridgeable {
         source.flatMap { GCDAsyncUdpSocketError($0) } ?? GCDAsyncUdpSocketError(.otherError)
     }
 }
+
+extension AsyncSocketError {
+    /// The error in the form that a UDP socket's delegate receives.
+    var asDatagramError: any Error {
+        switch code {
+        case .badConfiguration: known(.badConfigError, message)
+        case .badParameter: errno.map { posix($0) } ?? known(.badParamError, message)
+        case .writeTimeout: known(.sendTimeoutError, "Send operation timed out")
+        case .closed: known(.closedError, "Socket closed")
+        case .hostNotFound: NSError.lookup(fault == .caller ? EAI_NONAME : EAI_AGAIN, message)
+        default: errno.map { posix($0) } ?? known(.otherError, message)
+        }
+    }
+
+    private func known(_ code: GCDAsyncUdpSocketError.Code, _ message: String) -> GCDAsyncUdpSocketError {
+        GCDAsyncUdpSocketError(code, userInfo: [NSLocalizedDescriptionKey: message, NSUnderlyingErrorKey: self])
+    }
+}
+
+// The names match the Apple API that existing programs use.
+// swift-format-ignore-file: AlwaysUseLowerCamelCase
+
+/// The name of CocoaAsyncSocket's exceptions. This library traps instead of raising them.
+public let GCDAsyncUdpSocketException = "GCDAsyncUdpSocketException"
+/// The label of CocoaAsyncSocket's socket queues.
+public let GCDAsyncUdpSocketQueueName = "GCDAsyncUdpSocket"
+/// The name of CocoaAsyncSocket's thread for Core Foundation streams.
+public let GCDAsyncUdpSocketThreadName = "GCDAsyncUdpSocket-CFStream"
+
+/// A filter for received datagrams.
+///
+/// The arguments are the bytes, the sender's address, and a pointer for storing an object for the delegate.
+/// Returning false drops the datagram.
+public typealias GCDAsyncUdpSocketReceiveFilterBlock = (Data, Data, AutoreleasingUnsafeMutablePointer<AnyObject?>) -> Bool
+
+/// A filter for outgoing datagrams.
+///
+/// The arguments are the bytes, the destination and the tag. Returning false drops the datagram, which is
+/// reported as sent.
+public typealias GCDAsyncUdpSocketSendFilterBlock = (Data, Data, Int) -> Bool

@@ -1,3 +1,5 @@
+internal import SocketBuffers
+
 /// Bytes that a client sends with its first message, before the server has responded (early data,
 /// "0-RTT"; RFC 8446, section 2.3).
 ///
@@ -100,4 +102,150 @@ public final class TLSEarlyDataResponder: Sendable, Hashable {
 
     /// Hashes the identity of the object.
     public func hash(into hasher: inout Hasher) { hasher.combine(ObjectIdentifier(self)) }
+}
+
+/// The early data that a server accepts from clients that resume a session (RFC 8446, section 2.3).
+///
+/// ```swift
+/// settings.sessionTickets = .issued(1)
+/// settings.acceptedEarlyData = TLSAcceptedEarlyData(upTo: 16_384)
+/// ```
+///
+/// Early data is delivered before all other data when the handshake is complete, so data that an attacker
+/// recorded and replayed is never delivered. Early data therefore saves time only with a responder, which
+/// replies before the handshake is complete. Each ticket can be used for early data once, and only if the
+/// ticket age that the client states is correct to within a few seconds (RFC 8446, section 8). If more than
+/// 49,152 tickets are used within 20 seconds, further early data is rejected. Early data is not forward
+/// secret: the keys of the tickets, which this process keeps for two hours, can decrypt recorded data.
+public struct TLSAcceptedEarlyData: Sendable, Hashable {
+    /// The maximum size in bytes for each client, from 1 to 65,536.
+    public var maximumBytes: Int
+    /// Responds to early data before the handshake is complete. If `nil`, early data is read after the
+    /// handshake.
+    public var responder: TLSEarlyDataResponder?
+
+    /// - Parameters:
+    ///   - maximumBytes: The maximum size in bytes for each client, from 1 to 65,536.
+    ///   - responder: Responds to early data before the handshake is complete. If `nil`, early data is read
+    ///     after the handshake.
+    public init(upTo maximumBytes: Int, responder: TLSEarlyDataResponder? = nil) {
+        self.maximumBytes = maximumBytes
+        self.responder = responder
+    }
+}
+
+enum EarlyData {
+    case client(ClientEarlyData)
+    case server(ServerEarlyData)
+}
+
+struct EarlyDataFacts {
+    /// The number of early bytes that a server delivers before all other data.
+    var byteCount = 0
+    /// Whether a client did not send its early data because another application protocol was negotiated.
+    var isWithheld = false
+}
+
+final class ClientEarlyData {
+    enum Stage {
+        /// To be sent with the ClientHello.
+        case first
+        case offered
+        /// To be sent after the handshake.
+        case later
+    }
+
+    let bytes: [UInt8]
+    let applicationProtocol: String?
+    var stage: Stage
+
+    init(_ bytes: [UInt8], for applicationProtocol: String?, _ stage: Stage) {
+        self.bytes = bytes
+        self.applicationProtocol = applicationProtocol
+        self.stage = stage
+    }
+}
+
+final class ServerEarlyData {
+    /// Accepted bytes that have been neither delivered nor handled by the responder.
+    let bytes = PreBuffer()
+    /// The responder, which can reply before the handshake is complete. `nil` if the settings contain no
+    /// responder, or if it has already decided.
+    var responder: TLSEarlyDataResponder?
+    var isAsking = false
+    /// Whether OpenSSL has returned all early data.
+    var isComplete = false
+    var hasAnswered = false
+    private var questions = 0
+    private var countAtQuestion = 0
+
+    private static let questionLimit = 16
+
+    init(_ responder: TLSEarlyDataResponder?) {
+        self.responder = responder
+    }
+
+    /// Returns the responder if it should be called now, because new bytes have arrived.
+    func takeQuestion() -> TLSEarlyDataResponder? {
+        guard let responder, !isComplete, questions < Self.questionLimit, bytes.count > countAtQuestion else { return nil }
+        (isAsking, countAtQuestion) = (true, bytes.count)
+        questions += 1
+        return responder
+    }
+}
+
+// Rules against replays (RFC 8446, 8):
+//  1. OpenSSL accepts early data only if the ticket age stated in the ClientHello is correct, by the system
+//     clock, to within a window of 11 seconds (8.3; `TICKET_AGE_ALLOWANCE`). It also enforces the other
+//     conditions of 4.2.10: the first ticket, the same application protocol, no HelloRetryRequest.
+//  2. The system clock may be changed. Each ticket therefore also records when it was issued by our own
+//     clock, and the two ages must agree to within 2 seconds. As a result, a ClientHello and its replay
+//     are less than 15 seconds apart.
+//  3. A ticket can be used for early data once within 20 seconds (8.1). It is identified by the secret
+//     that it resumes, which is different for each ticket.
+//  4. When the record is full, early data is rejected. Entries are never removed early to make room.
+//  5. The record belongs to the ticket keys. Only this process has these keys, and new keys are created when
+//     it restarts. Early data is therefore not available with shared keys.
+//
+// OpenSSL's own protection requires stateful tickets: for each ticket, it caches a whole session for an
+// hour, whether or not the ticket is used. This record takes 25 bytes per use, for 20 to 40 seconds.
+
+/// The tickets that were recently used for early data.
+package struct EarlyDataRecord {
+    /// The first 128 bits of a digest.
+    package struct Ticket: Hashable {
+        let high: UInt64
+        let low: UInt64
+
+        package init(high: UInt64, low: UInt64) {
+            (self.high, self.low) = (high, low)
+        }
+    }
+
+    /// The minimum time for which a ticket is remembered, in seconds.
+    package static let period = 20
+    /// The maximum number of tickets in one period: three quarters of a power of two, which a `Set`
+    /// stores in 1.2 MB.
+    package static let standardLimit = 49_152
+
+    private let limit: Int
+    private var current: Set<Ticket> = []
+    private var previous: Set<Ticket> = []
+    private var start = 0
+
+    package init(limit: Int = standardLimit) {
+        self.limit = limit
+    }
+
+    /// Records a ticket, and returns whether it may be used for early data: only once, and not if the
+    /// record is full.
+    package mutating func admit(_ ticket: Ticket, at now: Int) -> Bool {
+        if now - start >= Self.period {
+            previous = now - start >= 2 * Self.period ? [] : current
+            current = []
+            start = now
+        }
+        guard current.count < limit, !previous.contains(ticket) else { return false }
+        return current.insert(ticket).inserted
+    }
 }

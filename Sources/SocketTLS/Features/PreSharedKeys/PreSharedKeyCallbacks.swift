@@ -13,6 +13,7 @@
 
 internal import COpenSSL
 internal import Glibc
+internal import SocketBuffers
 
 enum PreSharedKeyCallbacks {
     static func install(on context: OpaquePointer, isServer: Bool, allowsTLS12: Bool) {
@@ -130,4 +131,87 @@ extension TLSPreSharedKey.HashAlgorithm {
         case .sha384: NID_sha384
         }
     }
+}
+
+extension EngineFailure {
+    /// The error for a failed handshake if the two sides do not have the same key; otherwise `nil`.
+    var sharedKeyError: TLSError? {
+        guard isInHandshake, let negotiation = facts.preSharedKeys, let key = negotiation.key else { return nil }
+        let identity = "\"\(String(decoding: key.identity, as: UTF8.self).printable)\""
+        if !facts.isServer {
+            let refusals = negotiation.isOfTLS12 ? Self.refusalsOfTLS12 : Self.refusals
+            guard let alert = entries.lazy.compactMap(\.peerAlert).first, refusals.contains(alert) else { return nil }
+            var error = error(
+                .preSharedKeyMismatch,
+                "the server rejected the pre-shared key with the alert \(alert): it has no key with the identity \(identity), or its key differs"
+            )
+            error.alert = alert
+            return error
+        }
+        // In TLS 1.2, a wrong key is first detected when the client's Finished cannot be decrypted.
+        let isMismatch = has(SSL_R_BINDER_DOES_NOT_VERIFY)
+        guard isMismatch || (negotiation.isOfTLS12 && has(SSL_R_DECRYPTION_FAILED_OR_BAD_RECORD_MAC)) else { return nil }
+        return error(
+            .preSharedKeyMismatch,
+            negotiation.isDecoy
+                ? "this server has no pre-shared key for the client's identity \(identity)"
+                : "the client and this server have different pre-shared keys for the identity \(identity)")
+    }
+
+    // The alerts that servers send for a wrong key or an unknown identity.
+
+    /// The alerts from RFC 8446, 6.2, and illegal_parameter, which OpenSSL sends.
+    private static let refusals: [TLSAlert] = [.unknownPSKIdentity, .decryptError, .illegalParameter]
+    /// The alerts from RFC 4279, 2, and bad_record_mac, which a server sends if it cannot decrypt the
+    /// client's Finished.
+    private static let refusalsOfTLS12: [TLSAlert] = [.unknownPSKIdentity, .decryptError, .badRecordMAC]
+
+    /// The error for a client without a usable key, if a key is required; otherwise `nil`.
+    var missingKeyError: TLSError? {
+        guard isInHandshake, facts.isServer, facts.preSharedKeys?.keys.use == .required,
+            has(SSL_R_NO_SHARED_CIPHER) || has(SSL_R_NO_SUITABLE_SIGNATURE_ALGORITHM)
+        else { return nil }
+        return error(.preSharedKeyMissing, "the client offered no usable pre-shared key, but a key is required")
+    }
+}
+
+/// The TLS 1.2 suites with a pre-shared key and without an ephemeral key exchange, for constrained devices
+/// (`TLSPolicy.constrainedDevices`).
+enum ConstrainedSuites {
+    /// Strongest first, by OpenSSL's names (RFC 5487, section 2; RFC 6655, section 4).
+    static let names = ["PSK-AES128-GCM-SHA256", "PSK-AES128-CCM8"]
+
+    /// Makes the security level accept the suites. OpenSSL 3.2 and later count a tag of 8 bytes as 64 bits of
+    /// security, and level 2 requires 112.
+    static func allow(on context: OpaquePointer) { COpenSSL_CTX_allowConstrainedSuites(context) }
+}
+
+extension Facts {
+    func sharedKey(on ssl: OpaquePointer) -> KeyProof? { preSharedKeys?.proof(on: ssl) }
+
+    func noteHello(_ message: UnsafeRawBufferPointer) {
+        if isServer, bio.records == nil { preSharedKeys?.binders.sawHello(message) }
+    }
+
+    /// Records a ServerHello that this side sends.
+    func noteServerHello(_ message: UnsafeRawBufferPointer) {
+        preSharedKeys?.binders.sawAnswer(message)
+    }
+}
+
+extension KeyProof.Kind {
+    static let preSharedKey = KeyProof.Kind(
+        number: 2, isShared: true,
+        missing: ProofFault(
+            error: TLSError(.preSharedKeyMissing, "the peer did not use a pre-shared key, but the settings require one"),
+            // OpenSSL maps this code to the alert handshake_failure.
+            verifyCode: X509_V_ERR_APPLICATION_VERIFICATION))
+}
+
+extension TLSError.Code {
+    /// The peer did not use a pre-shared key, but the settings require one.
+    public static let preSharedKeyMissing = TLSError.Code("preSharedKeyMissing", fault: .peer)
+    /// The two sides do not have the same pre-shared key: the server does not know the identity, or one
+    /// of the keys is wrong.
+    public static let preSharedKeyMismatch = TLSError.Code("preSharedKeyMismatch", fault: .peer)
 }

@@ -53,3 +53,79 @@ extension TLSRawPublicKeys {
         throw TLSSettingValues.invalid("raw public keys require OpenSSL 3.2 or newer, but the loaded version is \(version)")
     }
 }
+
+// Rules for raw public keys:
+//  1. The allowed certificate types are part of the context, and therefore of the settings that were selected
+//     for the client's server name (SNI).
+//  2. OpenSSL would verify a raw key only against a DANE record. It calls our verify callback for raw
+//     keys and for certificates. The callback compares a raw key with the list and passes the result to
+//     the trust gate. OpenSSL still checks that the peer has the private key, as with certificates.
+//  3. A peer without support for raw public keys ignores the extension and sends a certificate. The gate
+//     itself must therefore reject certificates if a raw key is required.
+//  4. With raw public keys, a server issues no tickets and a client resumes no sessions, so a verdict on a
+//     key is never reused.
+
+extension TLSRawPublicKeys {
+    static func areShownByServer(on ssl: OpaquePointer) -> Bool { COpenSSL_serverShowsRawKey(ssl) != 0 }
+
+    private static let rawType = UInt8(COPENSSL_CERTIFICATE_TYPE_RAW)
+    /// Both certificate types, in order of preference.
+    private static let bothTypes = [rawType, UInt8(COPENSSL_CERTIFICATE_TYPE_X509)]
+
+    /// Sets the certificate types that this side can present.
+    static func present(on context: OpaquePointer, isServer: Bool) throws(TLSError) {
+        try set(bothTypes, ofServers: isServer, on: context)
+    }
+
+    /// Sets the certificate types that this side accepts.
+    func expect(on context: OpaquePointer, isServer: Bool) throws(TLSError) {
+        try Self.set(use == .required ? [Self.rawType] : Self.bothTypes, ofServers: !isServer, on: context)
+    }
+
+    private static func set(_ types: [UInt8], ofServers: Bool, on context: OpaquePointer) throws(TLSError) {
+        try OpenSSLCall.requireSuccess(ofServers ? "SSL_CTX_set1_server_cert_type" : "SSL_CTX_set1_client_cert_type") {
+            COpenSSL_CTX_setCertificateTypes(context, ofServers ? 1 : 0, types, types.count)
+        }
+    }
+}
+
+extension Judge {
+    /// Passes the key that OpenSSL is verifying to the gate. Returns `nil` for certificates.
+    func judgeKey(in store: OpaquePointer) -> TrustGate.Ruling? {
+        guard let key = COpenSSL_rawKey(store) else { return nil }
+        let bytes = PublicKeyInfo.bytes(of: key) ?? []
+        // Raw keys are negotiated only if the settings contain expected keys. If they do not, the key is
+        // rejected.
+        let isExpected = proof.rawPublicKeys?.expects(bytes) ?? false
+        return gate.judge(
+            KeyProof(kind: .rawPublicKey, value: bytes), isExpected ? nil : .unexpectedPublicKey(bytes),
+            trust([], .trusted, publicKey: bytes))
+    }
+}
+
+extension KeyProof.Kind {
+    static let rawPublicKey = KeyProof.Kind(
+        number: 1, isShared: false,
+        missing: ProofFault(
+            error: TLSError(.rawPublicKeyMissing, "the peer sent a certificate, but the settings require a raw public key"),
+            // OpenSSL maps this code to the alert unsupported_certificate.
+            verifyCode: X509_V_ERR_INVALID_PURPOSE))
+}
+
+extension ProofFault {
+    static func unexpectedPublicKey(_ key: [UInt8]) -> ProofFault {
+        ProofFault(
+            error: TLSError(
+                .rawPublicKeyMismatch,
+                "the peer's raw public key is not one of the expected keys (SHA-256 \(PublicKeyInfo.sha256(of: key).hexadecimal))",
+                verifyCode: COPENSSL_UNTRUSTED_RAW_KEY),
+            verifyCode: COPENSSL_UNTRUSTED_RAW_KEY)
+    }
+}
+
+extension TLSError.Code {
+    /// The peer sent a certificate, but the settings require a raw public key.
+    public static let rawPublicKeyMissing = TLSError.Code("rawPublicKeyMissing", fault: .peer)
+    /// The peer sent a raw public key that the settings do not expect.
+    public static let rawPublicKeyMismatch = TLSError.Code("rawPublicKeyMismatch", fault: .peer)
+}

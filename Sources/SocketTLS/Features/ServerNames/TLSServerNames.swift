@@ -133,3 +133,25 @@ public final class TLSServerNames: Sendable, Hashable {
     /// Hashes the identity of the object.
     public func hash(into hasher: inout Hasher) { hasher.combine(ObjectIdentifier(self)) }
 }
+
+/// The progress of selecting a server's settings for the client's server name (SNI). `isAsked` is set once
+/// the program's function is called.
+final class ServerSelection {
+    let names: TLSServerNames
+    var isAsked = false
+    /// The number of bytes required before another attempt to read the ClientHello is worthwhile.
+    var minimum = 0
+    var reader = ClientHelloReader()
+
+    init(names: TLSServerNames) {
+        self.names = names
+    }
+}
+
+extension TLSSettings where Side == TLSRole.Server {
+    /// Settings for clients that request specific names (SNI). If `nil`, these settings apply to all clients.
+    public var serverNames: TLSServerNames? {
+        get { values.serverNames }
+        set { values.serverNames = newValue }
+    }
+}

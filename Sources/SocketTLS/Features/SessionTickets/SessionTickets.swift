@@ -239,3 +239,80 @@ final class SessionTickets: Sendable {
         return max(0, end - time(nil))
     }
 }
+
+/// The facts that an engine supplies about the tickets of its connection.
+struct TicketFacts {
+    /// The key for the tickets being created; `nil` if the context chooses the key.
+    var key: TLSTicketKey?
+    /// Whether a key source may be called, because no lock is held.
+    var mayAskSource = true
+    /// The digest of the client's server name (`TLSClientHello.nameDigest`) if a server's settings were
+    /// selected for that name, or else 0.
+    var name = 0
+    /// When the evidence for trusting the peer expires: the certificates of its chain, and the lists that
+    /// prove they are not revoked. In seconds since 1970; `nil` if no evidence was used.
+    var evidenceEnd: Int?
+}
+
+/// The facts that our tickets contain in addition to the session.
+struct Stamp {
+    /// When the session expires, in seconds of `SessionTickets.clock`.
+    let end: Int
+    /// When the ticket was created, by the same clock; -1 if early data is not accepted.
+    let issued: Int
+    /// The digest of the client's server name (`TLSClientHello.nameDigest`) if the settings were selected for
+    /// that name, or else 0.
+    let name: Int
+
+    init(end: Int, issued: Int, name: Int) {
+        (self.end, self.issued, self.name) = (end, issued, name)
+    }
+
+    init?(of session: OpaquePointer) {
+        var bytes: UnsafeMutableRawPointer?
+        var count = 0
+        let size = MemoryLayout<Int>.size
+        guard SSL_SESSION_get0_ticket_appdata(session, &bytes, &count) == 1, let bytes, count == 3 * size else { return nil }
+        end = bytes.loadUnaligned(as: Int.self)
+        issued = bytes.loadUnaligned(fromByteOffset: size, as: Int.self)
+        name = bytes.loadUnaligned(fromByteOffset: 2 * size, as: Int.self)
+    }
+
+    func put(into session: OpaquePointer) -> Bool {
+        [end, issued, name].withUnsafeBytes { SSL_SESSION_set1_ticket_appdata(session, $0.baseAddress, $0.count) == 1 }
+    }
+}
+
+/// AES-256-CBC for tickets, from the provider that the policy requires.
+final class TicketCipher: Sendable {
+    private let address: UInt
+
+    /// - Throws: `invalidSettings` if OpenSSL does not provide the cipher.
+    init(requiresFIPS: Bool) throws(TLSError) {
+        let method = try OpenSSLCall.require(
+            "EVP_CIPHER_fetch", or: .invalidSettings, "session tickets require AES-256-CBC, but the policy disables it"
+        ) {
+            EVP_CIPHER_fetch(nil, "AES-256-CBC", requiresFIPS ? "fips=yes" : nil)
+        }
+        address = UInt(bitPattern: method)
+    }
+
+    deinit { EVP_CIPHER_free(method) }
+
+    var method: OpaquePointer? { OpaquePointer(bitPattern: address) }
+}
+
+extension TLSSettingValues {
+    func validateTickets() throws(TLSError) {
+        guard case .issued(let count, _) = tickets else { return }
+        try Self.validate(count, in: 1...8, "the number of session tickets")
+        if !showsCertificates {
+            throw Self.invalid("clients is .preSharedKeys, which cannot be combined with sessionTickets")
+        }
+        if clientCertificates == .optional || clientCertificates == .required, trustEvaluation == .manual {
+            throw Self.invalid(
+                "sessionTickets store the verdict on a client certificate, but trustEvaluation is .manual: set it to .delegate"
+            )
+        }
+    }
+}

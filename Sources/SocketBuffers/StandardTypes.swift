@@ -14,3 +14,21 @@ extension Int {
         Swift.max(self, range.lowerBound)
     }
 }
+
+extension Duration {
+    /// The duration in seconds, for clocks that count in seconds.
+    package var inSeconds: Double {
+        Double(components.seconds) + Double(components.attoseconds) / 1e18
+    }
+}
+
+extension Unicode.Scalar {
+    /// Whether the character is neither a control or format character nor a line or paragraph separator.
+    /// Characters of these kinds can add lines to a log, change the colors of a terminal or reorder text.
+    package var isPrintable: Bool {
+        switch properties.generalCategory {
+        case .control, .format, .lineSeparator, .paragraphSeparator: false
+        default: true
+        }
+    }
+}
