@@ -351,6 +351,8 @@ final class ByteChannel {
     /// Sends our FIN, with TLS after a close_notify. Returns `false` if the kernel has no room yet.
     func finishWriting() -> Bool {
         if case .tls(let engine) = layer {
+            // After the close_notify, tickets can no longer be sent.
+            engine.sendTickets()
             engine.shutdown()
             send(engine.output)
             guard !engine.hasOutput else { return false }
@@ -372,6 +374,7 @@ final class ByteChannel {
         let engine: TLSEngine? = if case .tls(let engine) = layer { engine } else { nil }
         if case .lent(let work) = layer { work.cancel() }
         if parting != .reset, let engine, !cutsWrites || engine.owesCloseNotify {
+            engine.sendTickets()
             engine.shutdown()
             send(engine.output)
         }
@@ -384,7 +387,6 @@ final class ByteChannel {
             try? descriptor.set(.linger, to: .zero)
             descriptor.close()
         case .atOnce where engine?.hasOutput != true: descriptor.close()
-        case .lingering where engine == nil && rest.isEmpty && input.isEnded: descriptor.close()
         case .lingering, .atOnce:
             rest.withUnsafeBytes { LingeringClose.begin(with: descriptor, sending: engine?.output.readableBytes ?? $0, on: loop) }
         }

@@ -78,17 +78,13 @@ extension DataPath {
     /// Called after the callbacks. Returns whether another turn is requested, and clears the request.
     @inline(__always)
     func endTurn() -> Bool {
-        if holdsTickets { sendTickets() }
+        if holdsTickets {
+            holdsTickets = false
+            // Unless they were sent together with data from a callback.
+            channel?.sendTickets()
+        }
         defer { wantsTurn = false }
         return wantsTurn
-    }
-
-    /// Sends the session tickets, unless they were sent together with data from a callback. Does nothing
-    /// while callbacks are pending.
-    private func sendTickets() {
-        guard events.isEmpty else { return }
-        holdsTickets = false
-        channel?.sendTickets()
     }
 
     /// Passes everything written so far to the kernel. If that fails, the pump handles the error later.

@@ -231,7 +231,7 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
             outlet.deliver(on: executor, for: self)
         }
         board.publish(data.progress)
-        if isOver { retireIfSilent() } else if !phase.isIdle { armDeadline() }
+        defer { if isOver { retireIfSilent() } else if !phase.isIdle { armDeadline() } }
         return data.endTurn()
     }
 

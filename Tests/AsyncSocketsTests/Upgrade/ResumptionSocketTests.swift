@@ -56,6 +56,32 @@ import Testing
         }
     }
 
+    /// No data carries the tickets, because the callback ends the connection.
+    @Test(arguments: [CloseIntent.afterWrites, []]) func aServerThatClosesInItsCallbackSendsTickets(_ intent: CloseIntent)
+        async throws
+    {
+        var settings = try TestCertificates.server()
+        settings.sessionTickets = .issued(2)
+        var client = try TestCertificates.client()
+        client.resumption = .store(TLSInMemorySessionStore())
+        let server = Recorder { socket, told in
+            guard case .secured = told else { return }
+            if intent.isEmpty { socket.closeWriteStream() } else { socket.disconnectAfterWriting() }
+        }
+        let listener = try RawSocket.listening()
+        for round in 0..<2 {
+            let socket = AsyncSocket()
+            try await socket.connect(to: "127.0.0.1", port: listener.localPort)
+            let accepted = try AsyncSocket(adopting: listener.accepted().duplicate(), inlineDelegate: server)
+            try accepted.beginTLS(settings: settings)
+            let session = try await socket.startTLS(settings: client)
+            #expect(try await socket.read() == nil)
+            #expect(session.isResumed == (round > 0))
+            try await socket.close()
+            accepted.disconnect()
+        }
+    }
+
     /// As in FTP, the data connection resumes the session of the control connection.
     @Test(arguments: TLSProtocolVersion.tested) func aDataConnectionResumesTheControlConnection(_ version: TLSProtocolVersion)
         async throws
