@@ -12,6 +12,8 @@ SCORES_HEAD = """# Written by Scripts/mutants: how many of the mutants in each a
 # commit message.
 """
 MISSED = "(missed)"
+# Verdicts that name no test.
+UNNAMED = ("crash", "hang")
 GOAL = 0.90
 # A folder with fewer entries belongs to the area of its parent folder.
 SMALLEST_AREA = 10
@@ -39,10 +41,10 @@ class Record:
     def result(self, entry):
         return self.results.get(key_of(entry))
 
-    def last_verdict(self, entry):
-        """Returns the verdict of the mutant's last run, or None if it was missed or has not run."""
+    def catching_test(self, entry):
+        """Returns the test that caught the mutant in its last run, or None."""
         result = self.result(entry)
-        return None if result is None or result.test == MISSED else result.test
+        return None if result is None or result.test in (MISSED, *UNNAMED) else result.test
 
     def was_missed(self, entry):
         """Returns whether all tests missed the mutant in its last run, and it has not changed since."""

@@ -5,8 +5,7 @@ nearest suites. Several mutants run at a time, each in its own process. Then run
 missed in groups, each group in one process, with all tests of their library.
 
 If a test fails because an event did not arrive in time, the cause may be a busy machine, so the test is repeated
-alone, unless the mutant was caught in the same way last time. A failure counts only if the same test passes without a
-mutant.
+alone. A failure counts only if the same test passes without a mutant.
 """
 import collections
 import concurrent.futures
@@ -21,6 +20,7 @@ import time
 from processes import adopt_orphans, kill_descendants
 from program import LOG, PROGRAM
 from progress import Display
+from record import UNNAMED
 
 # Most of these wait for an event that does not come, and use no processor time.
 AT_A_TIME = 6
@@ -33,8 +33,6 @@ WHOLE_LIMIT = 900
 # The number of mutants in one process, and how many of the failed tests are repeated with each of these mutants.
 GROUP = 12
 CULPRITS = 20
-# Verdicts that name no test.
-UNNAMED = ("crash", "hang")
 TIMED_OUT = re.compile(r"in vain|timed out|time limit|timeout|no event occurred", re.I)
 
 # `failed` contains the names of the failed tests. `detail` describes other failures, such as a crash.
@@ -114,13 +112,14 @@ def alone(names):
 class Trials:
     """The verdicts on mutants: the name of the test that caught the mutant, `crash`, `hang`, or None if missed."""
 
-    def __init__(self, end):
-        """`end` is the time after which no further mutant or group is started, or None."""
-        self.display, self.end = Display(), end
+    def __init__(self):
+        self.display = Display()
+        # The time after which no further mutant or group is started.
+        self.end = float("inf")
         self.verdicts, self.faults = {}, []
 
     def is_late(self):
-        return self.end is not None and time.monotonic() > self.end
+        return time.monotonic() > self.end
 
     def show(self, what, done, total):
         self.display.show(f"mutants: {what}: {done} of {total}")
@@ -143,17 +142,18 @@ class Trials:
         """
         if self.is_late():
             return ""
-        if test and test not in UNNAMED:
-            # Not repeated if an event did not arrive in time, as this test is known to wait for it in vain.
+        if test:
             outcome = run_tests([entry], alone([test]), KNOWN_LIMIT)
+            if outcome.failed and outcome.is_late:
+                outcome = run_tests([entry], alone([test]), KNOWN_LIMIT)
             if outcome.failed:
                 return verdict_of(outcome)
-        return self.judge(entry, entry.tests, known=test)
+        return self.judge(entry, entry.tests)
 
-    def judge(self, entry, pattern, known=None):
+    def judge(self, entry, pattern):
         """Returns the verdict on the mutant, or an empty string if no test ran."""
         outcome = run_tests([entry], pattern)
-        if outcome.is_late and not (outcome.detail.startswith("hang") and known == "hang"):
+        if outcome.is_late:
             again = alone(outcome.failed) if outcome.failed else pattern
             outcome = run_tests([entry], again)
             if not outcome.failed and not outcome.detail and again != pattern:
@@ -164,12 +164,13 @@ class Trials:
         return verdict_of(outcome)
 
     def run_groups(self, survivors):
-        """Runs groups of mutants with all tests of their library, and stores the verdicts on caught mutants.
+        """Runs groups of mutants with all tests of their library, and yields each group afterwards.
 
-        Mutants whose group is not started in time have no verdict.
+        The survivors that come first run first, whatever their library. Mutants whose group is not started in time
+        have no verdict.
         """
         groups = []
-        for library in sorted({entry.library for entry in survivors}):
+        for library in dict.fromkeys(entry.library for entry in survivors):
             members = [entry for entry in survivors if entry.library == library]
             groups += [members[begin:begin + GROUP] for begin in range(0, len(members), GROUP)]
         for done, group in enumerate(groups, 1):
@@ -178,7 +179,10 @@ class Trials:
                     del self.verdicts[entry]
                 continue
             self.split(group)
+            kill_descendants()
+            self.confirm(group)
             self.show("groups of survivors", done, len(groups))
+            yield group
 
     def split(self, group):
         """Removes mutants that are caught from the group until all tests pass with the remaining mutants.
