@@ -30,8 +30,9 @@ PATIENCE = 15
 KNOWN_LIMIT = 45
 NEAREST_LIMIT = 90
 WHOLE_LIMIT = 900
-# The number of mutants in one process, and how many of the failed tests are repeated with each of these mutants.
-GROUP = 12
+# The number of mutants in one process, and how many of the failed tests are repeated with each of these mutants. With
+# more mutants, many tests wait in vain, and a run takes a quarter of an hour instead of a few minutes.
+GROUP = 4
 CULPRITS = 20
 TIMED_OUT = re.compile(r"in vain|timed out|time limit|timeout|no event occurred", re.I)
 
@@ -166,19 +167,18 @@ class Trials:
     def run_groups(self, survivors):
         """Runs groups of mutants with all tests of their library, and yields each group afterwards.
 
-        The survivors that come first run first, whatever their library. Mutants whose group is not started in time
-        have no verdict.
+        The survivors that come first run first, whatever their library. Mutants for which the time is too short have
+        no verdict.
         """
         groups = []
         for library in dict.fromkeys(entry.library for entry in survivors):
             members = [entry for entry in survivors if entry.library == library]
             groups += [members[begin:begin + GROUP] for begin in range(0, len(members), GROUP)]
         for done, group in enumerate(groups, 1):
-            if self.is_late():
+            if not self.split(group):
                 for entry in group:
-                    del self.verdicts[entry]
-                continue
-            self.split(group)
+                    if self.verdicts[entry] is None:
+                        del self.verdicts[entry]
             kill_descendants()
             self.confirm(group)
             self.show("groups of survivors", done, len(groups))
@@ -187,26 +187,34 @@ class Trials:
     def split(self, group):
         """Removes mutants that are caught from the group until all tests pass with the remaining mutants.
 
+        Returns False if there was not enough time.
+
         A failed test that passes when it is repeated alone does not count, because it only timed out. If a failure
         requires several mutants or is not a failed test, such as a crash, each half of the group runs separately.
         """
         pattern = rf"^{group[0].library}Tests\."
         while group:
-            outcome = run_tests(group, pattern, WHOLE_LIMIT, to_end=True)
+            if self.is_late():
+                return False
+            outcome = run_tests(group, pattern, min(WHOLE_LIMIT, self.end - time.monotonic()), to_end=True)
             if not outcome.failed and not outcome.detail:
-                return
+                return True
+            if outcome.detail and self.is_late():
+                return False
             caught = self.find_caught(group, outcome.failed[:CULPRITS])
             if caught:
                 group = [entry for entry in group if entry not in caught]
             elif not outcome.detail and not run_tests(group, alone(outcome.failed)).failed:
-                return
+                return True
             elif len(group) > 1:
-                self.split(group[:len(group) // 2])
+                if not self.split(group[:len(group) // 2]):
+                    return False
                 group = group[len(group) // 2:]
             else:
                 if outcome.detail and not outcome.is_late:
                     self.verdicts[group[0]] = verdict_of(outcome)
-                return
+                return True
+        return True
 
     def find_caught(self, group, tests):
         """Returns the members of the group that one of the tests catches when no other mutant is active."""
