@@ -241,14 +241,6 @@ final class ApplicationProtocols: @unchecked Sendable {
     }
 }
 
-/// Cipher suites by their OpenSSL names.
-struct CipherSuiteNames {
-    var tls13: [String]
-    var tls12: [String]
-    let allowsTLS13: Bool
-    let allowsTLS12: Bool
-}
-
 enum FIPSProvider {
     /// Throws unless the provider can be loaded and has passed its self-tests.
     static func require() throws(TLSError) {
