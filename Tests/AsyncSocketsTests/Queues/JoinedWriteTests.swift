@@ -225,6 +225,12 @@ import Testing
         #expect(tags == Array(0..<tags.count) && tags.count < sizes.count)
     }
 
+    @Test func joinedWritesHaveALimit() {
+        let writes = CollectedWrites(limit: 10)
+        #expect([6, 5, 4, 1].map { writes.join(Self.bytes($0, 0), timeout: -1, tag: 0) } == [6, 0, 4, 0])
+        #expect(writes.bytes.count == 10)
+    }
+
     /// The delegate's bytes exceed the limit of the queue while the kernel is full.
     @Test func theLimitOfTheQueueApplies() async throws {
         let sizes = [Int](repeating: 100, count: 30_000)
