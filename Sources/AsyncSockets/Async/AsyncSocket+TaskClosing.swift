@@ -76,8 +76,10 @@ extension AsyncSocket {
         isolation: isolated (any Actor)? = #isolation,
         returning body: nonisolated(nonsending) (AsyncSocket) async throws -> Result
     ) async throws -> Result {
-        var result: Result!
+        var result: Result?
         try await closing(isolation: isolation, after: { result = try await body($0) })
+        // Without an error, `body` has returned.
+        guard let result else { throw CancellationError() }
         return result
     }
 }
