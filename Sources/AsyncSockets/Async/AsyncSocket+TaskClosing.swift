@@ -40,8 +40,8 @@ extension AsyncSocket {
 
     /// Calls `body`, and closes the connection however `body` exits.
     ///
-    /// This is deliberately a single function that returns nothing. While `body` runs, the task keeps the
-    /// frame of every function on the call stack, and a generic result would add two frames.
+    /// This is deliberately a single function without a generic result, which would add two frames. The task
+    /// keeps the frame of every function on its call stack while `body` runs.
     func closing(
         isolation: isolated (any Actor)? = #isolation, after body: nonisolated(nonsending) (AsyncSocket) async throws -> Void
     ) async throws {

@@ -102,8 +102,8 @@ final class WriteHalf {
 
     private var isCollectingForDelegate: Bool { collected.map { !$0.parts.isEmpty } ?? false }
 
-    /// Copies a delegate's write into the buffer of joined writes. Returns `false` if nothing has been joined
-    /// yet, or if the buffer is full.
+    /// Copies a delegate's write into the buffer of joined writes. Returns `false` before there is a buffer
+    /// or if it is full.
     @inline(__always)
     func join(_ data: Data, timeout: Double, tag: Int) -> Bool {
         guard let writes = openCollected, !closing else { return false }

@@ -56,7 +56,7 @@ import Testing
         }
     }
 
-    /// No data carries the tickets, because the callback ends the connection.
+    /// The tickets are not sent together with data, because the callback closes the connection.
     @Test(arguments: [CloseIntent.afterWrites, []]) func aServerThatClosesInItsCallbackSendsTickets(_ intent: CloseIntent)
         async throws
     {

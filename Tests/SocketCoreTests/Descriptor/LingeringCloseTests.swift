@@ -53,7 +53,7 @@ import Testing
         try await eventually("it has left the loop") { loop.registrationCount == 0 }
     }
 
-    /// Nothing remains to be sent or discarded, so the descriptor is not registered again.
+    /// There is no more data to send or discard, so the descriptor is not registered again.
     @Test func aConnectionThatThePeerHasEndedClosesImmediately() throws {
         let loop = try SocketEventLoop()
         let (peer, descriptor) = try pair()
