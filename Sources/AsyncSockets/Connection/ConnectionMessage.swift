@@ -51,7 +51,7 @@ enum EstablishingNews: Sendable {
 }
 
 /// The interface of a connection for its parts. Used inside the turn, except for `post(_:)`.
-protocol PartOwner: UpgradeOwner, AnyObject, Sendable {
+protocol PartOwner: HandshakeOwner, AnyObject, Sendable {
     /// Sends a message to the connection. Callable from any thread.
     func post(_ message: ConnectionMessage)
     func watch(_ descriptor: SocketDescriptor) throws(SystemError)

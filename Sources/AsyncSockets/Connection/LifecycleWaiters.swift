@@ -1,7 +1,7 @@
 internal import SocketCore
 
 /// The waiters for a connection to be established or closed. The waiters for TLS are stored in the
-/// connection's `Upgrade`.
+/// connection's `HandshakeDriver`.
 struct LifecycleWaiters {
     private enum Waiter {
         case connected(any OperationWaiter<Void>)

@@ -1,7 +1,7 @@
 // Rules of a connection:
 //  1. All state below is accessed only inside the turn. Any thread may post a message, and no thread blocks.
 //  2. Each part owns its state: `Establishing` owns the attempts to connect, `DataPath` owns the bytes, and
-//     `Upgrade` owns TLS. A part reports that the connection must close, and the connection closes itself.
+//     `HandshakeDriver` owns TLS. A part reports that the connection must close, and the connection closes itself.
 //  3. Messages only record the work to do. `pumpIfNeeded` does the work once, after all pending messages, so
 //     that operations queued together are served together.
 //  4. Events reach the delegate only through the `outlet`, after the pump. Waiters complete immediately.
@@ -41,7 +41,7 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
 
     // Confined to the turn, which also makes accesses exclusive. Run-time checks slowed an echo by 8%.
     @exclusivity(unchecked) private(set) var phase = ConnectionPhase.idle
-    @exclusivity(unchecked) private(set) var upgrade: Upgrade?
+    @exclusivity(unchecked) private(set) var upgrade: HandshakeDriver?
     @exclusivity(unchecked) private(set) var waiters = LifecycleWaiters()
     /// The task that owns the connection.
     @exclusivity(unchecked) var scope = TaskScope()
@@ -152,8 +152,8 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
             data.note(events)
         case .read(let packet): data.accept(consume packet)
         case .write(let packet): enqueue(consume packet)
-        case .startTLS(let request): follow(Upgrade.begin(request, &upgrade, data))
-        case .requestClient(let request): Upgrade.begin(request, after: upgrade, data, self)
+        case .startTLS(let request): follow(HandshakeDriver.begin(request, &upgrade, data))
+        case .requestClient(let request): HandshakeDriver.begin(request, after: upgrade, data, self)
         case .upgrading(let news): upgrade?.receive(news, data, self)
         case .awaitEnd(let waiter): waiters.add(ended: waiter)
         case .extendRead(let number, let seconds): follow(data.extendRead(number, by: seconds))

@@ -155,7 +155,7 @@ final class DatagramLayer {
     }
 }
 
-extension DatagramLayer: UpgradeTransport {
+extension DatagramLayer: HandshakeTransport {
     func decideTrust(_ accepted: Bool, refusal: TrustRefusal) { engine.decideTrust(accepted, refusal: refusal) }
     func takeBack(_ work: HandshakeWork) { engine.takeBack(work) }
 

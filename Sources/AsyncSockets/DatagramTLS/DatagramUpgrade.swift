@@ -15,7 +15,7 @@ internal import SocketTLS
 internal import Synchronization
 
 /// The upgrade of a UDP socket to DTLS: the preparation of the handshake and the transport of its messages.
-/// `Upgrade` contains the rest. Confined to the turn; a plaintext socket does not allocate one.
+/// `HandshakeDriver` contains the rest. Confined to the turn; a plaintext socket does not allocate one.
 final class DatagramUpgrade {
     struct Surroundings {
         let outbox: EventOutbox<DatagramEvent>
@@ -25,7 +25,7 @@ final class DatagramUpgrade {
         let post: @Sendable (DatagramMessage) -> Void
     }
 
-    private let upgrade: Upgrade
+    private let upgrade: HandshakeDriver
     @exclusivity(unchecked) private(set) var layer: DatagramLayer?
     private var selection: DatagramSettingsSelection?
     /// The handshake step that another thread is performing.
@@ -42,7 +42,7 @@ final class DatagramUpgrade {
     private static let datagramsPerTurn = 64
 
     init(_ request: TLSRequest, _ around: Surroundings) {
-        upgrade = Upgrade(request)
+        upgrade = HandshakeDriver(request)
         self.around = around
         upgrade.clock = upgrade.state.taskTimeout.map { PhaseClock(.earlierDatagrams, seconds: $0) }
     }
@@ -263,7 +263,7 @@ final class DatagramUpgrade {
     }
 }
 
-extension DatagramUpgrade: UpgradeOwner {
+extension DatagramUpgrade: HandshakeOwner {
     var observation: ConnectionObservation? { around.journal.handshake }
 
     var newsSender: @Sendable (UpgradeNews) -> Void {

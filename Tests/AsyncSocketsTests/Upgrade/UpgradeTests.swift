@@ -9,7 +9,7 @@ import Testing
 
 @testable import AsyncSockets
 
-/// Transcripts of two `Upgrade`s over a wire controlled by the test, without turns or event loops.
+/// Transcripts of two `HandshakeDriver`s over a wire controlled by the test, without turns or event loops.
 @Suite(.timeLimit(.patient)) struct UpgradeTests {
     /// One side, with the events of its delegate and the messages posted to it.
     private final class Side: PartOwner, @unchecked Sendable {
@@ -19,7 +19,7 @@ import Testing
         let record = Locked(ConnectionRecord())
         let observation: ConnectionObservation? = nil
         private(set) lazy var data = DataPath(events)
-        private(set) var upgrade: Upgrade?
+        private(set) var upgrade: HandshakeDriver?
         private let posted = Locked<[ConnectionMessage]>([])
         private(set) var fate = ""
 
@@ -39,7 +39,7 @@ import Testing
             let request = TLSRequest(
                 settings: settings.values, context: try .context(for: settings.values), waiter: waiter,
                 waitsForNoTask: waitsForNoTask)
-            note(Upgrade.begin(request, &upgrade, data))
+            note(HandshakeDriver.begin(request, &upgrade, data))
         }
 
         func note(_ fate: DataPath.Fate) {
@@ -243,7 +243,7 @@ import Testing
     private func ask(_ waiter: CountingWaiter<HandshakeNews>? = nil) {
         let request = ClientCertificateRequest(
             isRequired: true, waiter: waiter, waiterDecidesTrust: false, hasDecider: true)
-        Upgrade.begin(request, after: server.upgrade, server.data, server)
+        HandshakeDriver.begin(request, after: server.upgrade, server.data, server)
     }
 
     private func beginMutual() throws {

@@ -1,7 +1,7 @@
 // Rules of performing an upgrade:
-//  1. `TLSUpgrade` holds the state and decides. `Upgrade` acts on the decision: it keeps the clock and the
+//  1. `TLSUpgrade` holds the state and decides. `HandshakeDriver` acts on the decision: it keeps the clock and the
 //     waiters, and notifies the delegate and the observer.
-//  2. Streams (`Upgrade+Streams`) and datagrams (`DatagramUpgrade`) share `Upgrade`. They differ in the
+//  2. Streams (`HandshakeDriver+Streams`) and datagrams (`DatagramUpgrade`) share `HandshakeDriver`. They differ in the
 //     preparation of the handshake and in the transport of its messages.
 //  3. A fatal error is returned to the socket, which then closes.
 //  4. There is one waiter at a time: a socket is upgraded once, and a second request for a certificate is
@@ -14,7 +14,7 @@ internal import SocketCore
 internal import SocketTLS
 
 /// A TLS engine and the channel for its messages.
-protocol UpgradeTransport: AnyObject {
+protocol HandshakeTransport: AnyObject {
     func decideTrust(_ accepted: Bool, refusal: TrustRefusal)
     /// Takes back a step of the handshake that another thread has completed.
     func takeBack(_ work: HandshakeWork)
@@ -23,7 +23,7 @@ protocol UpgradeTransport: AnyObject {
 }
 
 /// The socket that is being upgraded. Used by its upgrade, inside the socket's turn.
-protocol UpgradeOwner {
+protocol HandshakeOwner {
     /// The observer's view of the connection. `nil` if the socket has no observer.
     var observation: ConnectionObservation? { get }
     /// Posts news to the upgrade from any thread, without keeping the socket alive.
@@ -41,7 +41,7 @@ protocol UpgradeOwner {
 ///
 /// Confined to the turn of its socket. A plaintext socket does not allocate an upgrade; its only cost is a
 /// check for `nil`.
-final class Upgrade {
+final class HandshakeDriver {
     @exclusivity(unchecked) var state: TLSUpgrade
     @exclusivity(unchecked) var clock: PhaseClock?
     @exclusivity(unchecked) var waiters = UpgradeWaiters()
@@ -55,7 +55,7 @@ final class Upgrade {
 
     // MARK: - Steps
 
-    func beginHandshake(_ settings: TLSSettingValues, _ owner: some UpgradeOwner) {
+    func beginHandshake(_ settings: TLSSettingValues, _ owner: some HandshakeOwner) {
         owner.observation?.beginHandshake(as: settings.role)
         clock = PhaseClock(
             .handshake(thenTrust: settings.trustTimeout.inSeconds), seconds: settings.handshakeTimeout.inSeconds)
@@ -64,7 +64,7 @@ final class Upgrade {
 
     /// Publishes the session and reports that the socket is secure. The markers have already been removed
     /// from the queues.
-    func secure(_ session: TLSSession?, _ exporter: KeyExporter, _ owner: some UpgradeOwner) {
+    func secure(_ session: TLSSession?, _ exporter: KeyExporter, _ owner: some HandshakeOwner) {
         let shared = session.map(LatestSession.share)
         owner.publish(shared, exporter)
         owner.note(
@@ -76,7 +76,7 @@ final class Upgrade {
     }
 
     /// Runs a step of the handshake on another thread. Returns an error if the socket must close.
-    func perform(_ work: HandshakeWork, _ transport: some UpgradeTransport, _ owner: some UpgradeOwner) -> AsyncSocketError? {
+    func perform(_ work: HandshakeWork, _ transport: some HandshakeTransport, _ owner: some HandshakeOwner) -> AsyncSocketError? {
         let send = owner.newsSender
         let isAccepted = HandshakeWorkers.shared.perform(work.key, isCancelled: { work.isCancelled }) {
             work.perform()
@@ -89,7 +89,7 @@ final class Upgrade {
 
     // MARK: - Decisions
 
-    func ask(_ trust: PeerTrust, _ number: TrustQuestionNumber, _ owner: some UpgradeOwner) {
+    func ask(_ trust: PeerTrust, _ number: TrustQuestionNumber, _ owner: some HandshakeOwner) {
         clock = clock?.pauseForTrust()
         owner.observation?.beginDecision()
         if waiters.answer(.asksTrust(trust, number)) { return }
@@ -99,7 +99,7 @@ final class Upgrade {
     /// Applies a verdict, unless its question has already been decided.
     private func decide(
         _ accepted: Bool, of question: TrustQuestionNumber, refusal: TrustRefusal = .rejected,
-        _ transport: some UpgradeTransport, _ owner: some UpgradeOwner
+        _ transport: some HandshakeTransport, _ owner: some HandshakeOwner
     ) {
         guard state.question == question else { return }
         transport.decideTrust(accepted, refusal: refusal)
@@ -110,14 +110,14 @@ final class Upgrade {
 
     /// Runs a closure of the server's program off the loop, to select settings or to decide whether to accept
     /// early data.
-    func ask(_ question: TLSServerQuestion, _ owner: some UpgradeOwner) {
+    func ask(_ question: TLSServerQuestion, _ owner: some HandshakeOwner) {
         responder = Task.detached { [send = owner.newsSender] in
             let choice = await question.answer()
             send(.chosen(choice))
         }
     }
 
-    func receive(_ news: UpgradeNews, over transport: (some UpgradeTransport)?, _ owner: some UpgradeOwner) {
+    func receive(_ news: UpgradeNews, over transport: (some HandshakeTransport)?, _ owner: some HandshakeOwner) {
         switch news {
         case .verdict(let accepted, let question): if let transport { decide(accepted, of: question, transport, owner) }
         case .awaited(let waiter): waiters.add(waiter, decidesTrust: true)
@@ -156,8 +156,8 @@ final class Upgrade {
     }
 
     func expire(
-        at now: Deadline, in operation: AsyncSocketError.Operation, _ transport: (some UpgradeTransport)?,
-        _ owner: some UpgradeOwner
+        at now: Deadline, in operation: AsyncSocketError.Operation, _ transport: (some HandshakeTransport)?,
+        _ owner: some HandshakeOwner
     ) -> Expiry {
         guard let clock, let deadline = clock.deadline, deadline <= now else { return .nothing }
         switch clock.limit {

@@ -3,7 +3,7 @@ internal import SocketCore
 internal import SocketTLS
 
 /// The upgrade of a connection, and a server's later request for its client's certificate.
-extension Upgrade {
+extension HandshakeDriver {
     enum Outcome {
         /// No progress is possible until another event.
         case waits
@@ -17,7 +17,7 @@ extension Upgrade {
     // MARK: - Starting
 
     /// Queues an upgrade after all current reads and writes.
-    static func begin(_ request: TLSRequest, _ upgrade: inout Upgrade?, _ data: DataPath) -> DataPath.Fate {
+    static func begin(_ request: TLSRequest, _ upgrade: inout HandshakeDriver?, _ data: DataPath) -> DataPath.Fate {
         guard !data.isClosing, upgrade == nil else {
             request.waiter?.complete(.failure(AsyncSocketError.closing(.startTLS)))
             return .goesOn
@@ -29,7 +29,7 @@ extension Upgrade {
             return .ends(.readIsWaiting)
         }
         data.appendStartTLS()
-        upgrade = Upgrade(request)
+        upgrade = HandshakeDriver(request)
         return .goesOn
     }
 
@@ -37,7 +37,7 @@ extension Upgrade {
     ///
     /// - Parameter upgrade: `nil` if the connection is in plaintext.
     static func begin(
-        _ request: ClientCertificateRequest, after upgrade: Upgrade?, _ data: DataPath, _ owner: some PartOwner
+        _ request: ClientCertificateRequest, after upgrade: HandshakeDriver?, _ data: DataPath, _ owner: some PartOwner
     ) {
         do throws(AsyncSocketError) {
             guard !data.isClosing, !data.writes.isClosing else { throw .closing(.requestClientCertificate) }
@@ -150,7 +150,7 @@ extension Upgrade {
     }
 }
 
-extension DataPath: UpgradeTransport {
+extension DataPath: HandshakeTransport {
     func decideTrust(_ accepted: Bool, refusal: TrustRefusal) {
         channel?.decideTrust(accepted, refusal: refusal)
         needsPump = true
