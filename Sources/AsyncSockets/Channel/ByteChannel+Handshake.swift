@@ -2,47 +2,52 @@ internal import SocketBuffers
 internal import SocketTLS
 
 /// The handshake, and the decisions it needs from the owner.
-extension ByteChannel {
-    enum HandshakeAnswer {
-        case complete(TLSSession?, KeyExporter)
-        case awaitingTrust(PeerTrust)
-        /// The server's program must choose settings for the client, or may respond to the client's early
-        /// data.
-        case awaitingSettings(TLSServerQuestion)
-        /// `takeBack(_:)` follows when the work is complete.
-        case awaitingWork(HandshakeWork)
-        /// No progress is possible until the next event.
-        case incomplete
-        /// Continue in another turn.
-        case more
-        case failed(AsyncSocketError)
+extension ByteChannel: HandshakeTransport {
+    /// The rounds limit the work, because a stream does not carry forged records without closing.
+    var acceptedRecordCount: Int { 0 }
+
+    var result: (TLSSession?, KeyExporter)? {
+        if case .tls(let engine) = layer { (engine.session, engine.exporter) } else { nil }
     }
 
-    /// Advances the handshake, or the processing of a client's response to a certificate request, as far as
-    /// possible.
-    ///
-    /// - Parameter operation: The operation to name in errors.
-    func handshake(_ operation: AsyncSocketError.Operation = .startTLS) -> HandshakeAnswer {
+    func advance() -> TLSEngine.HandshakeAnswer {
         guard case .tls(let engine) = layer else { return .incomplete }
-        for _ in 0..<Self.roundsPerTurn {
-            let answer = engine.handshake()
-            send(engine.output)
-            switch answer {
-            case .complete: return .complete(engine.session, engine.exporter)
-            case .awaitingTrust(let trust): return .awaitingTrust(trust)
-            case .awaitingSettings(let question): return .awaitingSettings(question)
-            case .awaitingWork(let work):
-                lend(to: work)
-                return .awaitingWork(work)
-            case .failed(let error): return .failed(AsyncSocketError(error, operation: operation))
-            case .incomplete:
-                guard receiveCiphertext(for: engine) else {
-                    return failure.map { .failed($0.during(operation)) } ?? .incomplete
-                }
-            }
-        }
-        return .more
+        let answer = engine.handshake()
+        send(engine.output)
+        if case .awaitingWork(let work) = answer { lend(to: work) }
+        return answer
     }
+
+    func receiveMessages() -> HandshakeInput {
+        guard case .tls(let engine) = layer else { return .nothing }
+        if receiveCiphertext(for: engine) { return .received }
+        return failure.map { .failed($0) } ?? .nothing
+    }
+
+    func decideTrust(_ accepted: Bool, refusal: TrustRefusal = .rejected) {
+        if case .tls(let engine) = layer { engine.decideTrust(accepted, refusal: refusal) }
+    }
+
+    func choose(_ choice: TLSServerChoice) {
+        if case .tls(let engine) = layer { engine.choose(choice) }
+    }
+
+    // MARK: - Before the handshake
+
+    /// Returns an error if bytes have arrived before the handshake.
+    func checkForEarlyBytes(in buffer: PreBuffer) -> AsyncSocketError? {
+        // Read from the kernel regardless of the last event: injected bytes may have arrived without an
+        // event, and an alert may be only partially received.
+        var count: Int
+        repeat {
+            count = buffer.count
+            expectBytes()
+            _ = fill(buffer, limit: ReadHalf.readAheadLimit)
+        } while count < buffer.count && buffer.count < AsyncSocketError.alertLength
+        return buffer.isEmpty ? nil : .early(buffer.readableBytes)
+    }
+
+    // MARK: - During and after the handshake
 
     /// Returns an error if the client disconnected before the trust decision. Receives nothing before the
     /// client's FIN, so that a client cannot use more memory by sending data early.
@@ -50,16 +55,6 @@ extension ByteChannel {
         guard hasReadHangup, case .tls(let engine) = layer else { return nil }
         while receiveCiphertext(for: engine) {}
         return engine.checkForDisconnect().map { AsyncSocketError($0, operation: .startTLS) }
-    }
-
-    /// Passes the decision about the peer's certificate to the engine. Call `handshake()` afterwards.
-    func decideTrust(_ accepted: Bool, refusal: TrustRefusal = .rejected) {
-        if case .tls(let engine) = layer { engine.decideTrust(accepted, refusal: refusal) }
-    }
-
-    /// Passes the response to `.awaitingSettings` to the engine. Call `handshake()` afterwards.
-    func choose(_ choice: TLSServerChoice) {
-        if case .tls(let engine) = layer { engine.choose(choice) }
     }
 
     /// Abandons a handshake that takes too long. The peer is notified when the channel closes.
@@ -120,5 +115,26 @@ extension AsyncSocketError {
         var error = self
         error.operation = operation
         return error
+    }
+
+    /// The length of an alert as a plaintext record (RFC 8446, section 5.1).
+    fileprivate static let alertLength = 7
+
+    /// Creates the error for bytes received before the handshake. An alert is the server's TLS response; all
+    /// other bytes are plaintext.
+    fileprivate static func early(_ bytes: UnsafeRawBufferPointer) -> AsyncSocketError {
+        if bytes.count >= alertLength, bytes.prefix(2).elementsEqual([21, 3]), bytes[3...5].elementsEqual([0, 2, 2]) {
+            return AsyncSocketError(
+                TLSError(TLSAlert(rawValue: bytes[6]), during: "the TLS handshake", operation: "startTLS"), operation: .startTLS)
+        }
+        return earlyPlaintext(bytes.count)
+    }
+
+    private static func earlyPlaintext(_ count: Int) -> AsyncSocketError {
+        AsyncSocketError(
+            .earlyPlaintext, fault: .peer, operation: .startTLS,
+            message:
+                "\(count) bytes of plaintext arrived before the handshake: an injection attack, or a message not read before startTLS"
+        )
     }
 }

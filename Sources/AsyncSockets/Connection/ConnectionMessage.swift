@@ -61,6 +61,8 @@ protocol PartOwner: HandshakeOwner, AnyObject, Sendable {
 }
 
 extension PartOwner {
+    static var upgradeOperation: AsyncSocketError.Operation { .startTLS }
+
     var newsSender: @Sendable (UpgradeNews) -> Void {
         { [weak self] in self?.post(.upgrading($0)) }
     }

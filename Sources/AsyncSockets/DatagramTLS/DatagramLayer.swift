@@ -16,19 +16,23 @@ final class DatagramLayer {
     /// The arrival of the last datagram. During a handshake, the datagram may already contain messages.
     @exclusivity(unchecked) private(set) var lastArrival: (sender: InternetAddress, arrival: DatagramArrival)?
     private let channel: DatagramChannel
+    private let peer: InternetAddress
     private let isSizeGiven: Bool
+    /// The handshake step that another thread is performing.
+    private var lentWork: HandshakeWork?
     /// When to free OpenSSL's buffers.
     @exclusivity(unchecked) private var bufferRest: BufferRest
     private let counts: DatagramCounts
 
     init(
-        _ engine: DTLSEngine, over channel: DatagramChannel, isSizeGiven: Bool, _ counts: DatagramCounts,
-        keeping shared: KeptBuffers = .shared
+        _ engine: DTLSEngine, over channel: DatagramChannel, with peer: InternetAddress, isSizeGiven: Bool,
+        _ counts: DatagramCounts, keeping shared: KeptBuffers = .shared
     ) {
         bufferRest = BufferRest(shared)
         self.engine = engine
         self.counts = counts
         self.channel = channel
+        self.peer = peer
         self.isSizeGiven = isSizeGiven
     }
 
@@ -156,13 +160,42 @@ final class DatagramLayer {
 }
 
 extension DatagramLayer: HandshakeTransport {
+    static var roundsPerTurn: Int { 64 }
+
+    var result: (TLSSession?, KeyExporter)? { (engine.session, engine.exporter) }
+
+    func advance() -> TLSEngine.HandshakeAnswer {
+        let answer = engine.handshake()
+        flush()
+        if case .awaitingWork(let work) = answer { lentWork = work }
+        return answer
+    }
+
+    func receiveMessages() -> HandshakeInput {
+        guard let received = channel.next() else { return .nothing }
+        if received.sender == peer { receive(received) }
+        return .received
+    }
+
     func decideTrust(_ accepted: Bool, refusal: TrustRefusal) { engine.decideTrust(accepted, refusal: refusal) }
-    func takeBack(_ work: HandshakeWork) { engine.takeBack(work) }
+
+    func choose(_ choice: TLSServerChoice) {
+        if case .key(let key) = choice { engine.choose(key) }
+    }
+
+    func takeBack(_ work: HandshakeWork) {
+        lentWork = nil
+        engine.takeBack(work)
+    }
 
     func refuse(_ work: HandshakeWork) {
+        lentWork = nil
         engine.refuse(work)
         flush()
     }
+
+    /// Cancels the handshake step that another thread is performing.
+    func cancelWork() { lentWork?.cancel() }
 }
 
 extension AsyncSocketError {

@@ -28,8 +28,6 @@ final class DatagramUpgrade {
     private let upgrade: HandshakeDriver
     @exclusivity(unchecked) private(set) var layer: DatagramLayer?
     private var selection: DatagramSettingsSelection?
-    /// The handshake step that another thread is performing.
-    private var lentWork: HandshakeWork?
     private let around: Surroundings
     /// For the log.
     private var peer: SocketEndpoint?
@@ -37,9 +35,6 @@ final class DatagramUpgrade {
     private var failures = FailureTally()
     /// The report that makes the handshake fail, if `failsHandshakeOnDeliveryFailure` is set.
     private var fatalFailure: AsyncSocketError?
-
-    /// The maximum number of handshake datagrams received in a turn.
-    private static let datagramsPerTurn = 64
 
     init(_ request: TLSRequest, _ around: Surroundings) {
         upgrade = HandshakeDriver(request)
@@ -70,7 +65,7 @@ final class DatagramUpgrade {
         }
         if let selection, let error = select(selection, channel, peer, configuration, input, output) { return error }
         if let fatalFailure { return fatalFailure }
-        if case .handshaking = upgrade.state, let error = shakeHands(channel, peer, input, output) { return error }
+        if case .handshaking = upgrade.state, let error = shakeHands(channel, input, output) { return error }
         if let end = layer?.end, input.isDrained { return end }
         layer?.flush()
         noteDrops()
@@ -91,8 +86,7 @@ final class DatagramUpgrade {
         guard !drained.isEmpty, let request = upgrade.state.note(drained) else { return nil }
         self.peer = peer.socketAddress
         selection = DatagramSettingsSelection(request)
-        if selection == nil { return begin(request, nil, hasCookie: true, channel, configuration, input, output) }
-        upgrade.state.begin()
+        if selection == nil { return begin(request, nil, hasCookie: true, channel, peer, configuration, input, output) }
         upgrade.beginHandshake(request.settings, self)
         return nil
     }
@@ -112,7 +106,7 @@ final class DatagramUpgrade {
         case .chosen(let choice):
             self.selection = nil
             return begin(
-                selection.request, choice, hasCookie: selection.hasCookie, channel, configuration, input, output)
+                selection.request, choice, hasCookie: selection.hasCookie, channel, peer, configuration, input, output)
         case .refused(let error, let alert):
             alert.withUnsafeBytes { _ = channel.send(OutgoingDatagram($0, to: nil)) }
             return AsyncSocketError(error, operation: .startDTLS)
@@ -126,8 +120,7 @@ final class DatagramUpgrade {
     ///   - hasCookie: Whether the ClientHello, if it has already been received, has a verified cookie.
     private func begin(
         _ request: TLSRequest, _ choice: DatagramChoice?, hasCookie: Bool, _ channel: DatagramChannel,
-        _ configuration: DatagramConfiguration,
-        _ input: DatagramInput, _ output: DatagramOutput
+        _ peer: InternetAddress, _ configuration: DatagramConfiguration, _ input: DatagramInput, _ output: DatagramOutput
     ) -> AsyncSocketError? {
         do throws(TLSError) {
             let size = configuration.maximumDatagramSize
@@ -138,7 +131,7 @@ final class DatagramUpgrade {
             if configuration.firstRetransmission != .seconds(1) {
                 engine.setFirstTimeout(seconds: configuration.firstRetransmission.inSeconds)
             }
-            let layer = DatagramLayer(engine, over: channel, isSizeGiven: size != nil, around.counts)
+            let layer = DatagramLayer(engine, over: channel, with: peer, isSizeGiven: size != nil, around.counts)
             var hello = (choice?.datagrams ?? [channel.takeHello()].compactMap(\.self))[...]
             if hasCookie, let first = hello.popFirst(), !first.withUnsafeBytes({ engine.listen($0) }) { return .badHello }
             for datagram in hello { datagram.withUnsafeBytes { engine.receive($0) } }
@@ -148,53 +141,29 @@ final class DatagramUpgrade {
         } catch {
             return AsyncSocketError(error, operation: .startDTLS)
         }
-        if choice == nil {
-            upgrade.state.begin()
-            upgrade.beginHandshake(request.settings, self)
-        }
+        if choice == nil { upgrade.beginHandshake(request.settings, self) }
         return nil
     }
 
     /// Processes received datagrams, and continues the handshake as far as possible.
     private func shakeHands(
-        _ channel: DatagramChannel, _ peer: InternetAddress, _ input: DatagramInput, _ output: DatagramOutput
+        _ channel: DatagramChannel, _ input: DatagramInput, _ output: DatagramOutput
     ) -> AsyncSocketError? {
         guard let layer else { return nil }
-        let recordLimit = layer.acceptedRecordCount + DatagramInput.recordsPerTurn
-        for _ in 0..<Self.datagramsPerTurn where layer.acceptedRecordCount < recordLimit {
-            let answer = layer.engine.handshake()
-            layer.flush()
-            switch answer {
-            case .awaitingSettings(let question):
-                upgrade.ask(question, self)
-                return nil
-            case .incomplete:
-                guard let received = channel.next() else { return nil }
-                if received.sender == peer { layer.receive(received) }
-            case .awaitingTrust(let trust):
-                upgrade.ask(trust, upgrade.state.awaitTrust(), self)
-                return nil
-            case .awaitingWork(let work):
-                lentWork = work
-                return upgrade.perform(work, layer, self)
-            case .complete:
-                channel.noteSecured()
-                didSecure(layer, input, output)
-                return nil
-            case .failed(let error): return AsyncSocketError(error, operation: .startDTLS)
-            }
+        let outcome = upgrade.shakeHands(over: layer, self) { session, exporter in
+            channel.noteSecured()
+            layer.noteLimit()
+            input.removeStartTLS()
+            output.removeStartTLS()
+            upgrade.secure(session, exporter, self)
+            isSecure = true
         }
-        around.post(.roomIsBack)
+        switch outcome {
+        case .waits, .moved: return nil
+        case .more: around.post(.roomIsBack)
+        case .fails(let error): return error
+        }
         return nil
-    }
-
-    private func didSecure(_ layer: DatagramLayer, _ input: DatagramInput, _ output: DatagramOutput) {
-        upgrade.state.succeed()
-        isSecure = upgrade.state.isSecure
-        layer.noteLimit()
-        input.removeStartTLS()
-        output.removeStartTLS()
-        upgrade.secure(layer.engine.session, layer.engine.exporter, self)
     }
 
     /// Notes that a datagram was not delivered.
@@ -210,14 +179,7 @@ final class DatagramUpgrade {
 
     /// Handles the result of work done outside the turn.
     func receive(_ news: UpgradeNews) {
-        if case .worked = news { lentWork = nil }
-        if case .chosen(let choice) = news {
-            switch choice {
-            case .settings(let settings): selection?.note(settings)
-            case .key(let key): layer?.engine.choose(key)
-            case .early: break
-            }
-        }
+        if case .chosen(.settings(let settings)) = news { selection?.note(settings) }
         upgrade.receive(news, over: layer, self)
     }
 
@@ -228,7 +190,7 @@ final class DatagramUpgrade {
     /// - Parameter isReplaced: Whether a new connection uses the peer's address. The new client must not
     ///   receive datagrams from this connection.
     func end(_ error: AsyncSocketError, isReplaced: Bool) {
-        lentWork?.cancel()
+        layer?.cancelWork()
         if let layer, !isReplaced {
             if isSecure { layer.engine.shutdown() } else { layer.engine.abandonHandshake() }
             layer.flush()
@@ -255,7 +217,7 @@ final class DatagramUpgrade {
         if let error = layer?.engine.handleTimeout() { return AsyncSocketError(error, operation: .startDTLS) }
         layer?.flush()
         layer?.expire(at: now)
-        switch upgrade.expire(at: now, in: .startDTLS, layer, self) {
+        switch upgrade.expire(at: now, over: layer, self) {
         case .nothing: return nil
         case .handshake(let error): return failures.explain(error)
         case .beforeHandshake(let late): return .stuckBeforeDTLS(seconds: late.seconds)
@@ -264,6 +226,8 @@ final class DatagramUpgrade {
 }
 
 extension DatagramUpgrade: HandshakeOwner {
+    static var upgradeOperation: AsyncSocketError.Operation { .startDTLS }
+
     var observation: ConnectionObservation? { around.journal.handshake }
 
     var newsSender: @Sendable (UpgradeNews) -> Void {

@@ -4,16 +4,6 @@ internal import SocketTLS
 
 /// The upgrade of a connection, and a server's later request for its client's certificate.
 extension HandshakeDriver {
-    enum Outcome {
-        /// No progress is possible until another event.
-        case waits
-        /// Bytes may be transferred now: exchange them, and advance again.
-        case moved
-        /// Advance again in another turn.
-        case more
-        case fails(AsyncSocketError)
-    }
-
     // MARK: - Starting
 
     /// Queues an upgrade after all current reads and writes.
@@ -63,50 +53,98 @@ extension HandshakeDriver {
 
     // MARK: - Advancing
 
+    /// Advances the upgrade as far as possible without further events.
     func advance(_ data: DataPath, _ owner: some PartOwner) -> Outcome {
         guard let channel = data.channel else { return .waits }
-        let dialogue = state.dialogue
-        switch state.advance(over: channel, data.reads, data.writes) {
-        case .waiting: return .waits
-        case .waitsForWrites(let seconds):
-            clock = clock ?? PhaseClock(.earlierWrites(data.writes.position), seconds: seconds)
+        switch state {
+        case .queuedTLS: return beginIfDrained(channel, data, owner)
+        case .inDialogue(let request, let dialogue):
+            switch dialogue.advance(over: channel, data.reads.preBuffer) {
+            case .complete:
+                return begin(request, after: dialogue, channel, data, rejectsEarlyBytes: request.settings.role == .client, owner)
+            case .incomplete: return .waits
+            case .more: return .more
+            case .failed(let error): return .fails(error)
+            }
+        case .handshaking, .authenticating(.answered): return shakeHands(channel, data, owner)
+        case .secure: return .waits
+        case .awaitingTrust:
+            channel.flush()
+            return channel.checkForDisconnect().map { .fails($0) } ?? .waits
+        case .authenticating(.awaitingTrust):
+            channel.flush()
             return .waits
-        case .more: return .more
-        case .failed(let error): return .fails(error)
-        case .beganDialogue(let dialogue):
-            clock = dialogue.clock
-            owner.note("STARTTLS dialogue started", ["protocol": dialogue.name])
-        case .began(let settings, let earlyByteCount):
+        case .authenticating(.requested):
+            channel.sendDelayedRequest()
+            guard channel.isAuthenticatingClient else {
+                return channel.failure.map { giveUpRequest($0, channel, owner) } ?? .waits
+            }
+            state.noteAnswer()
+            return shakeHands(channel, data, owner)
+        }
+    }
+
+    private func beginIfDrained(_ channel: ByteChannel, _ data: DataPath, _ owner: some PartOwner) -> Outcome {
+        let (reads, writes) = (data.reads, data.writes)
+        var drained: TLSUpgrade.DrainedQueues = []
+        if case .startTLS = reads.front { drained.insert(.startingReadTLS) }
+        if writes.packets.isAtStartTLS { drained.insert(.startingWriteTLS) }
+        guard !drained.isEmpty, let request = state.note(drained) else {
+            // A task's `startTLS` must wait for earlier writes. The time limit restarts when bytes are sent.
+            if let seconds = state.taskTimeout, !writes.packets.isAtStartTLS {
+                clock = clock ?? PhaseClock(.earlierWrites(writes.position), seconds: seconds)
+            }
+            return .waits
+        }
+        guard let dialogue = request.dialogue.map(UpgradeDialogue.init) else {
+            let isRejecting = request.settings.earlyPlaintext == .reject
+            return begin(request, after: nil, channel, data, rejectsEarlyBytes: isRejecting, owner)
+        }
+        state.beginDialogue(request, dialogue)
+        clock = dialogue.clock
+        owner.note("STARTTLS dialogue started", ["protocol": dialogue.name])
+        return .moved
+    }
+
+    private func begin(
+        _ request: TLSRequest, after dialogue: UpgradeDialogue?, _ channel: ByteChannel, _ data: DataPath,
+        rejectsEarlyBytes: Bool, _ owner: some PartOwner
+    ) -> Outcome {
+        let early = data.reads.preBuffer
+        if rejectsEarlyBytes, let error = channel.checkForEarlyBytes(in: early) { return .fails(error) }
+        do throws(TLSError) {
+            let engine = try TLSEngine(
+                context: request.context, settings: request.settings, endpoint: request.endpoint, defersWork: true)
+            let earlyByteCount = early.count
+            channel.beginTLS(engine, feeding: early)
             data.secure(earlyByteCount: earlyByteCount, after: dialogue?.transferred ?? CarriedBytes())
-            beginHandshake(settings, owner)
-        case .asksSettings(let question):
-            ask(question, owner)
-            return .waits
-        case .asksWork(let work): return perform(work, data, owner).map { .fails($0) } ?? .waits
-        case .asks(let trust, let number): ask(trust, number, owner)
-        case .secured(let session, let exporter):
+            beginHandshake(request.settings, owner)
+            return .moved
+        } catch {
+            return .fails(AsyncSocketError(error, operation: .startTLS))
+        }
+    }
+
+    private func shakeHands(_ channel: ByteChannel, _ data: DataPath, _ owner: some PartOwner) -> Outcome {
+        shakeHands(over: channel, owner) { session, exporter in
+            if state.isSecure, let session { return didAuthenticate(session, owner) }
+            data.reads.packets.removeStartTLS()
+            data.writes.packets.removeStartTLS()
             data.holdsTickets = channel.hasTickets
             secure(session, exporter, owner)
-        case .authenticated(let session): didAuthenticate(session, owner)
-        case .unanswered(let error): return giveUpRequest(error, channel, owner)
         }
-        return .moved
     }
 
     /// The replies of a failed dialogue that must be sent before the connection closes.
     var lastReplies: ArraySlice<UInt8>? { state.dialogue?.lastReplies }
 
     func receive(_ news: UpgradeNews, _ data: DataPath, _ owner: some PartOwner) {
-        receive(news, over: data, owner)
-        switch news {
-        case .chosen(let choice):
-            data.channel?.choose(choice)
-            data.needsPump = true
-        case .verdict, .awaited, .worked: break
-        }
+        receive(news, over: data.channel, owner)
+        data.needsPump = true
     }
 
     private func didAuthenticate(_ session: TLSSession, _ owner: some PartOwner) {
+        state.succeed()
         clock = nil
         let shared = LatestSession.share(session)
         owner.record.withLock { $0.snapshot.session = shared }
@@ -130,8 +168,10 @@ extension HandshakeDriver {
     }
 
     func expire(at now: Deadline, _ data: DataPath, _ owner: some PartOwner) -> DataPath.Fate {
-        switch expire(at: now, in: state.operation, data, owner) {
-        case .nothing: return .goesOn
+        switch expire(at: now, over: data.channel, owner) {
+        case .nothing:
+            data.needsPump = true
+            return .goesOn
         case .handshake(let error):
             data.channel?.abandonHandshake()
             return .ends(error)
@@ -147,22 +187,6 @@ extension HandshakeDriver {
             }
             return .goesOn
         }
-    }
-}
-
-extension DataPath: HandshakeTransport {
-    func decideTrust(_ accepted: Bool, refusal: TrustRefusal) {
-        channel?.decideTrust(accepted, refusal: refusal)
-        needsPump = true
-    }
-
-    func takeBack(_ work: HandshakeWork) {
-        channel?.takeBack(work)
-        needsPump = true
-    }
-
-    func refuse(_ work: HandshakeWork) {
-        channel?.refuse(work)
     }
 }
 

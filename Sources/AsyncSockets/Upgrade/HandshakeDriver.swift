@@ -1,8 +1,8 @@
-// Rules of performing an upgrade:
-//  1. `TLSUpgrade` holds the state and decides. `HandshakeDriver` acts on the decision: it keeps the clock and the
-//     waiters, and notifies the delegate and the observer.
-//  2. Streams (`HandshakeDriver+Streams`) and datagrams (`DatagramUpgrade`) share `HandshakeDriver`. They differ in the
-//     preparation of the handshake and in the transport of its messages.
+// Rules of the driver:
+//  1. `TLSUpgrade` holds the state. The driver advances the handshake over a transport, answers the engine's
+//     questions, keeps the clock and the waiters, and notifies the delegate and the observer.
+//  2. Streams (`HandshakeDriver+Streams`) and datagrams (`DatagramUpgrade`) prepare their handshakes
+//     differently. From then on they share `shakeHands`.
 //  3. A fatal error is returned to the socket, which then closes.
 //  4. There is one waiter at a time: a socket is upgraded once, and a second request for a certificate is
 //     rejected while the first is outstanding.
@@ -15,15 +15,37 @@ internal import SocketTLS
 
 /// A TLS engine and the channel for its messages.
 protocol HandshakeTransport: AnyObject {
+    /// How often messages are received in one turn, so that other sockets on the loop can run.
+    static var roundsPerTurn: Int { get }
+    /// The number of records that required work, which is limited in each turn. Zero if `roundsPerTurn`
+    /// limits it sufficiently.
+    var acceptedRecordCount: Int { get }
+    /// The session and the exporter of a complete handshake.
+    var result: (TLSSession?, KeyExporter)? { get }
+
+    /// Advances the engine, and sends its output.
+    func advance() -> TLSEngine.HandshakeAnswer
+    /// Receives messages for the engine.
+    func receiveMessages() -> HandshakeInput
     func decideTrust(_ accepted: Bool, refusal: TrustRefusal)
+    func choose(_ choice: TLSServerChoice)
     /// Takes back a step of the handshake that another thread has completed.
     func takeBack(_ work: HandshakeWork)
     /// Rejects a step of the handshake that no thread will run. The handshake fails.
     func refuse(_ work: HandshakeWork)
 }
 
+enum HandshakeInput {
+    case received
+    /// No messages until the next event.
+    case nothing
+    case failed(AsyncSocketError)
+}
+
 /// The socket that is being upgraded. Used by its upgrade, inside the socket's turn.
 protocol HandshakeOwner {
+    /// The operation to name in errors: `startTLS` or `startDTLS`.
+    static var upgradeOperation: AsyncSocketError.Operation { get }
     /// The observer's view of the connection. `nil` if the socket has no observer.
     var observation: ConnectionObservation? { get }
     /// Posts news to the upgrade from any thread, without keeping the socket alive.
@@ -55,16 +77,64 @@ final class HandshakeDriver {
 
     // MARK: - Steps
 
+    enum Outcome {
+        /// No progress is possible until another event.
+        case waits
+        /// Bytes may be transferred now: exchange them, and advance again.
+        case moved
+        /// Advance again in another turn.
+        case more
+        case fails(AsyncSocketError)
+    }
+
     func beginHandshake(_ settings: TLSSettingValues, _ owner: some HandshakeOwner) {
+        state.begin()
         owner.observation?.beginHandshake(as: settings.role)
         clock = PhaseClock(
             .handshake(thenTrust: settings.trustTimeout.inSeconds), seconds: settings.handshakeTimeout.inSeconds)
         owner.note("TLS handshake started", ["as": settings.role == .server ? "server" : "client"])
     }
 
+    /// Advances the handshake, or the processing of a client's response to a certificate request, as far as
+    /// possible. Calls `complete` when it is complete.
+    func shakeHands<Transport: HandshakeTransport>(
+        over transport: Transport, _ owner: some HandshakeOwner, complete: (TLSSession?, KeyExporter) -> Void
+    ) -> Outcome {
+        let recordLimit = transport.acceptedRecordCount + DatagramInput.recordsPerTurn
+        for _ in 0..<Transport.roundsPerTurn where transport.acceptedRecordCount < recordLimit {
+            switch transport.advance() {
+            case .complete:
+                guard let (session, exporter) = transport.result else { return .waits }
+                complete(session, exporter)
+                return .moved
+            case .awaitingTrust(let trust):
+                ask(trust, state.awaitTrust(), owner)
+                return .moved
+            case .awaitingSettings(let question):
+                ask(question, owner)
+                return .waits
+            case .awaitingWork(let work): return perform(work, transport, owner)
+            case .failed(let error): return .fails(AsyncSocketError(error, operation: operation(of: owner)))
+            case .incomplete:
+                switch transport.receiveMessages() {
+                case .received: break
+                case .nothing: return .waits
+                case .failed(let error): return .fails(error.during(operation(of: owner)))
+                }
+            }
+        }
+        return .more
+    }
+
+    /// The operation to name in errors.
+    private func operation<Owner: HandshakeOwner>(of owner: Owner) -> AsyncSocketError.Operation {
+        state.isSecure ? .requestClientCertificate : Owner.upgradeOperation
+    }
+
     /// Publishes the session and reports that the socket is secure. The markers have already been removed
     /// from the queues.
     func secure(_ session: TLSSession?, _ exporter: KeyExporter, _ owner: some HandshakeOwner) {
+        state.succeed()
         let shared = session.map(LatestSession.share)
         owner.publish(shared, exporter)
         owner.note(
@@ -75,21 +145,23 @@ final class HandshakeDriver {
         if !waiters.answer(.secured(shared)) { owner.deliverSecured() }
     }
 
-    /// Runs a step of the handshake on another thread. Returns an error if the socket must close.
-    func perform(_ work: HandshakeWork, _ transport: some HandshakeTransport, _ owner: some HandshakeOwner) -> AsyncSocketError? {
+    /// Runs a step of the handshake on another thread.
+    private func perform(
+        _ work: HandshakeWork, _ transport: some HandshakeTransport, _ owner: some HandshakeOwner
+    ) -> Outcome {
         let send = owner.newsSender
         let isAccepted = HandshakeWorkers.shared.perform(work.key, isCancelled: { work.isCancelled }) {
             work.perform()
             send(.worked(work))
         }
-        if isAccepted { return nil }
+        if isAccepted { return .waits }
         transport.refuse(work)
-        return .tooManyHandshakes
+        return .fails(.tooManyHandshakes)
     }
 
     // MARK: - Decisions
 
-    func ask(_ trust: PeerTrust, _ number: TrustQuestionNumber, _ owner: some HandshakeOwner) {
+    private func ask(_ trust: PeerTrust, _ number: TrustQuestionNumber, _ owner: some HandshakeOwner) {
         clock = clock?.pauseForTrust()
         owner.observation?.beginDecision()
         if waiters.answer(.asksTrust(trust, number)) { return }
@@ -122,7 +194,9 @@ final class HandshakeDriver {
         case .verdict(let accepted, let question): if let transport { decide(accepted, of: question, transport, owner) }
         case .awaited(let waiter): waiters.add(waiter, decidesTrust: true)
         case .worked(let work): transport?.takeBack(work)
-        case .chosen: responder = nil
+        case .chosen(let choice):
+            responder = nil
+            transport?.choose(choice)
         }
     }
 
@@ -156,14 +230,13 @@ final class HandshakeDriver {
     }
 
     func expire(
-        at now: Deadline, in operation: AsyncSocketError.Operation, _ transport: (some HandshakeTransport)?,
-        _ owner: some HandshakeOwner
+        at now: Deadline, over transport: (some HandshakeTransport)?, _ owner: some HandshakeOwner
     ) -> Expiry {
         guard let clock, let deadline = clock.deadline, deadline <= now else { return .nothing }
         switch clock.limit {
         case .earlierWrites, .earlierDatagrams: return .beforeHandshake(clock)
         case .dialogue(let name): return .handshake(.dialogueTimeout(name, seconds: clock.seconds))
-        case .handshake: return .handshake(.timeout(.handshakeTimeout, operation, seconds: clock.seconds))
+        case .handshake: return .handshake(.timeout(.handshakeTimeout, operation(of: owner), seconds: clock.seconds))
         case .trust:
             // A missing verdict is treated as a rejection.
             if let question = state.question, let transport {

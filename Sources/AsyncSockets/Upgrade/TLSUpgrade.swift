@@ -87,8 +87,6 @@ enum TLSUpgrade {
         if case .inDialogue(_, let dialogue) = self { dialogue } else { nil }
     }
 
-    var operation: AsyncSocketError.Operation { isSecure ? .requestClientCertificate : .startTLS }
-
     /// Rule 2: records the queues that have reached their marker. Returns the request when the handshake can
     /// start.
     mutating func note(_ newlyDrained: DrainedQueues) -> TLSRequest? {

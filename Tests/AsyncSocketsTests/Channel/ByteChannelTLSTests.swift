@@ -149,7 +149,7 @@ import Testing
         while !isComplete {
             ours.channel.expectBytes()
             peers.channel.expectBytes()
-            let answers = [ours.channel.handshake(), peers.channel.handshake()]
+            let answers = [ours.handshake(), peers.handshake()]
             isComplete = answers.allSatisfy(\.isComplete)
         }
         return (ours, peers)

@@ -165,7 +165,7 @@ import Testing
             self.end = end
             let values = settings.values
             engine = try DTLSEngine(context: TLSContext.context(for: values, over: .datagrams), settings: values, size: size)
-            layer = DatagramLayer(engine, over: end.channel, isSizeGiven: true, DatagramCounts())
+            layer = try DatagramLayer(engine, over: end.channel, with: .discard, isSizeGiven: true, DatagramCounts())
         }
 
         /// Sends the engine's datagrams to the other side, a few at a time. Returns how often the kernel was
@@ -218,7 +218,8 @@ import Testing
         }
         try #require(client.engine.isEstablished && server.engine.isEstablished)
         let output = try Output()
-        let layer = DatagramLayer(client.engine, over: output.end.channel, isSizeGiven: true, DatagramCounts())
+        let layer = try DatagramLayer(
+            client.engine, over: output.end.channel, with: .discard, isSizeGiven: true, DatagramCounts())
         output.output.secure(layer)
         for number in 0..<200 { try output.enqueue(Self.data(number), tag: number) }
         var arrived: [Data] = []

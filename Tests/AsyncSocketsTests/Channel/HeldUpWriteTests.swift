@@ -100,7 +100,7 @@ import Testing
             if clientWire.hasInput { try serverWire.send(clientWire.receive()) }
             server.channel.expectBytes()
             defer { if serverWire.hasInput { try? clientWire.send(serverWire.receive()) } }
-            return server.channel.handshake().isComplete
+            return server.handshake().isComplete
         }
         _ = try await handshake.value
         server.channel.sendTickets()

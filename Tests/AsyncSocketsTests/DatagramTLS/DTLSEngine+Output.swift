@@ -1,3 +1,5 @@
+import AsyncSocketsTesting
+import SocketCore
 import SocketTLS
 
 extension DTLSEngine {
@@ -9,5 +11,12 @@ extension DTLSEngine {
             return datagrams.count
         }
         return output
+    }
+}
+
+extension InternetAddress {
+    /// The address of a peer with which the test does not communicate.
+    static var discard: InternetAddress {
+        get throws { InternetAddress(try SocketEndpoint.loopback(port: 9)) }
     }
 }

@@ -138,7 +138,7 @@ import Testing
     /// do not restart its idle timeout.
     @Test(arguments: [false, true]) func datagramsBeforeAHandshakeAreNotActivity(hasHello: Bool) throws {
         let mailbox = try #require(Self.mailbox(in: MailboxSpace(mailboxLimit: 1), [1]))
-        let address = try InternetAddress(SocketEndpoint.loopback(port: 9))
+        let address = try InternetAddress.discard
         let channel = PeerChannel(
             try DatagramDescriptor(opening: .ipv4), PeerKey(peer: address, local: nil), from: nil, mailbox, hasHello: hasHello,
             denial: Locked(nil), secured: {}, left: {})

@@ -21,13 +21,13 @@ import Testing
         let socket = try AsyncSocket(adopting: other.duplicate(), inlineDelegate: recorder)
         try peer.beginTLS(TestCertificates.server().only(version))
         try socket.beginTLS(settings: TestCertificates.client())
-        var answer = peer.channel.handshake()
+        var answer = peer.handshake()
         while answer.isIncomplete || answer.needsAnotherTurn {
             if answer.isIncomplete {
                 try peer.wait(for: Int16(POLLIN))
                 peer.channel.expectBytes()
             }
-            answer = peer.channel.handshake()
+            answer = peer.handshake()
         }
         guard answer.isComplete else { throw Unexpected(description: "\(answer)") }
         try await recorder.secured()

@@ -14,6 +14,7 @@ final class ChannelEnd {
     let channel: ByteChannel
     let reads = PreBuffer()
     let writes = WriteHalf()
+    var driver: HandshakeDriver?
     private let descriptor: SocketDescriptor
 
     /// `POLLRDHUP`, which glibc declares only under _GNU_SOURCE.
@@ -110,11 +111,48 @@ extension ByteChannel.SubmitAnswer {
     var isBlocked: Bool { if case .blocked = self { true } else { false } }
 }
 
-extension ByteChannel.HandshakeAnswer {
-    var error: AsyncSocketError? { if case .failed(let error) = self { error } else { nil } }
-    var isComplete: Bool { if case .complete = self { true } else { false } }
-    var isIncomplete: Bool { if case .incomplete = self { true } else { false } }
-    var needsAnotherTurn: Bool { if case .more = self { true } else { false } }
+extension ChannelEnd {
+    /// The result of the driver, with what it has passed to its owner.
+    enum HandshakeAnswer {
+        case complete(TLSSession?, KeyExporter)
+        case awaitingTrust(PeerTrust)
+        case incomplete
+        case more
+        case failed(AsyncSocketError)
+
+        var error: AsyncSocketError? { if case .failed(let error) = self { error } else { nil } }
+        var isComplete: Bool { if case .complete = self { true } else { false } }
+        var isIncomplete: Bool { if case .incomplete = self { true } else { false } }
+        var needsAnotherTurn: Bool { if case .more = self { true } else { false } }
+    }
+
+    /// Receives the driver's trust question.
+    private final class Owner: HandshakeOwner {
+        static var upgradeOperation: AsyncSocketError.Operation { .startTLS }
+        var observation: ConnectionObservation? { nil }
+        var newsSender: @Sendable (UpgradeNews) -> Void { { _ in } }
+        var trust: PeerTrust?
+
+        func note(_ message: String, _ details: @autoclosure () -> [String: String]) {}
+        func publish(_ session: CopyOnWrite<TLSSession>?, _ exporter: KeyExporter) {}
+        func deliverSecured() {}
+        func deliver(_ trust: PeerTrust, _ decide: @escaping @Sendable (Bool) -> Void) { self.trust = trust }
+    }
+
+    /// Continues the handshake as the connection's turn does.
+    func handshake() -> HandshakeAnswer {
+        guard let driver else { return .incomplete }
+        let owner = Owner()
+        var result: (TLSSession?, KeyExporter)?
+        let outcome = driver.shakeHands(over: channel, owner) { result = ($0, $1) }
+        if let result { return .complete(result.0, result.1) }
+        if let trust = owner.trust { return .awaitingTrust(trust) }
+        switch outcome {
+        case .waits, .moved: return .incomplete
+        case .more: return .more
+        case .fails(let error): return .failed(error)
+        }
+    }
 }
 
 extension StreamEnding {

@@ -46,9 +46,9 @@ final class ChannelWire {
     }
 
     /// Continues the handshake until no more data moves.
-    func shakeHands() throws -> (client: ByteChannel.HandshakeAnswer, server: ByteChannel.HandshakeAnswer) {
+    func shakeHands() throws -> (client: ChannelEnd.HandshakeAnswer, server: ChannelEnd.HandshakeAnswer) {
         while true {
-            let answers = (client: client.channel.handshake(), server: server.channel.handshake())
+            let answers = (client: client.handshake(), server: server.handshake())
             let hasMoved = try carry()
             if hasMoved { continue }
             if case .more = answers.client { continue }
@@ -113,7 +113,9 @@ final class ChannelWire {
 
 extension ChannelEnd {
     func beginTLS(_ settings: TLSSettings<some TLSRole.Side>) throws {
-        let engine = try TLSEngine(context: TLSContext.context(for: settings), settings: settings)
+        let context = try TLSContext.context(for: settings)
+        let engine = try TLSEngine(context: context, settings: settings)
+        driver = HandshakeDriver(TLSRequest(settings: settings.values, context: context))
         channel.beginTLS(engine, feeding: reads)
     }
 
