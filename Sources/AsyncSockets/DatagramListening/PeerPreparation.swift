@@ -54,7 +54,7 @@ final class PeerPreparation: Sendable {
 
     /// A separate function, because otherwise the task would hold a copy of the settings while it serves.
     @inline(never)
-    private func askForDTLS(_ tls: ListenerTLS, on socket: AsyncUDPSocket) throws -> AwaitedDatagramHandshake {
+    private func askForDTLS(_ tls: ListenerTLS, on socket: AsyncUDPSocket) throws -> AwaitedHandshake<AsyncUDPSocket> {
         try socket.askForDTLS(tls.current, hasTrust: tls.trust != nil)
     }
 

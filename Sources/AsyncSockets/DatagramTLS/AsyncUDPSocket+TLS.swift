@@ -51,7 +51,7 @@ extension AsyncUDPSocket {
     /// Starts `startDTLS(settings:trust:)`. A separate function, so that the waiting task does not keep the
     /// settings in memory.
     @inline(never)
-    func askForDTLS(_ settings: TLSSettings<some TLSRole.Side>, hasTrust: Bool) throws -> AwaitedDatagramHandshake {
+    func askForDTLS(_ settings: TLSSettings<some TLSRole.Side>, hasTrust: Bool) throws -> AwaitedHandshake<AsyncUDPSocket> {
         let limit = OperationLimit(nil)
         do {
             try limit.check(.startDTLS)
@@ -61,17 +61,16 @@ extension AsyncUDPSocket {
             throw error
         }
         let connection = try upgradable()
-        var settings = settings.values
-        if hasTrust, settings.trustEvaluation == .builtIn { settings.trustEvaluation = .delegate }
-        guard hasTrust || settings.trustEvaluation == .builtIn || hasDelegate else {
-            let error = AsyncSocketError.badConfiguration(
-                .startDTLS, "the settings require a trust decision, but no callback is set: pass trust or set a delegate")
+        let values: TLSSettingValues
+        do {
+            values = try settings.values.forTask(hasTrust: hasTrust, hasDelegate: hasDelegate, .startDTLS)
+        } catch {
             connection.post(.close(error))
             throw error
         }
         let waiter = HandshakeWaiter(.startDTLS, limit)
-        try startDTLS(settings, waiter, decidesTrust: hasTrust, on: connection)
-        return AwaitedDatagramHandshake(waiter: waiter, limit: limit, connection: connection, socket: self)
+        try startDTLS(values, waiter, decidesTrust: hasTrust, on: connection)
+        return AwaitedHandshake(operation: .startDTLS, waiter: waiter, limit: limit, connection: connection, socket: self)
     }
 
     /// Starts the upgrade of a connected socket to DTLS 1.2: see `startDTLS(settings:trust:)`.
@@ -194,22 +193,8 @@ extension DatagramConnection {
     }
 }
 
-/// A DTLS handshake that a task has started and is waiting for: see `AwaitedHandshake`.
-struct AwaitedDatagramHandshake {
-    let waiter: HandshakeWaiter
-    let limit: OperationLimit
-    let connection: DatagramConnection
-    let socket: AsyncUDPSocket
+extension AsyncUDPSocket: UpgradableSocket {
+    static func post(_ news: UpgradeNews, to connection: DatagramConnection) { connection.post(.upgrading(news)) }
 
-    /// Returns the session when the handshake is complete. Calls `trust` when the peer's certificate arrives.
-    nonisolated(nonsending) func session(
-        _ trust: (@Sendable (PeerTrust) async throws -> Bool)?
-    ) async throws -> CopyOnWrite<TLSSession> {
-        let session = try await waiter.session(.startDTLS, limit, from: connection, trust) { [weak connection] in
-            connection?.post(.upgrading($0))
-        }
-        if let session { return session }
-        socket.close()
-        throw AsyncSocketError.badConfiguration(.startDTLS, "the DTLS handshake did not produce a session")
-    }
+    func abandonUpgrade() { close() }
 }

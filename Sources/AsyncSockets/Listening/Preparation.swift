@@ -38,7 +38,7 @@ final class Preparation: Sendable {
 
     /// A separate function, because the task would otherwise hold a copy of the settings while it serves.
     @inline(never)
-    private func askForTLS(_ tls: ListenerTLS, on socket: AsyncSocket) throws -> AwaitedHandshake {
+    private func askForTLS(_ tls: ListenerTLS, on socket: AsyncSocket) throws -> AwaitedHandshake<AsyncSocket> {
         try AwaitedHandshake.begin(tls.current, on: socket, hasTrust: tls.trust != nil)
     }
 }
