@@ -120,17 +120,6 @@ extension AsyncSocket {
         return proxyHeader.source ?? connectedAddress
     }
 
-    /// The reading half of the connection, for a task that must not write.
-    ///
-    /// ```swift
-    /// async let _ = listen(to: socket.input)
-    /// for await line in outbox { try await socket.output.writeLine(line) }
-    /// ```
-    public var input: SocketInput { SocketInput(socket: self) }
-
-    /// The writing half of the connection, for a task that must not read.
-    public var output: SocketOutput { SocketOutput(socket: self) }
-
     /// The socket's event loop, for other tasks that use the socket: `Task(executorPreference:
     /// socket.executor) { … }`.
     ///

@@ -8,7 +8,6 @@ enum DiskProbe {
         Task {
             do {
                 try await receive(in: folder)
-                try await receiveBody(in: folder)
                 outcome.put(.success(()))
             } catch {
                 outcome.put(.failure(error))
@@ -41,27 +40,5 @@ enum DiskProbe {
         guard left == ["file"], try Data(contentsOf: URL(filePath: path)) == Data("old".utf8) else {
             throw ProbeFailure(description: "\(left)")
         }
-    }
-
-    /// A dot-terminated body is longer than the free space. Its remaining bytes must not be read as commands.
-    private static func receiveBody(in folder: String) async throws {
-        let listener = try SocketListener(port: 0, interface: "127.0.0.1")
-        let body = Data(repeating: UInt8(ascii: "x"), count: 16 << 20)
-        let serving = Task { try await listener.run(onError: { _, _ in }) { try await $0.writeDotTerminated(body) } }
-        defer { serving.cancel() }
-        let socket = AsyncSocket()
-        try await socket.connect(to: "127.0.0.1", port: listener.localPort)
-        do {
-            _ = try await socket.readDotTerminated(toFile: folder + "/body", maxLength: .max)
-            throw ProbeFailure(description: "the body was received")
-        } catch let error as AsyncSocketError {
-            guard error.code == .system, error.errno == ENOSPC else { throw ProbeFailure(description: "\(error)") }
-        }
-        do {
-            _ = try await socket.read()
-            throw ProbeFailure(description: "the connection is open in the middle of a body")
-        } catch is AsyncSocketError {}
-        let left = try FileManager.default.contentsOfDirectory(atPath: folder)
-        guard left == ["file"] else { throw ProbeFailure(description: "\(left)") }
     }
 }

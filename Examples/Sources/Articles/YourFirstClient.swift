@@ -34,16 +34,16 @@ func explanation(of error: any Error) -> String {
 }
 // Article: end
 
-// Article: halves
+// Article: two tasks
 /// Sends lines, and then closes this side of the connection.
-func send(_ lines: AsyncStream<String>, to output: SocketOutput) async throws {
-    for await line in lines { try await output.writeLine(line) }
-    output.closeWriteStream()
+func send(_ lines: AsyncStream<String>, over socket: AsyncSocket) async throws {
+    for await line in lines { try await socket.writeLine(line) }
+    socket.closeWriteStream()
 }
 
 /// Sends lines and prints the lines that arrive, until the peer closes its side.
 func converse(sending lines: AsyncStream<String>, on socket: AsyncSocket) async throws {
-    async let _: Void = send(lines, to: socket.output)
-    for try await line in socket.input.lines { print(line) }
+    async let _: Void = send(lines, over: socket)
+    for try await line in socket.lines { print(line) }
 }
 // Article: end

@@ -33,7 +33,7 @@ struct SMTPClient {
             try await server.say("MAIL FROM:<\(mail.sender)>", expecting: "250")
             try await server.say("RCPT TO:<\(mail.recipient)>", expecting: "25")
             try await server.say("DATA", expecting: "354")
-            try await socket.writeDotTerminated(Data(mail.letter.utf8))
+            try await socket.write(Data(mail.letter.utf8), as: DotTerminated())
             try await server.expect("250")
             print("the server has accepted the mail")
             try await server.say("QUIT", expecting: "221")

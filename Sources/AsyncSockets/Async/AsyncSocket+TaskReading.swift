@@ -183,19 +183,6 @@ extension AsyncSocket {
         return try await FileReception(operations, path, length, OperationLimit(timeout)).run(progress)
     }
 
-    /// Reads a body terminated by a line with a single dot: see `SocketInput`.
-    public nonisolated(nonsending) func readDotTerminated(
-        maxLength: Int = AsyncSocket.defaultMaxLength, timeout: Duration? = nil
-    ) async throws -> Data { try await input.readDotTerminated(maxLength: maxLength, timeout: timeout) }
-
-    /// Stores a received body, terminated by a line with a single dot, in a file: see `SocketInput`.
-    @discardableResult
-    public nonisolated(nonsending) func readDotTerminated(
-        toFile path: String, maxLength: Int, timeout: Duration? = nil, progress: ((TransferProgress) -> Void)? = nil
-    ) async throws -> Int {
-        try await input.readDotTerminated(toFile: path, maxLength: maxLength, timeout: timeout, progress: progress)
-    }
-
     // MARK: - Internal
 
     /// Task operations on the current or most recent connection. `nil` if there has never been a connection.

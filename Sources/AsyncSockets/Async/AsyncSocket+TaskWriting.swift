@@ -84,16 +84,6 @@ extension AsyncSocket {
         try await write(header.encoded(as: version), timeout: timeout)
     }
 
-    /// Writes a body terminated by a line with a single dot: see `SocketOutput`.
-    public nonisolated(nonsending) func writeDotTerminated(_ content: Data, timeout: Duration? = nil) async throws {
-        try await output.writeDotTerminated(content, timeout: timeout)
-    }
-
-    /// Writes a file as a body terminated by a line with a single dot: see `SocketOutput`.
-    public nonisolated(nonsending) func writeDotTerminated(
-        contentsOfFile path: String, timeout: Duration? = nil, progress: ((TransferProgress) -> Void)? = nil
-    ) async throws { try await output.writeDotTerminated(contentsOfFile: path, timeout: timeout, progress: progress) }
-
     /// Writes part of a file.
     ///
     /// Returns when the kernel has accepted the bytes. See

@@ -147,7 +147,7 @@ extension AsyncSocketError {
             message: "a frame of \(length) bytes exceeds maximumFrameLength (\(maximum) bytes)")
     }
 
-    fileprivate static func frameTooLong(_ count: String, _ limit: Int, fault: TLSError.Fault = .peer) -> AsyncSocketError {
+    static func frameTooLong(_ count: String, _ limit: Int, fault: TLSError.Fault = .peer) -> AsyncSocketError {
         AsyncSocketError(
             fault == .peer ? .readMaxedOut : .badParameter, fault: fault, operation: fault == .peer ? .read : .write,
             message: "a frame of \(count) bytes exceeds maxLength (\(limit) bytes): raise maxLength in the framing")

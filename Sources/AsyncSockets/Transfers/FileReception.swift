@@ -10,8 +10,6 @@ final class FileReception: Sendable {
         case exactly(Int)
         /// Up to the end of the stream, with at most `maxLength` bytes.
         case toEnd(maxLength: Int)
-        /// Up to a line of a single dot.
-        case dotTerminated(DotBodyReader)
 
         var total: Int? {
             if case .exactly(let count) = self { count } else { nil }
@@ -48,7 +46,6 @@ final class FileReception: Sendable {
                 return self.byteCount
             } catch {
                 await self.queue.run { file.discard() }
-                if case .dotTerminated(let body) = self.length { body.abandon(error) }
                 guard let error = error as? AsyncSocketError else { throw error }
                 throw error.after(self.byteCount, of: self.length.total, self.path)
             }
@@ -70,7 +67,6 @@ final class FileReception: Sendable {
         case .exactly(let count):
             let rest = count - byteCount
             return rest == 0 ? nil : try await operations.read(.anyBytes, min(rest, Self.pieceLimit), limit)
-        case .dotTerminated(let body): return try await body.next()
         case .toEnd(let maxLength):
             let rest = maxLength - byteCount
             do {

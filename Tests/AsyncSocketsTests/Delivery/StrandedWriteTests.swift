@@ -111,7 +111,7 @@ import Testing
         try await onLoop(of: socket) {
             try await Self.answer(socket, peer, reason)
             switch call {
-            case .flush: socket.output.flush()
+            case .flush: socket.flush()
             case .disconnect: socket.disconnect()
             case .disconnectAfterWriting: socket.disconnectAfterWriting()
             case .closeWriteStream: socket.closeWriteStream()

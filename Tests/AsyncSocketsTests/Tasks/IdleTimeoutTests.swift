@@ -10,7 +10,7 @@ import Testing
 /// Idle connections.
 @Suite(.timeLimit(.patient)) struct IdleTimeoutTests {
     enum Loop: CaseIterable {
-        case chunks, lines, frames, input
+        case chunks, lines, frames
 
         /// Reads until the end. Two elements arrive before the connection becomes idle.
         func run(_ socket: AsyncSocket, idleTimeout: Duration?) async throws -> Int {
@@ -20,7 +20,6 @@ import Testing
             case .lines: for try await _ in socket.lines(idleTimeout: idleTimeout) { count += 1 }
             case .frames:
                 for try await _ in socket.frames(Delimited(by: Data("\n".utf8)), idleTimeout: idleTimeout) { count += 1 }
-            case .input: for try await _ in socket.input.lines(idleTimeout: idleTimeout) { count += 1 }
             }
             return count
         }

@@ -42,7 +42,7 @@ import Testing
         #expect(try content == data)
         #expect(try await pair.server.read(exactly: 7) == Data("between".utf8))
         // The existing file is replaced.
-        #expect(try await pair.server.input.readToFile(path, maxLength: count) == count)
+        #expect(try await pair.server.readToFile(path, maxLength: count) == count)
         #expect(try content == data)
         try await sending.value
         #expect(try folder.names.sorted() == ["received", "source"])

@@ -33,12 +33,12 @@ import Testing
         try pattern(count).write(to: folder.url("source"))
         let sending = Task {
             var sent: [TransferProgress] = []
-            for _ in 0..<2 { try await client.output.write(contentsOfFile: source) { sent.append($0) } }
+            for _ in 0..<2 { try await client.write(contentsOfFile: source) { sent.append($0) } }
             try await client.close()
             return sent
         }
         var received: [TransferProgress] = []
-        try await pair.server.input.readToFile(folder.path("a"), exactly: count) { received.append($0) }
+        try await pair.server.readToFile(folder.path("a"), exactly: count) { received.append($0) }
         check(received, count, total: count)
         received = []
         try await pair.server.readToFile(folder.path("b"), maxLength: .max) { received.append($0) }

@@ -6,14 +6,14 @@ import Testing
 
 @testable import AsyncSockets
 
-/// Writing lines, the two halves of a connection, and ports of any integer type.
-@Suite(.timeLimit(.patient)) struct HalvesTests {
+/// Reading and writing in separate tasks, lines, and ports of any integer type.
+@Suite(.timeLimit(.patient)) struct ConversationTests {
     @Test(arguments: [false, true]) func oneTaskReadsAndAnotherWrites(isSecure: Bool) async throws {
         let pair = try await SocketPair(isSecure: isSecure)
-        let (input, output) = (pair.client.input, pair.client.output)
+        let client = pair.client
         let reading = Task {
             var lines: [String] = []
-            for try await line in input.lines { lines.append(line) }
+            for try await line in client.lines { lines.append(line) }
             return lines
         }
         let echo = Task {
@@ -21,36 +21,10 @@ import Testing
             try await pair.server.close()
         }
         let sent = (0..<1_000).map { "line \($0)" }
-        for line in sent { try await output.writeLine(line) }
-        output.closeWriteStream()
+        for line in sent { try await client.writeLine(line) }
+        client.closeWriteStream()
         #expect(try await reading.value == sent.map { "\($0)!" })
         try await echo.value
-    }
-
-    @Test func eachHalfHasTheMethodsOfItsDirection() async throws {
-        let pair = try await SocketPair()
-        let (input, output) = (pair.server.input, pair.client.output)
-        let file = FileManager.default.temporaryDirectory.appending(path: UUID().uuidString).path
-        try Data("from a file".utf8).write(to: URL(filePath: file))
-        defer { try? FileManager.default.removeItem(atPath: file) }
-        try await output.write(Data("one".utf8))
-        #expect(try await input.read(exactly: 3) == Data("one".utf8))
-        try await output.write([1, 2, 3])
-        // A read may return fewer bytes than were sent together, but not more than its maximum.
-        var numbers = try #require(try await input.read(maxLength: 2))
-        #expect(numbers.count <= 2)
-        while numbers.count < 3 { numbers += try #require(try await input.read()) }
-        #expect(numbers == Data([1, 2, 3]))
-        try await output.writeLine("two")
-        #expect(try await input.read(until: AsyncSocket.crlf) == Data("two\r\n".utf8))
-        try await output.write("three\n")
-        #expect(try await input.readLine() == "three")
-        try await output.write(Data("four".utf8), as: LengthPrefixed<UInt8>())
-        #expect(try await input.readFrame(LengthPrefixed<UInt8>()) == Data("four".utf8))
-        try await output.write(contentsOfFile: file, offset: 1, length: 3)
-        try await output.write(contentsOfFile: file, offset: 5)
-        output.closeWriteStream()
-        #expect(try await input.readToEnd() == Data("roma file".utf8))
     }
 
     /// Untrusted text in each of them could inject a second command.
