@@ -139,17 +139,8 @@ public final class DatagramListener: Sendable {
 
     // MARK: - Properties
 
-    /// The local addresses: one per IP version, IPv4 first.
     public var localAddresses: [SocketEndpoint] { hub.localAddresses }
 
-    /// The first local address.
-    public var localAddress: SocketEndpoint? { hub.localAddresses.first }
-
-    /// The local port. If the listener was created with port 0, the port that the kernel chose.
-    public var localPort: UInt16 { localAddress?.port ?? 0 }
-
-    /// Whether new peers are accepted. `false` after `close(timeout:)`, after the task of `run` was
-    /// cancelled, or after receiving has failed permanently.
     public var isListening: Bool { reception.isOpen }
 
     /// The number of peers, including peers with an incomplete handshake.
@@ -206,38 +197,29 @@ public final class DatagramListener: Sendable {
     /// not limited once its handshake is complete.
     public var rateLimitedCount: Int { hub.counts.rateLimited.load(ordering: .relaxed) }
 
-    /// The logger of the listener and its sockets, as set in `configure`.
     public var logger: Logger { preparation.model.logger }
+}
+
+extension DatagramListener: ServingListener {
+    public func replaceTLS(_ settings: TLSServerSettings) throws(AsyncSocketError) {
+        guard let tls = preparation.tls else {
+            throw .badConfiguration(.bind, "the listener has no DTLS settings to replace: create it with the dtls parameter")
+        }
+        try tls.replace(settings)
+    }
 
     // MARK: - Closing
 
-    /// Closes the listener gracefully: drops datagrams from strangers, lets the peers finish, including peers
-    /// that have no task yet, and cancels peers that take too long.
-    ///
-    /// Returns when the tasks of all peers have finished; then `run` returns too. Tasks that do not finish in
-    /// time are cancelled, which closes their sockets. If the task that calls this is cancelled, the peers'
-    /// tasks are cancelled immediately, and this returns. Sockets that `peers` has returned belong to your
-    /// program and stay open. The port is free once the last socket is closed.
-    ///
-    /// You can call this several times: the earliest deadline applies. In a task that serves one of the
-    /// listener's peers, this returns immediately, like `beginClosing(timeout:)`, because the task would
-    /// otherwise wait for itself. In a child task of such a task, call `beginClosing(timeout:)`.
-    ///
-    /// - Parameter timeout: The time limit for the peers, measured from the call. Defaults to 30
-    ///   seconds; `nil` sets no limit.
     public nonisolated(nonsending) func close(timeout: Duration? = .seconds(30)) async {
         beginClosing(timeout: timeout)
         await reception.ended()
     }
 
-    /// Starts to close the listener as `close(timeout:)` does, and returns without waiting for the peers.
     public func beginClosing(timeout: Duration? = .seconds(30)) {
         stopAccepting()
         if let timeout { reception.cut(after: timeout) }
     }
 
-    /// Calls `body`, and cancels it when the listener starts to close. Returns `nil` if that happens first.
-    /// See `SocketListener.untilClosing(_:)`.
     public nonisolated(nonsending) func untilClosing<Result: Sendable>(
         _ body: @escaping @Sendable () async throws -> Result?
     ) async throws -> Result? {

@@ -166,14 +166,6 @@ final class Reception<Arrival: Sendable>: Sendable {
         closer?.resume()
     }
 
-    func pass(_ time: Duration) async throws {
-        let (stream, continuation) = AsyncStream<Void>.makeStream()
-        let alarm = Deadline(after: time.inSeconds).map { Alarm(at: $0) { continuation.finish() } }
-        for await _ in stream {}
-        alarm?.stop()
-        try Task.checkCancellation()
-    }
-
     // MARK: - Stopping
 
     /// Stops accepting. Connections that have arrived but have not been taken will be served.

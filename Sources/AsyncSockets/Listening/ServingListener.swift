@@ -1,20 +1,150 @@
-internal import Logging
+public import Logging
 internal import SocketBuffers
-internal import SocketCore
-internal import SocketTLS
+public import SocketCore
+public import SocketTLS
 
-/// A listener that serves connections or peers in tasks. Implements shutdown on signals and the
-/// replacement of TLS settings.
-protocol ServingListener: AnyObject, Sendable {
+/// A listener that serves its connections or peers in tasks: a `SocketListener` or a `DatagramListener`.
+public protocol ServingListener: AnyObject, Sendable {
+    /// The addresses the listener is bound to: one per IP version, IPv4 first, or one per inherited socket.
+    /// The value remains available after the listener closes.
+    var localAddresses: [SocketEndpoint] { get }
+
+    /// Whether the listener accepts connections or peers, even if it has not started yet. `false` after
+    /// `close(timeout:)`, after the task of `run` is cancelled, and after accepting has failed permanently.
     var isListening: Bool { get }
+
+    /// The logger of the listener and its sockets, as set by `configure`.
     var logger: Logger { get }
-    func beginClosing(timeout: Duration?)
+
+    /// Replaces the TLS settings for later handshakes, for example to install a new certificate or to change
+    /// the trusted roots or the server names.
+    ///
+    /// The new settings are fully checked before the change. Each handshake uses either the old or the new
+    /// settings throughout, and handshakes already in progress keep the old settings. A session is resumed
+    /// only if the identities, trust and policy are unchanged; otherwise a full handshake is performed.
+    ///
+    /// - Throws: `.tls` or `.badParameter` if the settings cannot be used, in which case the old settings
+    ///   remain in effect; `.badConfiguration` if the listener was created without TLS, or if neither the
+    ///   settings nor the listener's `trust` verify certificates.
     func replaceTLS(_ settings: TLSServerSettings) throws(AsyncSocketError)
-    /// Suspends the task for `interval`, or until it is cancelled.
-    func pass(_ interval: Duration) async throws
+
+    /// Closes the listener gracefully: stops accepting, lets connections and peers finish, and cancels the
+    /// tasks that take too long.
+    ///
+    /// The listener stops accepting as soon as this is called. Connections and peers that have been accepted
+    /// but have no task yet are served too. This method returns when all tasks have finished, and `run` then
+    /// returns too. Tasks that have not finished in time are cancelled, which closes their sockets. If the
+    /// calling task is cancelled, all the listener's tasks are cancelled immediately and this method returns.
+    /// Sockets that `connections` or `peers` has delivered belong to the program and stay open.
+    ///
+    /// A `SocketListener` frees its port as soon as this is called. Connections that are still in the
+    /// kernel's backlog are reset, unless another process or a service manager shares the listening socket.
+    /// A `DatagramListener` drops datagrams from strangers. Its port is free once the last socket is closed.
+    ///
+    /// You can call this any number of times; the earliest deadline applies. Within a task of the listener,
+    /// this returns immediately, like `beginClosing(timeout:)`, because the task would otherwise wait for
+    /// itself. In a child task of such a task, call `beginClosing(timeout:)` instead.
+    ///
+    /// - Parameter timeout: How long the tasks may take, measured from this call. Defaults to 30 seconds;
+    ///   `nil` sets no limit.
+    nonisolated(nonsending) func close(timeout: Duration?) async
+
+    /// Starts to close the listener as `close(timeout:)` does, but returns without waiting for the tasks. Use
+    /// it where the caller cannot wait, for example when handling a signal.
+    func beginClosing(timeout: Duration?)
+
+    /// Calls `body`, and cancels it when the listener starts to close, or stops listening because of an
+    /// error. Returns `nil` if that happens first.
+    ///
+    /// Use it in a connection's task for reads between two requests, so that connections without a request
+    /// close immediately and do not use up the `timeout` of the close:
+    ///
+    /// ```swift
+    /// try await listener.run(untilSignals: [SIGTERM]) { socket in
+    ///     var next = try await socket.readLine()
+    ///     while let request = next {
+    ///         try await respond(to: request, on: socket)
+    ///         next = try await listener.untilClosing { try await socket.readLine() }
+    ///     }
+    /// }
+    /// ```
+    ///
+    /// If the listener is already closing, this returns `nil` without calling `body`. That is why the example
+    /// reads the first request directly: its connection may have been accepted just before the close.
+    ///
+    /// A read that is cancelled in this way loses no bytes. If `body` has already completed, or completes in
+    /// spite of the cancellation, its result is returned. To check the state without an operation, use
+    /// `isListening`.
+    ///
+    /// - Parameter body: Runs in a child task, with the executor preference of the current task.
+    /// - Returns: The value that `body` returns, or `nil` if the listener starts to close first.
+    /// - Throws: The errors of `body`, and `CancellationError` if the current task is cancelled.
+    nonisolated(nonsending) func untilClosing<Result: Sendable>(
+        _ body: @escaping @Sendable () async throws -> Result?
+    ) async throws -> Result?
 }
 
 extension ServingListener {
+    /// The first of `localAddresses`.
+    public var localAddress: SocketEndpoint? { localAddresses.first }
+
+    /// The port the listener is bound to, or 0 for a Unix-domain socket. If the listener was created with
+    /// port 0, this is the port that the kernel chose.
+    public var localPort: UInt16 { localAddress?.port ?? 0 }
+
+    // MARK: - Settings
+
+    /// Watches files and replaces the TLS settings, as `replaceTLS(_:)` does, when one of the files changes.
+    ///
+    /// ```swift
+    /// let files = ["server.pem", "server.key"]
+    /// Task {
+    ///     try await listener.reloadTLS(from: files) {
+    ///         .server(identity: try TLSIdentity(certificateFile: files[0], privateKeyFile: files[1]))
+    ///     }
+    /// }
+    /// ```
+    ///
+    /// Also loads the files immediately, because they may have changed since the listener was created.
+    /// Returns when the listener closes. If a file cannot be used, the settings remain unchanged and the error
+    /// is logged at level `error`. Because files that belong together may not change at the same moment,
+    /// settings that failed are tried again after each interval.
+    ///
+    /// - Parameters:
+    ///   - files: The paths of the files to watch for changes. Only `makeSettings` reads their contents.
+    ///   - interval: How often to check for changes. The default is every 5 seconds.
+    ///   - onError: Called with the error if the files cannot be used.
+    ///   - makeSettings: Reads the files and returns the settings. It may block.
+    /// - Throws: `CancellationError` if the task is cancelled.
+    @concurrent
+    public func reloadTLS(
+        from files: [String], every interval: Duration = .seconds(5), onError: (@Sendable (any Error) -> Void)? = nil,
+        _ makeSettings: @Sendable () throws -> TLSServerSettings
+    ) async throws {
+        var known: [FileStamp]?
+        var hasFailed = false
+        while isListening {
+            let current = files.map { FileStamp(path: $0) }
+            if current != known || hasFailed {
+                do {
+                    try replaceTLS(makeSettings())
+                    hasFailed = false
+                    logger.info("TLS settings replaced")
+                } catch {
+                    // Report a repeated failure only once.
+                    if current != known {
+                        logger.error("TLS settings not replaced", metadata: ["error": "\(error)"])
+                        onError?(error)
+                    }
+                    hasFailed = true
+                }
+            }
+            known = current
+            let pause = max(interval, .milliseconds(1))
+            try await untilClosing { try await Task.sleep(for: pause) }
+        }
+    }
+
     // MARK: - Signals
 
     func serve(
@@ -55,36 +185,6 @@ extension ServingListener {
             }
         } catch {
             throw AsyncSocketError(refusal: error, operation: .run)
-        }
-    }
-
-    // MARK: - Settings
-
-    /// Replaces the settings when one of the files changes. See `SocketListener.reloadTLS`.
-    func reload(
-        from files: [String], every interval: Duration, onError: (@Sendable (any Error) -> Void)?,
-        _ makeSettings: @Sendable () throws -> TLSServerSettings
-    ) async throws {
-        var known: [FileStamp]?
-        var hasFailed = false
-        while isListening {
-            let current = files.map { FileStamp(path: $0) }
-            if current != known || hasFailed {
-                do {
-                    try replaceTLS(makeSettings())
-                    hasFailed = false
-                    logger.info("TLS settings replaced")
-                } catch {
-                    // Report a repeated failure only once.
-                    if current != known {
-                        logger.error("TLS settings not replaced", metadata: ["error": "\(error)"])
-                        onError?(error)
-                    }
-                    hasFailed = true
-                }
-            }
-            known = current
-            try await pass(max(interval, .milliseconds(1)))
         }
     }
 }

@@ -178,23 +178,8 @@ public final class SocketListener: Sendable {
 
     // MARK: - Properties
 
-    /// The addresses the listener is bound to: one per IP version, IPv4 first, or one per inherited socket.
-    /// The value remains available after the listener closes.
     public var localAddresses: [SocketEndpoint] { listener.localAddresses }
 
-    /// The address the listener is bound to.
-    ///
-    /// With several addresses, this is the IPv4 address if the listener has one, and otherwise the IPv6
-    /// address. With inherited sockets, this is the address of the first socket. The value remains available
-    /// after the listener closes.
-    public var localAddress: SocketEndpoint? { listener.localAddress }
-
-    /// The port the listener is bound to, or 0 for a Unix-domain socket. If the listener was created with
-    /// port 0, this is the port that the kernel chose.
-    public var localPort: UInt16 { localAddress?.port ?? 0 }
-
-    /// Whether the listener is listening, even if it does not accept connections yet. `false` after
-    /// `close(timeout:)`, after the task of `run` is cancelled, and after accepting has failed permanently.
     public var isListening: Bool { reception.isOpen }
 
     /// The maximum number of accepted connections that may be open simultaneously. Defaults to 10,000; `.max`
@@ -229,67 +214,29 @@ public final class SocketListener: Sendable {
         set { preparation.slots.limit = newValue.clamped(to: 1...) }
     }
 
-    /// The logger of the listener and its sockets, as set by `configure`.
     public var logger: Logger { preparation.model.logger }
+}
+
+extension SocketListener: ServingListener {
+    public func replaceTLS(_ settings: TLSServerSettings) throws(AsyncSocketError) {
+        guard let tls = preparation.tls else {
+            throw .badConfiguration(.listen, "the listener has no TLS settings to replace: create it with the tls parameter")
+        }
+        try tls.replace(settings)
+    }
 
     // MARK: - Closing
 
-    /// Closes the listener gracefully: stops accepting, lets connections finish, and cancels the tasks
-    /// that take too long.
-    ///
-    /// The listener stops accepting and frees its port as soon as this is called. Connections that have been
-    /// accepted but have no task yet are served too. Connections that are still in the kernel's backlog are
-    /// reset, unless another process or a service manager shares the listening socket. This method returns
-    /// when the tasks of all connections have finished, and `run` then returns too. Tasks that have not
-    /// finished in time are cancelled, which closes their connections. If the calling task is cancelled, all
-    /// connections' tasks are cancelled immediately and this method returns. Sockets that `connections` has
-    /// delivered belong to the program and stay open.
-    ///
-    /// You can call this any number of times; the earliest deadline applies. Within a task that serves one of
-    /// the listener's connections, this returns immediately, like `beginClosing(timeout:)`, because the task
-    /// would otherwise wait for itself. In a child task of such a task, call `beginClosing(timeout:)`
-    /// instead.
-    ///
-    /// - Parameter timeout: How long the connections may take, measured from this call. Defaults to 30
-    ///   seconds; `nil` sets no limit.
     public nonisolated(nonsending) func close(timeout: Duration? = .seconds(30)) async {
         beginClosing(timeout: timeout)
         await reception.ended()
     }
 
-    /// Starts to close the listener as `close(timeout:)` does, but returns without waiting for the
-    /// connections. Use it where the caller cannot wait, for example when handling a signal.
     public func beginClosing(timeout: Duration? = .seconds(30)) {
         stopAccepting()
         if let timeout { reception.cut(after: timeout) }
     }
 
-    /// Calls `body`, and cancels it when the listener starts to close, or stops listening because of an
-    /// error. Returns `nil` if that happens first.
-    ///
-    /// Use it in a connection's task for reads between two requests, so that connections without a request
-    /// close immediately and do not use up the `timeout` of the close:
-    ///
-    /// ```swift
-    /// try await listener.run(untilSignals: [SIGTERM]) { socket in
-    ///     var next = try await socket.readLine()
-    ///     while let request = next {
-    ///         try await respond(to: request, on: socket)
-    ///         next = try await listener.untilClosing { try await socket.readLine() }
-    ///     }
-    /// }
-    /// ```
-    ///
-    /// If the listener is already closing, this returns `nil` without calling `body`. That is why the example
-    /// reads the first request directly: its connection may have been accepted just before the close.
-    ///
-    /// A read that is cancelled in this way loses no bytes. If `body` has already completed, or completes in
-    /// spite of the cancellation, its result is returned. To check the state without an operation, use
-    /// `isListening`.
-    ///
-    /// - Parameter body: Runs in a child task, with the executor preference of the current task.
-    /// - Returns: The value that `body` returns, or `nil` if the listener starts to close first.
-    /// - Throws: The errors of `body`, and `CancellationError` if the current task is cancelled.
     public nonisolated(nonsending) func untilClosing<Result: Sendable>(
         _ body: @escaping @Sendable () async throws -> Result?
     ) async throws -> Result? {
