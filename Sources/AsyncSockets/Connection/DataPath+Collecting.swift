@@ -31,12 +31,12 @@ extension DataPath {
     /// Serves reads from the buffered bytes if that may lead to more writes. Returns `false` if the
     /// collected bytes must be sent.
     @inline(__always)
-    func collects(_ fate: inout Fate) -> Bool {
+    func collects(_ step: inout Step) -> Bool {
         guard writes.waitingByteCount > 0, let code = events.collectingCode else { return false }
         guard code == .block || !reads.preBuffer.isEmpty, mayCollect(0) else { return false }
         isCollecting = true
-        fate = serveReads()
-        guard case .goesOn = fate else { return true }
+        step = serveReads()
+        guard case .goesOn = step else { return true }
         if case .read = reads.front { return false }
         return code != .delivery || !events.isEmpty
     }

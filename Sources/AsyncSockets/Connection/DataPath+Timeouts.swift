@@ -25,7 +25,7 @@ extension DataPath {
     }
 
     /// Applies the delegate's reply. It has no effect on any operation other than `number`.
-    func extendRead(_ number: UInt32, by seconds: Double) -> Fate {
+    func extendRead(_ number: UInt32, by seconds: Double) -> Step {
         guard let timeout = reads.packets.extend(number, by: seconds) else { return .goesOn }
         let error = AsyncSocketError.timeout(.readTimeout, .read, seconds: timeout)
         guard configuration.value.keepsConnectionOnReadTimeout else { return .ends(error) }
@@ -35,7 +35,7 @@ extension DataPath {
     }
 
     /// Applies the delegate's reply. It has no effect on any operation other than `number`.
-    func extendWrite(_ number: UInt32, by seconds: Double) -> Fate {
+    func extendWrite(_ number: UInt32, by seconds: Double) -> Step {
         guard let timeout = writes.packets.extend(number, by: seconds) else { return .goesOn }
         return .ends(.timeout(.writeTimeout, .write, seconds: timeout))
     }

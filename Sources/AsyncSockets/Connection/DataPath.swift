@@ -1,7 +1,7 @@
 // Rules of the data path:
 //  1. Only the data path moves a connection's bytes: incoming bytes through `reads`, outgoing bytes through
 //     `writes`, both through the channel.
-//  2. A step that requires the connection to close reports this in its result (`Fate`). A step that needs
+//  2. A step that requires the connection to close reports this in its result (`Step`). A step that needs
 //     another turn records this (`endTurn`).
 //  3. Every accepted packet is completed once: served, refused, cancelled, or dropped when the connection
 //     closes.
@@ -22,7 +22,7 @@ internal import SocketCore
 /// Confined to the turn of the connection that owns it.
 final class DataPath {
     /// Whether the connection continues or must be closed. The error is `nil` for an orderly close.
-    enum Fate {
+    enum Step {
         case goesOn
         case ends(AsyncSocketError?)
     }
@@ -88,27 +88,27 @@ final class DataPath {
     // MARK: - Moving bytes
 
     /// Moves bytes in both directions within the limits of a turn, and then decides whether to close.
-    func pump() -> Fate {
+    func pump() -> Step {
         guard let openChannel else { return .goesOn }
         return openChannel._withUnsafeGuaranteedRef { channel in
-            var fate = Fate.goesOn
-            if !isWriting || !collects(&fate) { fate = exchange(channel) }
-            if case .goesOn = fate { return settle(channel) }
-            return fate
+            var step = Step.goesOn
+            if !isWriting || !collects(&step) { step = exchange(channel) }
+            if case .goesOn = step { return settle(channel) }
+            return step
         }
     }
 
     /// The two parts of `pump()`, called separately during a TLS upgrade: moving bytes, and then deciding.
-    func exchange() -> Fate { channel.map { exchange($0) } ?? .goesOn }
-    func settle() -> Fate { channel.map { settle($0) } ?? .goesOn }
+    func exchange() -> Step { channel.map { exchange($0) } ?? .goesOn }
+    func settle() -> Step { channel.map { settle($0) } ?? .goesOn }
 
-    private func exchange(_ channel: ByteChannel) -> Fate {
+    private func exchange(_ channel: ByteChannel) -> Step {
         pumpWrites(channel)
-        let fate = pumpReads(channel)
+        let step = pumpReads(channel)
         // A partially received message from the peer can block writes. Reading may have completed that
         // message.
-        if case .goesOn = fate, channel.isHeldUp { pumpWrites(channel) }
-        return fate
+        if case .goesOn = step, channel.isHeldUp { pumpWrites(channel) }
+        return step
     }
 
     func pumpWrites(_ channel: ByteChannel) {
@@ -126,11 +126,11 @@ final class DataPath {
     }
 
     /// Serves reads and receives the bytes they need, round by round.
-    private func pumpReads(_ channel: ByteChannel) -> Fate {
+    private func pumpReads(_ channel: ByteChannel) -> Step {
         guard channel.mayHaveBytes || reads.mayServe else { return .goesOn }
         for _ in 0..<ByteChannel.roundsPerTurn {
-            let fate = reads.mayServe ? serveReads() : .goesOn
-            guard case .goesOn = fate, channel.mayHaveBytes, reads.wantsBytes else { return fate }
+            let step = reads.mayServe ? serveReads() : .goesOn
+            guard case .goesOn = step, channel.mayHaveBytes, reads.wantsBytes else { return step }
             switch fill(from: channel) {
             case .bytes: break
             case .nothing: return .goesOn
@@ -139,9 +139,9 @@ final class DataPath {
                 return .goesOn
             }
         }
-        let fate = serveReads()
-        if case .goesOn = fate, reads.wantsBytes { wantsTurn = true }
-        return fate
+        let step = serveReads()
+        if case .goesOn = step, reads.wantsBytes { wantsTurn = true }
+        return step
     }
 
     @inline(__always)
@@ -162,7 +162,7 @@ final class DataPath {
     /// Called after an exchange. Decides whether the connection closes, and starts the timers of the current
     /// operations.
     @inline(__always)
-    private func settle(_ channel: ByteChannel) -> Fate {
+    private func settle(_ channel: ByteChannel) -> Step {
         if isWriting, writes.isClosing, writes.isEmpty, !ending.isWritingFinished, channel.finishWriting() {
             ending.note(.finishedWriting)
         }
@@ -174,7 +174,7 @@ final class DataPath {
     }
 
     /// Performs the actions that `StreamEnding` decides, one after another.
-    private func decide(_ channel: ByteChannel) -> Fate {
+    private func decide(_ channel: ByteChannel) -> Step {
         while let action = ending.decide(situation(channel)) {
             switch action {
             case .completeReadToEnd:
@@ -236,7 +236,7 @@ final class DataPath {
     }
 
     /// Serves the reads at the front of the queue from `preBuffer`, until one needs more bytes.
-    func serveReads() -> Fate {
+    func serveReads() -> Step {
         while true {
             if let tag = reads.takeLoan() {
                 lend(tag)

@@ -269,9 +269,9 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
         if let registration { try loop.watch(descriptor, for: registration) }
     }
 
-    private func follow(_ outcome: Establishing.Outcome?) {
-        switch outcome {
-        case .goesOn, nil: break
+    private func follow(_ step: Establishing.Step?) {
+        switch step {
+        case .incomplete, nil: break
         case .more: wishForTurn()
         case .established(let event, let peer): establish(with: peer, event)
         case .adopted: establish(with: record.remoteAddress, nil)
@@ -310,13 +310,13 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
         if !isOver { follow(data.settle()) }
     }
 
-    private func follow(_ fate: DataPath.Fate) { if case .ends(let end) = fate { close(end, end == nil ? [] : .abandoned) } }
+    private func follow(_ step: DataPath.Step) { if case .ends(let end) = step { close(end, end == nil ? [] : .abandoned) } }
 
     /// Advances the TLS upgrade. Returns `true` if bytes may be able to move now.
     private func advanceUpgrade() -> Bool {
         guard let upgrade, !upgrade.state.isSettled else { return false }
         switch upgrade.advance(data, self) {
-        case .waits: break
+        case .incomplete: break
         case .moved: return true
         case .more: wishForTurn()
         case .fails(let error): close(error)

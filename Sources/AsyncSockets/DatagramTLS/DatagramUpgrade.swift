@@ -150,7 +150,7 @@ final class DatagramUpgrade {
         _ channel: DatagramChannel, _ input: DatagramInput, _ output: DatagramOutput
     ) -> AsyncSocketError? {
         guard let layer else { return nil }
-        let outcome = upgrade.shakeHands(over: layer, self) { session, exporter in
+        let step = upgrade.shakeHands(over: layer, self) { session, exporter in
             channel.noteSecured()
             layer.noteLimit()
             input.removeStartTLS()
@@ -158,8 +158,8 @@ final class DatagramUpgrade {
             upgrade.secure(session, exporter, self)
             isSecure = true
         }
-        switch outcome {
-        case .waits, .moved: return nil
+        switch step {
+        case .incomplete, .moved: return nil
         case .more: around.post(.roomIsBack)
         case .fails(let error): return error
         }

@@ -2,7 +2,7 @@ internal import Synchronization
 
 /// An event that happens once, with at most one waiter.
 struct Milestone: ~Copyable, Sendable {
-    private final class Sequel: Sendable {
+    private final class Continuation: Sendable {
         let body: @Sendable () -> Void
 
         init(_ body: @escaping @Sendable () -> Void) {
@@ -13,7 +13,7 @@ struct Milestone: ~Copyable, Sendable {
     private static let unreached: UInt = 0
     private static let reached: UInt = 1
 
-    /// Either of the values above, or the address of a `Sequel` that is retained here.
+    /// Either of the values above, or the address of a `Continuation` that is retained here.
     private let state = Atomic(Milestone.unreached)
 
     deinit {
@@ -25,7 +25,7 @@ struct Milestone: ~Copyable, Sendable {
     /// Calls `sequel` when the milestone is reached, on the thread that reaches it, or immediately if it was
     /// already reached. Call this once.
     func whenReached(_ sequel: @escaping @Sendable () -> Void) {
-        let waiting = Unmanaged.passRetained(Sequel(sequel))
+        let waiting = Unmanaged.passRetained(Continuation(sequel))
         let change = state.compareExchange(
             expected: Self.unreached, desired: UInt(bitPattern: waiting.toOpaque()), ordering: .acquiringAndReleasing)
         if change.exchanged { return }
@@ -38,7 +38,7 @@ struct Milestone: ~Copyable, Sendable {
         Self.take(state.exchange(Self.reached, ordering: .acquiringAndReleasing))?.takeRetainedValue().body()
     }
 
-    private static func take(_ state: UInt) -> Unmanaged<Sequel>? {
+    private static func take(_ state: UInt) -> Unmanaged<Continuation>? {
         guard state > reached, let address = UnsafeRawPointer(bitPattern: state) else { return nil }
         return .fromOpaque(address)
     }

@@ -14,9 +14,9 @@ internal import SocketCore
 ///
 /// Confined to the turn of the connection.
 final class Establishing {
-    enum Outcome {
+    enum Step {
         /// No progress is possible until another event.
-        case goesOn
+        case incomplete
         /// Continue in another turn.
         case more
         /// The channel is connected to the target. The owner completes the waiter for the connection or,
@@ -45,15 +45,15 @@ final class Establishing {
 
     /// Starts to establish the connection. Called after the descriptor of the socket's previous connection
     /// has been closed.
-    func begin(_ data: DataPath, _ owner: any PartOwner) -> Outcome {
+    func begin(_ data: DataPath, _ owner: any PartOwner) -> Step {
         owner.note("connecting", ["to": "\(opening.destination.name)"])
         let address = opening.resolve { [weak owner] in owner?.post(.establishing(.resolved($0))) }
-        guard let address else { return .goesOn }
+        guard let address else { return .incomplete }
         return follow(opening.connect(to: [address], Self.options(owner), Self.reports(to: owner)), data, owner)
     }
 
     /// Handles a lookup result or an event of an attempt.
-    func receive(_ news: EstablishingNews, _ data: DataPath, _ owner: any PartOwner) -> Outcome {
+    func receive(_ news: EstablishingNews, _ data: DataPath, _ owner: any PartOwner) -> Step {
         switch news {
         case .resolved(let answer):
             follow(opening.resolved(answer, Self.options(owner), Self.reports(to: owner)), data, owner)
@@ -63,7 +63,7 @@ final class Establishing {
 
     var deadline: Deadline? { .earlier(end, opening.deadline) }
 
-    func expire(at now: Deadline, _ data: DataPath, _ owner: any PartOwner) -> Outcome {
+    func expire(at now: Deadline, _ data: DataPath, _ owner: any PartOwner) -> Step {
         if let end, end <= now { return .fails(naming(.timeout(.connectTimeout, .connect, seconds: seconds))) }
         return follow(opening.expire(at: now), data, owner)
     }
@@ -87,7 +87,7 @@ final class Establishing {
         { [weak owner] in owner?.post(.establishing(.attempt($0, $1))) }
     }
 
-    private func follow(_ steps: [Opening.Step], _ data: DataPath, _ owner: any PartOwner) -> Outcome {
+    private func follow(_ steps: [Opening.Step], _ data: DataPath, _ owner: any PartOwner) -> Step {
         for step in steps {
             switch step {
             case .progressed(let progress): owner.events.append(.progressed(progress))
@@ -95,13 +95,13 @@ final class Establishing {
             case .failed(let error): return .fails(error)
             }
         }
-        return .goesOn
+        return .incomplete
     }
 
     /// Called when the transport is connected, before any event is delivered.
     private func didConnect(
         _ descriptor: SocketDescriptor, _ peer: SocketEndpoint, _ data: DataPath, _ owner: any PartOwner
-    ) -> Outcome {
+    ) -> Step {
         do throws(AsyncSocketError) {
             try Self.open(descriptor, of: peer, .connect, data, owner)
         } catch {
@@ -110,7 +110,7 @@ final class Establishing {
         owner.events.append(.progressed(.connected(peer)))
         tunnel = opening.destination.tunnel
         self.peer = peer
-        guard tunnel == nil else { return .goesOn }
+        guard tunnel == nil else { return .incomplete }
         let event =
             peer.unixPath.map { DelegateEvent.didConnectToPath($0) }
             ?? .didConnect(host: peer.host ?? "\(peer)", port: peer.port ?? 0)
@@ -118,11 +118,11 @@ final class Establishing {
     }
 
     /// Exchanges messages with the proxy as far as possible.
-    func negotiate(_ data: DataPath) -> Outcome {
-        guard let channel = data.channel, let peer, var tunnel else { return .goesOn }
+    func negotiate(_ data: DataPath) -> Step {
+        guard let channel = data.channel, let peer, var tunnel else { return .incomplete }
         defer { self.tunnel = tunnel }
         switch tunnel.negotiate(over: channel, data.reads.preBuffer) {
-        case .incomplete: return .goesOn
+        case .incomplete: return .incomplete
         case .more: return .more
         case .failed(let error): return .fails(error)
         case .established: return .established(.didConnect(host: tunnel.host, port: tunnel.port), peer: peer)
@@ -134,7 +134,7 @@ final class Establishing {
     /// Adopts a connected descriptor, such as an accepted one.
     static func adopt(
         _ descriptor: SocketDescriptor, _ data: DataPath, _ owner: any PartOwner
-    ) -> Outcome {
+    ) -> Step {
         do throws(AsyncSocketError) {
             try open(descriptor, of: owner.record.remoteAddress ?? descriptor.remoteAddress, .accept, data, owner)
             return .adopted

@@ -7,7 +7,7 @@ extension HandshakeDriver {
     // MARK: - Starting
 
     /// Queues an upgrade after all current reads and writes.
-    static func begin(_ request: TLSRequest, _ upgrade: inout HandshakeDriver?, _ data: DataPath) -> DataPath.Fate {
+    static func begin(_ request: TLSRequest, _ upgrade: inout HandshakeDriver?, _ data: DataPath) -> DataPath.Step {
         guard !data.isClosing, upgrade == nil else {
             request.waiter?.complete(.failure(AsyncSocketError.closing(.startTLS)))
             return .goesOn
@@ -54,37 +54,37 @@ extension HandshakeDriver {
     // MARK: - Advancing
 
     /// Advances the upgrade as far as possible without further events.
-    func advance(_ data: DataPath, _ owner: some PartOwner) -> Outcome {
-        guard let channel = data.channel else { return .waits }
+    func advance(_ data: DataPath, _ owner: some PartOwner) -> Step {
+        guard let channel = data.channel else { return .incomplete }
         switch state {
         case .queuedTLS: return beginIfDrained(channel, data, owner)
         case .inDialogue(let request, let dialogue):
             switch dialogue.advance(over: channel, data.reads.preBuffer) {
             case .complete:
                 return begin(request, after: dialogue, channel, data, rejectsEarlyBytes: request.settings.role == .client, owner)
-            case .incomplete: return .waits
+            case .incomplete: return .incomplete
             case .more: return .more
             case .failed(let error): return .fails(error)
             }
         case .handshaking, .authenticating(.answered): return shakeHands(channel, data, owner)
-        case .secure: return .waits
+        case .secure: return .incomplete
         case .awaitingTrust:
             channel.flush()
-            return channel.checkForDisconnect().map { .fails($0) } ?? .waits
+            return channel.checkForDisconnect().map { .fails($0) } ?? .incomplete
         case .authenticating(.awaitingTrust):
             channel.flush()
-            return .waits
+            return .incomplete
         case .authenticating(.requested):
             channel.sendDelayedRequest()
             guard channel.isAuthenticatingClient else {
-                return channel.failure.map { giveUpRequest($0, channel, owner) } ?? .waits
+                return channel.failure.map { giveUpRequest($0, channel, owner) } ?? .incomplete
             }
             state.noteAnswer()
             return shakeHands(channel, data, owner)
         }
     }
 
-    private func beginIfDrained(_ channel: ByteChannel, _ data: DataPath, _ owner: some PartOwner) -> Outcome {
+    private func beginIfDrained(_ channel: ByteChannel, _ data: DataPath, _ owner: some PartOwner) -> Step {
         let (reads, writes) = (data.reads, data.writes)
         var drained: TLSUpgrade.DrainedQueues = []
         if case .startTLS = reads.front { drained.insert(.startingReadTLS) }
@@ -94,7 +94,7 @@ extension HandshakeDriver {
             if let seconds = state.taskTimeout, !writes.packets.isAtStartTLS {
                 clock = clock ?? PhaseClock(.earlierWrites(writes.position), seconds: seconds)
             }
-            return .waits
+            return .incomplete
         }
         guard let dialogue = request.dialogue.map(UpgradeDialogue.init) else {
             let isRejecting = request.settings.earlyPlaintext == .reject
@@ -109,7 +109,7 @@ extension HandshakeDriver {
     private func begin(
         _ request: TLSRequest, after dialogue: UpgradeDialogue?, _ channel: ByteChannel, _ data: DataPath,
         rejectsEarlyBytes: Bool, _ owner: some PartOwner
-    ) -> Outcome {
+    ) -> Step {
         let early = data.reads.preBuffer
         if rejectsEarlyBytes, let error = channel.checkForEarlyBytes(in: early) { return .fails(error) }
         do throws(TLSError) {
@@ -125,7 +125,7 @@ extension HandshakeDriver {
         }
     }
 
-    private func shakeHands(_ channel: ByteChannel, _ data: DataPath, _ owner: some PartOwner) -> Outcome {
+    private func shakeHands(_ channel: ByteChannel, _ data: DataPath, _ owner: some PartOwner) -> Step {
         shakeHands(over: channel, owner) { session, exporter in
             if state.isSecure, let session { return didAuthenticate(session, owner) }
             data.reads.packets.removeStartTLS()
@@ -157,17 +157,17 @@ extension HandshakeDriver {
     /// If the client failed to prove its identity, the connection closes immediately, and bytes received
     /// before the failure are discarded. If only the client's direction is closed, this side may continue to
     /// write.
-    private func giveUpRequest(_ error: AsyncSocketError, _ channel: ByteChannel, _ owner: some PartOwner) -> Outcome {
+    private func giveUpRequest(_ error: AsyncSocketError, _ channel: ByteChannel, _ owner: some PartOwner) -> Step {
         clock = nil
         state.succeed()
         let isAnswered = !waiters.isEmpty
         waiters.refuseAll(error)
         if channel.hasFailed { return .fails(error) }
         if !isAnswered { owner.events.append(.didReceiveClientCertificate(.failure(error))) }
-        return .waits
+        return .incomplete
     }
 
-    func expire(at now: Deadline, _ data: DataPath, _ owner: some PartOwner) -> DataPath.Fate {
+    func expire(at now: Deadline, _ data: DataPath, _ owner: some PartOwner) -> DataPath.Step {
         switch expire(at: now, over: data.channel, owner) {
         case .nothing:
             data.needsPump = true

@@ -77,9 +77,9 @@ final class HandshakeDriver {
 
     // MARK: - Steps
 
-    enum Outcome {
+    enum Step {
         /// No progress is possible until another event.
-        case waits
+        case incomplete
         /// Bytes may be transferred now: exchange them, and advance again.
         case moved
         /// Advance again in another turn.
@@ -99,12 +99,12 @@ final class HandshakeDriver {
     /// possible. Calls `complete` when it is complete.
     func shakeHands<Transport: HandshakeTransport>(
         over transport: Transport, _ owner: some HandshakeOwner, complete: (TLSSession?, KeyExporter) -> Void
-    ) -> Outcome {
+    ) -> Step {
         let recordLimit = transport.acceptedRecordCount + DatagramInput.recordsPerTurn
         for _ in 0..<Transport.roundsPerTurn where transport.acceptedRecordCount < recordLimit {
             switch transport.advance() {
             case .complete:
-                guard let (session, exporter) = transport.result else { return .waits }
+                guard let (session, exporter) = transport.result else { return .incomplete }
                 complete(session, exporter)
                 return .moved
             case .awaitingTrust(let trust):
@@ -112,13 +112,13 @@ final class HandshakeDriver {
                 return .moved
             case .awaitingSettings(let question):
                 ask(question, owner)
-                return .waits
+                return .incomplete
             case .awaitingWork(let work): return perform(work, transport, owner)
             case .failed(let error): return .fails(AsyncSocketError(error, operation: operation(of: owner)))
             case .incomplete:
                 switch transport.receiveMessages() {
                 case .received: break
-                case .nothing: return .waits
+                case .nothing: return .incomplete
                 case .failed(let error): return .fails(error.during(operation(of: owner)))
                 }
             }
@@ -148,13 +148,13 @@ final class HandshakeDriver {
     /// Runs a step of the handshake on another thread.
     private func perform(
         _ work: HandshakeWork, _ transport: some HandshakeTransport, _ owner: some HandshakeOwner
-    ) -> Outcome {
+    ) -> Step {
         let send = owner.newsSender
         let isAccepted = HandshakeWorkers.shared.perform(work.key, isCancelled: { work.isCancelled }) {
             work.perform()
             send(.worked(work))
         }
-        if isAccepted { return .waits }
+        if isAccepted { return .incomplete }
         transport.refuse(work)
         return .fails(.tooManyHandshakes)
     }
@@ -222,7 +222,7 @@ final class HandshakeDriver {
     /// Returns a waiter with an expired deadline, and its error.
     func lateWaiter(at now: Deadline) -> (waiter: AnyObject, error: any Error)? { waiters.late(at: now) }
 
-    enum Expiry {
+    enum TimeoutStep {
         case nothing
         /// Earlier writes or datagrams have taken too long.
         case beforeHandshake(PhaseClock)
@@ -231,7 +231,7 @@ final class HandshakeDriver {
 
     func expire(
         at now: Deadline, over transport: (some HandshakeTransport)?, _ owner: some HandshakeOwner
-    ) -> Expiry {
+    ) -> TimeoutStep {
         guard let clock, let deadline = clock.deadline, deadline <= now else { return .nothing }
         switch clock.limit {
         case .earlierWrites, .earlierDatagrams: return .beforeHandshake(clock)

@@ -60,7 +60,7 @@ struct DialogueRequest: Sendable {
 
 /// A dialogue on a connection. Confined to the connection's turn.
 final class UpgradeDialogue {
-    enum StepResult {
+    enum Answer {
         /// The last message has been sent, and the handshake can start.
         case complete
         /// No progress is possible until the next event.
@@ -97,7 +97,7 @@ final class UpgradeDialogue {
     }
 
     /// Exchanges messages as far as possible.
-    func advance(over channel: ByteChannel, _ preBuffer: PreBuffer) -> StepResult {
+    func advance(over channel: ByteChannel, _ preBuffer: PreBuffer) -> Answer {
         do throws(StartTLSError) {
             if case .new = state {
                 state = .exchanging
@@ -177,7 +177,7 @@ final class UpgradeDialogue {
         sendOutput(over: channel)
     }
 
-    private func wait(for channel: ByteChannel) throws(StartTLSError) -> StepResult {
+    private func wait(for channel: ByteChannel) throws(StartTLSError) -> Answer {
         guard let failure = channel.failure else { return .incomplete }
         guard failure.isOrderlyEnd else { return .failed(failure.during(.startTLS)) }
         throw dialogue.endOfInputError

@@ -68,8 +68,8 @@ package final class Connector {
     /// Handles events from the loop for an attempt. Events for an attempt that has already finished are
     /// ignored.
     package func handle(_ events: LoopEvents, of number: Int) -> [Step] {
-        guard let attempt = attempts[number], let outcome = attempt.descriptor.connectOutcome(events) else { return [] }
-        return advance(note(outcome, of: number))
+        guard let attempt = attempts[number], let answer = attempt.descriptor.attemptAnswer(events) else { return [] }
+        return advance(note(answer, of: number))
     }
 
     package func expire(at now: Deadline) -> [Step] {
@@ -135,7 +135,7 @@ package final class Connector {
             switch descriptor.connect(to: route.destination) {
             case .connected:
                 attempts[number] = Attempt(descriptor: descriptor, registration: nil)
-                return descriptor.connectOutcome([.writable, .hangup]).map { note($0, of: number) }
+                return descriptor.attemptAnswer([.writable, .hangup]).map { note($0, of: number) }
             case .inProgress:
                 // Must not be watched earlier: epoll reports a hangup for a socket that has not started to
                 // connect.
@@ -163,8 +163,8 @@ package final class Connector {
         return registration
     }
 
-    private func note(_ outcome: ConnectOutcome, of number: Int) -> HappyEyeballs.Event {
-        switch outcome {
+    private func note(_ answer: AttemptAnswer, of number: Int) -> HappyEyeballs.Event {
+        switch answer {
         case .connected(let peer):
             attempts[number]?.peer = peer
             return .connected(number)
@@ -216,7 +216,7 @@ private final class AttemptHandler: EventHandler {
     }
 }
 
-private enum ConnectOutcome {
+private enum AttemptAnswer {
     case connected(to: SocketEndpoint)
     case failed(SystemError)
 }
@@ -237,7 +237,7 @@ extension SocketDescriptor {
     }
 
     /// Returns `nil` while the attempt is in progress.
-    fileprivate func connectOutcome(_ events: LoopEvents) -> ConnectOutcome? {
+    fileprivate func attemptAnswer(_ events: LoopEvents) -> AttemptAnswer? {
         guard !events.isDisjoint(with: [.writable, .hangup]) else { return nil }
         if let error = takeError(of: "connect") { return .failed(error) }
         guard let peer = remoteAddress else {

@@ -61,7 +61,7 @@ struct Handshake {
         phase = selection.map { .choosing($0) } ?? (isServer ? .waiting : .ready)
     }
 
-    enum Move {
+    enum Step {
         case wait, choose, step, refuse, settleClient, finish
         indirect case fail(TLSError)
     }
@@ -76,7 +76,7 @@ struct Handshake {
         var hasInput = false
     }
 
-    mutating func move(in situation: @autoclosure () -> Situation) -> Move {
+    mutating func move(in situation: @autoclosure () -> Situation) -> Step {
         switch phase {
         case .failed(let error): return .fail(error)
         case .established: return .finish
@@ -95,7 +95,7 @@ struct Handshake {
         }
     }
 
-    enum Sequel {
+    enum NextStep {
         case judge, ask, askHeld, askEarly, lend, wait
         case fail([OpenSSLError])
     }
@@ -103,7 +103,7 @@ struct Handshake {
     /// Returns the next action after a step of OpenSSL's handshake.
     ///
     /// - Parameter isHeld: Whether bytes from the peer are held back from OpenSSL.
-    mutating func ended(_ step: OpenSSLCall.Outcome, isHeld: Bool) -> Sequel {
+    mutating func ended(_ step: OpenSSLCall.Answer, isHeld: Bool) -> NextStep {
         switch step {
         case .success: return .judge
         case .wantsTrust: return .ask

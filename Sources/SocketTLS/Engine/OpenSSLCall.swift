@@ -46,7 +46,7 @@ package enum OpenSSLCall {
     }
 
     /// - Parameter mayLeaveErrors: Whether the call may succeed and leave errors, which the caller examines.
-    static func perform(on ssl: OpaquePointer, mayLeaveErrors: Bool = false, _ body: () -> Int32) -> Outcome {
+    static func perform(on ssl: OpaquePointer, mayLeaveErrors: Bool = false, _ body: () -> Int32) -> Answer {
         OpenSSLError.clearQueue()
         let result = body()
         if result > 0 {
@@ -67,7 +67,7 @@ package enum OpenSSLCall {
         }
     }
 
-    enum Outcome {
+    enum Answer {
         case success
         case wantsRead
         case wantsWrite

@@ -222,7 +222,7 @@ extension TLSEngine {
         }
     }
 
-    func stepHere() -> OpenSSLCall.Outcome {
+    func stepHere() -> OpenSSLCall.Answer {
         let outcome = early == nil ? OpenSSLCall.perform(on: ssl) { SSL_do_handshake(ssl) } : stepWithEarlyData()
         if case .wanted = facts.work { return .wantsWork }
         return outcome
@@ -315,7 +315,7 @@ extension TLSEngine {
         return answer(to: outcome)
     }
 
-    private func answer(to outcome: OpenSSLCall.Outcome) -> ReadAnswer {
+    private func answer(to outcome: OpenSSLCall.Answer) -> ReadAnswer {
         switch outcome {
         case .success, .wantsRead, .wantsTrust, .wantsWork:
             if facts.isAwaitingClient { noteClientAnswer() }
@@ -374,7 +374,7 @@ extension TLSEngine {
         }
     }
 
-    func perform(_ body: () -> Int32) -> OpenSSLCall.Outcome {
+    func perform(_ body: () -> Int32) -> OpenSSLCall.Answer {
         let outcome = exporter.excluding { OpenSSLCall.perform(on: ssl, body) }
         // Not earlier, because a session store is user code, which must not run under a lock.
         if facts.takeNewSession() { judge.resumption?.storeReceived() }

@@ -9,7 +9,7 @@
 internal import COpenSSL
 
 extension Judge {
-    func judgeChain(in store: OpaquePointer) -> TrustGate.Ruling {
+    func judgeChain(in store: OpaquePointer) -> TrustGate.Answer {
         let chain = TLSCertificate.certificates(sharing: X509_STORE_CTX_get0_untrusted(store))
         if let excess = CertificateFault.excess(in: chain) { return refuse(chain, excess) }
         var faults = verify(store, chain)

@@ -60,7 +60,7 @@ final class Judge {
     /// - Parameter path: The chain that OpenSSL built, to which the depths of the faults refer.
     func judge(
         _ chain: [TLSCertificate], _ faults: [PeerTrust.Verdict], path: [TLSCertificate]
-    ) -> TrustGate.Ruling {
+    ) -> TrustGate.Answer {
         let first = faults.firstIndex(where: \.isRevocation) ?? 0
         let verdict = faults.isEmpty ? .trusted : faults[first]
         let others = faults.indices.filter { $0 != first }.map { faults[$0] }
@@ -68,14 +68,14 @@ final class Judge {
         return gate.judge(trust(chain, verdict, otherFaults: others, path: path))
     }
 
-    func refuseForPins(_ chain: [TLSCertificate], _ fault: PeerTrust.Verdict) -> TrustGate.Ruling {
+    func refuseForPins(_ chain: [TLSCertificate], _ fault: PeerTrust.Verdict) -> TrustGate.Answer {
         gate.overrule(trust(chain, fault))
         return .refuse
     }
 
     /// Rejects a chain before OpenSSL verifies it or even decodes it.
     @discardableResult
-    func refuse(_ chain: [TLSCertificate], _ verdict: PeerTrust.Verdict) -> TrustGate.Ruling {
+    func refuse(_ chain: [TLSCertificate], _ verdict: PeerTrust.Verdict) -> TrustGate.Answer {
         gate.refuse(trust(chain, verdict))
     }
 
@@ -133,7 +133,7 @@ final class Judge {
     // MARK: - Results for OpenSSL's callback
 
     /// Applies the gate's ruling to the verification, and returns the result for OpenSSL's verify callback.
-    func apply(_ ruling: TrustGate.Ruling, to store: OpaquePointer, on ssl: OpaquePointer) -> Int32 {
+    func apply(_ ruling: TrustGate.Answer, to store: OpaquePointer, on ssl: OpaquePointer) -> Int32 {
         // OpenSSL would mistake an error left in the queue by the verification for a handshake error.
         if ruling != .refuse { OpenSSLError.clearQueue() }
         switch ruling {

@@ -76,14 +76,14 @@ struct TrustGate {
     }
 
     /// The result for OpenSSL's verify callback.
-    enum Ruling: Equatable {
+    enum Answer: Equatable {
         case accept
         case refuse
         case undecided
     }
 
     /// The ruling, or `nil` if the chain has not been judged.
-    var ruling: Ruling? {
+    var ruling: Answer? {
         switch state {
         case .unjudged: nil
         case .asking: .undecided
@@ -110,7 +110,7 @@ struct TrustGate {
     }
 
     /// Records OpenSSL's verdict on the peer's chain.
-    mutating func judge(_ trust: PeerTrust) -> Ruling {
+    mutating func judge(_ trust: PeerTrust) -> Answer {
         if let ruling = ruling ?? rulingWithoutKey { return ruling }
         switch (evaluation, trust.verdict) {
         case (.builtIn, .trusted): state = .accepted
@@ -122,7 +122,7 @@ struct TrustGate {
 
     /// Judges the raw public key in `trust`. `fault` is the reason to reject the key, or `nil` if the key is
     /// expected.
-    mutating func judge(_ key: KeyProof, _ fault: ProofFault?, _ trust: PeerTrust) -> Ruling {
+    mutating func judge(_ key: KeyProof, _ fault: ProofFault?, _ trust: PeerTrust) -> Answer {
         if let ruling { return ruling }
         if let requiredKey, requiredKey != key.kind {
             state = .refused(.byKey(requiredKey.missing))
@@ -135,7 +135,7 @@ struct TrustGate {
     }
 
     /// Rejects a chain that must not be verified at all.
-    mutating func refuse(_ trust: PeerTrust) -> Ruling {
+    mutating func refuse(_ trust: PeerTrust) -> Answer {
         state = .refused(.byExcess(trust))
         return .refuse
     }
@@ -175,7 +175,7 @@ struct TrustGate {
     }
 
     /// Rejects a peer that sent a certificate although a key is required. `nil` if no key is required.
-    var rulingWithoutKey: Ruling? {
+    var rulingWithoutKey: Answer? {
         mutating get {
             guard let requiredKey, case .unjudged = state else { return nil }
             state = .refused(.byKey(requiredKey.missing))

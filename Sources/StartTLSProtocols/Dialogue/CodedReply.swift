@@ -19,7 +19,7 @@ struct CodedReplyReader: Sendable {
         self.allowsLinesWithoutCode = allowsLinesWithoutCode
     }
 
-    enum Result {
+    enum Answer {
         case incomplete
         case reply(CodedReply)
         /// This line does not belong to a reply.
@@ -36,7 +36,7 @@ struct CodedReplyReader: Sendable {
     }
 
     /// Removes lines from `input` up to the end of a reply.
-    mutating func take(from input: inout MessageInput) -> Result {
+    mutating func take(from input: inout MessageInput) -> Answer {
         while let line = input.line() {
             guard let (newCode, isLast) = Self.parse(line), code == nil || newCode == code else {
                 guard allowsLinesWithoutCode, code != nil else { return .unexpected(line) }

@@ -144,11 +144,11 @@ extension ChannelEnd {
         guard let driver else { return .incomplete }
         let owner = Owner()
         var result: (TLSSession?, KeyExporter)?
-        let outcome = driver.shakeHands(over: channel, owner) { result = ($0, $1) }
+        let step = driver.shakeHands(over: channel, owner) { result = ($0, $1) }
         if let result { return .complete(result.0, result.1) }
         if let trust = owner.trust { return .awaitingTrust(trust) }
-        switch outcome {
-        case .waits, .moved: return .incomplete
+        switch step {
+        case .incomplete, .moved: return .incomplete
         case .more: return .more
         case .fails(let error): return .failed(error)
         }

@@ -42,7 +42,7 @@ import Testing
             note(HandshakeDriver.begin(request, &upgrade, data))
         }
 
-        func note(_ fate: DataPath.Fate) {
+        func note(_ fate: DataPath.Step) {
             if case .ends(let error) = fate { self.fate = error.map { "\($0.code)" } ?? "ended" }
         }
 
@@ -61,7 +61,7 @@ import Testing
                 switch upgrade.advance(data, self) {
                 case .moved: continue
                 case .fails(let error): fate = "\(error.code)"
-                case .waits, .more: break
+                case .incomplete, .more: break
                 }
                 break
             }

@@ -8,7 +8,7 @@ struct HandshakeTests {
     /// An event in a handshake.
     private enum Event {
         case called(Handshake.Situation)
-        case ended(OpenSSLCall.Outcome, isHeld: Bool = false)
+        case ended(OpenSSLCall.Answer, isHeld: Bool = false)
         case chose, established, authenticating, failed
 
         static let idle = Event.called(Handshake.Situation())
@@ -56,7 +56,7 @@ struct HandshakeTests {
 
     /// Work that OpenSSL left undone does not need new bytes.
     @Test func aStepThatStoppedForSomethingElseGoesOnWithoutBytes() {
-        let stops: [(OpenSSLCall.Outcome, String)] = [(.wantsTrust, "ask"), (.wantsWork, "lend"), (.wantsWrite, "wait")]
+        let stops: [(OpenSSLCall.Answer, String)] = [(.wantsTrust, "ask"), (.wantsWork, "lend"), (.wantsWrite, "wait")]
         for (outcome, sequel) in stops {
             #expect(transcript(client, .idle, .ended(outcome), .idle) == ["step", sequel, "step"])
         }
@@ -89,7 +89,7 @@ struct HandshakeTests {
     }
 
     @Test func aFailureIsFinal() {
-        for outcome in [OpenSSLCall.Outcome.closed, .failure([])] {
+        for outcome in [OpenSSLCall.Answer.closed, .failure([])] {
             #expect(transcript(client, .idle, .ended(outcome), .failed, .input, .asking) == ["step", "fail", "fail", "fail"])
         }
     }

@@ -10,10 +10,10 @@ import Testing
     }
 
     @Test(arguments: [
-        (TLSTrustEvaluation.builtIn, true, TrustGate.Ruling.accept), (.builtIn, false, .refuse),
+        (TLSTrustEvaluation.builtIn, true, TrustGate.Answer.accept), (.builtIn, false, .refuse),
         (.delegate, true, .undecided), (.delegate, false, .refuse), (.manual, true, .undecided), (.manual, false, .undecided),
     ])
-    func theModeSaysWhoDecides(mode: TLSTrustEvaluation, isTrusted: Bool, ruling: TrustGate.Ruling) {
+    func theModeSaysWhoDecides(mode: TLSTrustEvaluation, isTrusted: Bool, ruling: TrustGate.Answer) {
         var gate = TrustGate(mode)
         #expect(gate.ruling == nil)
         #expect(gate.judge(trust(isTrusted)) == ruling)

@@ -32,8 +32,8 @@ extension TLSEngine {
         early = context.acceptsEarlyData ? .server(ServerEarlyData(context.earlyDataResponder)) : nil
     }
 
-    func stepWithEarlyData() -> OpenSSLCall.Outcome {
-        var outcome = OpenSSLCall.Outcome.success
+    func stepWithEarlyData() -> OpenSSLCall.Answer {
+        var outcome = OpenSSLCall.Answer.success
         switch early {
         case .client(let data): if case .first = data.stage { outcome = offer(data) }
         case .server(let data): if !data.isComplete { outcome = receive(data) }
@@ -43,14 +43,14 @@ extension TLSEngine {
         return OpenSSLCall.perform(on: ssl) { SSL_do_handshake(ssl) }
     }
 
-    private func offer(_ data: ClientEarlyData) -> OpenSSLCall.Outcome {
+    private func offer(_ data: ClientEarlyData) -> OpenSSLCall.Answer {
         var count = 0
         let outcome = OpenSSLCall.perform(on: ssl) { SSL_write_early_data(ssl, data.bytes, data.bytes.count, &count) }
         if case .success = outcome { data.stage = .offered }
         return outcome
     }
 
-    private func receive(_ data: ServerEarlyData) -> OpenSSLCall.Outcome {
+    private func receive(_ data: ServerEarlyData) -> OpenSSLCall.Answer {
         while true {
             let room = data.bytes.writableBytes(minimum: 4096)
             var (count, answer) = (0, SSL_READ_EARLY_DATA_ERROR)

@@ -10,7 +10,7 @@ enum EngineWork {
     case wanted
     case underway
     /// The step is complete, with this outcome.
-    case done(OpenSSLCall.Outcome)
+    case done(OpenSSLCall.Answer)
 }
 
 /// The resource that a step of a handshake needs. Steps with different keys take turns, so that steps that

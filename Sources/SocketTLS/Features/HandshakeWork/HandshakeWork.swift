@@ -50,7 +50,7 @@ package final class HandshakeWork: @unchecked Sendable {
 extension TLSEngine {
     /// Returns the outcome of a step that was performed on another thread, or `.wantsWork` to request a
     /// thread. Returns `nil` if this thread performs the step.
-    func stepElsewhere() -> OpenSSLCall.Outcome? {
+    func stepElsewhere() -> OpenSSLCall.Answer? {
         if case .done(let outcome) = facts.work {
             facts.work = .none
             return outcome

@@ -91,7 +91,7 @@ extension TLSRawPublicKeys {
 
 extension Judge {
     /// Passes the key that OpenSSL is verifying to the gate. Returns `nil` for certificates.
-    func judgeKey(in store: OpaquePointer) -> TrustGate.Ruling? {
+    func judgeKey(in store: OpaquePointer) -> TrustGate.Answer? {
         guard let key = COpenSSL_rawKey(store) else { return nil }
         let bytes = PublicKeyInfo.bytes(of: key) ?? []
         // Raw keys are negotiated only if the settings contain expected keys. If they do not, the key is
