@@ -34,7 +34,7 @@ func explanation(of error: any Error) -> String {
 }
 // Article: end
 
-// Article: two tasks
+// Article: tasks
 /// Sends lines, and then closes this side of the connection.
 func send(_ lines: AsyncStream<String>, over socket: AsyncSocket) async throws {
     for await line in lines { try await socket.writeLine(line) }

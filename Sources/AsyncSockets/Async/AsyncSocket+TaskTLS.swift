@@ -1,7 +1,11 @@
 public import SocketTLS
 public import StartTLSProtocols
 
-extension AsyncSocket {
+extension AsyncSocket: UpgradableSocket {
+    static func post(_ news: UpgradeNews, to connection: StreamConnection) { connection.post(.upgrading(news)) }
+
+    func abandonUpgrade() { disconnect(.abandoned) }
+
     /// Upgrades the connection to TLS after all previously queued writes and delegate reads are complete.
     ///
     /// Returns when the handshake is complete and the peer is trusted. See `beginTLS(settings:)` for how

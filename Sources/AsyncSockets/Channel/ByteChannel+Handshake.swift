@@ -3,8 +3,9 @@ internal import SocketTLS
 
 /// The handshake, and the decisions it needs from the owner.
 extension ByteChannel: HandshakeTransport {
-    /// The rounds limit the work, because a stream does not carry forged records without closing.
+    // The rounds limit the work. Forged records close a stream.
     var acceptedRecordCount: Int { 0 }
+    static var recordsPerTurn: Int { .max }
 
     var result: (TLSSession?, KeyExporter)? {
         if case .tls(let engine) = layer { (engine.session, engine.exporter) } else { nil }

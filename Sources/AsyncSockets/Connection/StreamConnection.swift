@@ -1,7 +1,7 @@
 // Rules of a connection:
 //  1. All state below is accessed only inside the turn. Any thread may post a message, and no thread blocks.
 //  2. Each part owns its state: `Establishing` owns the attempts to connect, `DataPath` owns the bytes, and
-//     `HandshakeDriver` owns TLS. A part reports that the connection must close, and the connection closes itself.
+//     `HandshakeDriver` owns TLS. A part reports that the connection must close, and it closes itself.
 //  3. Messages only record the work to do. `pumpIfNeeded` does the work once, after all pending messages, so
 //     that operations queued together are served together.
 //  4. Events reach the delegate only through the `outlet`, after the pump. Waiters complete immediately.

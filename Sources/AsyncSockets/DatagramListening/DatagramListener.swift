@@ -139,8 +139,10 @@ public final class DatagramListener: Sendable {
 
     // MARK: - Properties
 
+    /// See `ServingListener.localAddresses`.
     public var localAddresses: [SocketEndpoint] { hub.localAddresses }
 
+    /// See `ServingListener.isListening`.
     public var isListening: Bool { reception.isOpen }
 
     /// The number of peers, including peers with an incomplete handshake.
@@ -197,10 +199,12 @@ public final class DatagramListener: Sendable {
     /// not limited once its handshake is complete.
     public var rateLimitedCount: Int { hub.counts.rateLimited.load(ordering: .relaxed) }
 
+    /// See `ServingListener.logger`.
     public var logger: Logger { preparation.model.logger }
 }
 
 extension DatagramListener: ServingListener {
+    /// See `ServingListener.replaceTLS(_:)`.
     public func replaceTLS(_ settings: TLSServerSettings) throws(AsyncSocketError) {
         guard let tls = preparation.tls else {
             throw .badConfiguration(.bind, "the listener has no DTLS settings to replace: create it with the dtls parameter")
@@ -210,16 +214,19 @@ extension DatagramListener: ServingListener {
 
     // MARK: - Closing
 
+    /// See `ServingListener.close(timeout:)`.
     public nonisolated(nonsending) func close(timeout: Duration? = .seconds(30)) async {
         beginClosing(timeout: timeout)
         await reception.ended()
     }
 
+    /// See `ServingListener.beginClosing(timeout:)`.
     public func beginClosing(timeout: Duration? = .seconds(30)) {
         stopAccepting()
         if let timeout { reception.cut(after: timeout) }
     }
 
+    /// See `ServingListener.untilClosing(_:)`.
     public nonisolated(nonsending) func untilClosing<Result: Sendable>(
         _ body: @escaping @Sendable () async throws -> Result?
     ) async throws -> Result? {

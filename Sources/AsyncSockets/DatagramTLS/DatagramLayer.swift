@@ -161,6 +161,8 @@ final class DatagramLayer {
 
 extension DatagramLayer: HandshakeTransport {
     static var roundsPerTurn: Int { 64 }
+    /// A datagram may contain thousands of records, and each record costs time, even if it is not authentic.
+    static var recordsPerTurn: Int { 256 }
 
     var result: (TLSSession?, KeyExporter)? { (engine.session, engine.exporter) }
 

@@ -57,9 +57,6 @@ final class DatagramInput {
 
     private static let datagramsPerTurn = 128
     private static let bytesPerTurn = 1 << 20
-    /// The maximum number of DTLS records per turn. A datagram may contain thousands of records, and each
-    /// record costs time, even if it is not authentic.
-    static let recordsPerTurn = 256
     private static let aheadLimit = 64 * 1024
 
     init(_ outbox: EventOutbox<DatagramEvent>, _ counts: DatagramCounts, post: @escaping @Sendable (DatagramMessage) -> Void) {
@@ -107,7 +104,7 @@ final class DatagramInput {
         _ channels: [DatagramChannel], _ peer: InternetAddress?, _ limit: OperationLimit
     ) -> DirectReceive? {
         guard receivers.isEmpty, !isStartingTLS else { return nil }
-        let recordLimit = recordCount + Self.recordsPerTurn
+        let recordLimit = recordCount + DatagramLayer.recordsPerTurn
         for _ in 0..<Self.datagramsPerTurn where recordCount < recordLimit {
             if let datagram = takeFromInbox() { return .served(datagram) }
             guard unjudgedCount == 0 else { return nil }
@@ -161,7 +158,7 @@ final class DatagramInput {
         serveInbox()
         if let end = layer?.end { exchanges.refuse(end) }
         let limit = byteCount + Self.bytesPerTurn
-        let recordLimit = recordCount + Self.recordsPerTurn
+        let recordLimit = recordCount + DatagramLayer.recordsPerTurn
         for _ in 0..<Self.datagramsPerTurn where byteCount < limit && recordCount < recordLimit {
             guard wantsDatagram, takeNext(channels, peer) else {
                 return wantsDatagram && channels.contains { $0.mayHaveInput }

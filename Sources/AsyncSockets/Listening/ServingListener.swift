@@ -106,9 +106,9 @@ extension ServingListener {
     /// ```
     ///
     /// Also loads the files immediately, because they may have changed since the listener was created.
-    /// Returns when the listener closes. If a file cannot be used, the settings remain unchanged and the error
-    /// is logged at level `error`. Because files that belong together may not change at the same moment,
-    /// settings that failed are tried again after each interval.
+    /// Returns when the listener closes. If a file cannot be used, the settings remain unchanged and the
+    /// error is logged at level `error`. Because files that belong together may not change at the same
+    /// moment, settings that failed are tried again after each interval.
     ///
     /// - Parameters:
     ///   - files: The paths of the files to watch for changes. Only `makeSettings` reads their contents.

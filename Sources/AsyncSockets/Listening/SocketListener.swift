@@ -178,8 +178,10 @@ public final class SocketListener: Sendable {
 
     // MARK: - Properties
 
+    /// See `ServingListener.localAddresses`.
     public var localAddresses: [SocketEndpoint] { listener.localAddresses }
 
+    /// See `ServingListener.isListening`.
     public var isListening: Bool { reception.isOpen }
 
     /// The maximum number of accepted connections that may be open simultaneously. Defaults to 10,000; `.max`
@@ -214,10 +216,12 @@ public final class SocketListener: Sendable {
         set { preparation.slots.limit = newValue.clamped(to: 1...) }
     }
 
+    /// See `ServingListener.logger`.
     public var logger: Logger { preparation.model.logger }
 }
 
 extension SocketListener: ServingListener {
+    /// See `ServingListener.replaceTLS(_:)`.
     public func replaceTLS(_ settings: TLSServerSettings) throws(AsyncSocketError) {
         guard let tls = preparation.tls else {
             throw .badConfiguration(.listen, "the listener has no TLS settings to replace: create it with the tls parameter")
@@ -227,16 +231,19 @@ extension SocketListener: ServingListener {
 
     // MARK: - Closing
 
+    /// See `ServingListener.close(timeout:)`.
     public nonisolated(nonsending) func close(timeout: Duration? = .seconds(30)) async {
         beginClosing(timeout: timeout)
         await reception.ended()
     }
 
+    /// See `ServingListener.beginClosing(timeout:)`.
     public func beginClosing(timeout: Duration? = .seconds(30)) {
         stopAccepting()
         if let timeout { reception.cut(after: timeout) }
     }
 
+    /// See `ServingListener.untilClosing(_:)`.
     public nonisolated(nonsending) func untilClosing<Result: Sendable>(
         _ body: @escaping @Sendable () async throws -> Result?
     ) async throws -> Result? {

@@ -14,8 +14,8 @@ protocol WaitingPacket {
 /// connection is upgraded only once, so there is at most one marker.
 ///
 /// Generic, and therefore used only inside this module, where it is specialized for each kind of packet:
-/// `ReadHalf`, `WriteHalf` and `DatagramSendQueue` each have one. `DataPath` and `HandshakeDriver` use the packets of
-/// both halves directly, for timeouts, markers and closing.
+/// `ReadHalf`, `WriteHalf` and `DatagramSendQueue` each have one. `DataPath` and `HandshakeDriver` use the
+/// packets of both halves directly, for timeouts, markers and closing.
 struct WaitingPackets<Packet: WaitingPacket>: ~Copyable {
     private var packets = Ring<Packet>()
     /// The number of packets before the marker, or the maximum value if no marker is set.

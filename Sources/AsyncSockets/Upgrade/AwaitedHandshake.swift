@@ -48,12 +48,6 @@ extension TLSSettingValues {
     }
 }
 
-extension AsyncSocket: UpgradableSocket {
-    static func post(_ news: UpgradeNews, to connection: StreamConnection) { connection.post(.upgrading(news)) }
-
-    func abandonUpgrade() { disconnect(.abandoned) }
-}
-
 extension AwaitedHandshake<AsyncSocket> {
     /// Starts an upgrade for a task. A separate function, so that the suspended task does not keep the
     /// settings in memory. If this throws, the connection is closed, unless the socket is not in use or TLS

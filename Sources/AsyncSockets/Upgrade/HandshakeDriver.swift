@@ -1,5 +1,5 @@
 // Rules of the driver:
-//  1. `TLSUpgrade` holds the state. The driver advances the handshake over a transport, answers the engine's
+//  1. `TLSUpgrade` holds the state. The driver advances the handshake over a transport, handles the engine's
 //     questions, keeps the clock and the waiters, and notifies the delegate and the observer.
 //  2. Streams (`HandshakeDriver+Streams`) and datagrams (`DatagramUpgrade`) prepare their handshakes
 //     differently. From then on they share `shakeHands`.
@@ -17,9 +17,9 @@ internal import SocketTLS
 protocol HandshakeTransport: AnyObject {
     /// How often messages are received in one turn, so that other sockets on the loop can run.
     static var roundsPerTurn: Int { get }
-    /// The number of records that required work, which is limited in each turn. Zero if `roundsPerTurn`
-    /// limits it sufficiently.
+    /// The number of records that required work. A turn handles at most `recordsPerTurn` of them.
     var acceptedRecordCount: Int { get }
+    static var recordsPerTurn: Int { get }
     /// The session and the exporter of a complete handshake.
     var result: (TLSSession?, KeyExporter)? { get }
 
@@ -100,7 +100,7 @@ final class HandshakeDriver {
     func shakeHands<Transport: HandshakeTransport>(
         over transport: Transport, _ owner: some HandshakeOwner, complete: (TLSSession?, KeyExporter) -> Void
     ) -> Step {
-        let recordLimit = transport.acceptedRecordCount + DatagramInput.recordsPerTurn
+        let recordLimit = transport.acceptedRecordCount + Transport.recordsPerTurn
         for _ in 0..<Transport.roundsPerTurn where transport.acceptedRecordCount < recordLimit {
             switch transport.advance() {
             case .complete:

@@ -185,7 +185,7 @@ import Testing
         }
         for _ in 0..<500 {
             #expect(try await reception.untilStopped { 1 } == 1)
-            let body = Task.immediate { try await reception.untilStopped { try await Task.sleep(for: .patient) } }
+            let body = Task.immediate { try await reception.untilStopped { await reception.stopped() } }
             body.cancel()
             _ = await body.result
         }
