@@ -76,6 +76,23 @@ extension AsyncSocket {
         }
     }
 
+    /// The maximum number of accepted connections from one source that may be open at the same time. Defaults
+    /// to four fifths of `maximumConnections`, so that no client can shut out all others; values below 1 are
+    /// set to 1.
+    ///
+    /// A source is an IPv4 address or an IPv6 `/64`. At the limit, further connections from the source are
+    /// accepted and reset immediately. A warning is logged, at most once a minute, and the observer receives
+    /// `.failed` with the code `.tooManyConnections`. A change takes effect immediately. Lowering the limit
+    /// does not close any connections. Peers that are not on an IP network are not limited.
+    public var maximumConnectionsPerSource: Int {
+        get { configuration.maximumConnectionsPerSource ?? SourceKey.share(of: maximumConnections) }
+        set {
+            let limit = newValue.clamped(to: 1...)
+            configure { $0.maximumConnectionsPerSource = limit }
+            state.withLock { $0.quota }?.setLimitPerSource(limit)
+        }
+    }
+
     // MARK: - Listening
 
     private func accept(on addresses: [SocketEndpoint]) throws(AsyncSocketError) {
@@ -98,7 +115,11 @@ extension AsyncSocket {
     ) throws(AsyncSocketError) -> (Listener, EventOutlet<AsyncSocket>) {
         let loop = try chooseLoop(.listen)
         let (options, quota) = state.withLock { state in
-            let quota = state.quota ?? AcceptQuota(limit: state.configuration.value.maximumConnections, loop: loop)
+            let quota =
+                state.quota
+                ?? AcceptQuota(
+                    limit: state.configuration.value.maximumConnections,
+                    limitPerSource: state.configuration.value.maximumConnectionsPerSource, loop: loop)
             state.quota = quota
             return (state.options, quota)
         }

@@ -174,6 +174,9 @@ public struct AsyncSocketError: Error, Sendable, Hashable {
         /// data or to keep-alive probes for too long (tcp(7), `TCP_KEEPIDLE` and `TCP_USER_TIMEOUT`). `errno`
         /// is `ETIMEDOUT` or, if a router reported the failure, `EHOSTUNREACH` or `ENETUNREACH`.
         public static let connectionTimedOut = Code(description: "connectionTimedOut")
+        /// A listener reached a limit and closed this connection, or the socket of this peer
+        /// (`SocketListener.maximumConnectionsPerSource`, `DatagramListener.maximumPeers`).
+        public static let tooManyConnections = Code(description: "tooManyConnections")
         /// The handshake would be delayed by more than 30 seconds, because its private key is slow (a key in
         /// a hardware token, for example) and other handshakes use the same key. Or a `DatagramListener`
         /// reached a limit, and a new client replaced this handshake (`DatagramListener.maximumHandshakes`).

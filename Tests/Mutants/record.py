@@ -8,8 +8,8 @@ RECORD = "Scripts/records/mutants"
 HEAD = "# Written by Scripts/mutants: library and mutant, test that caught it, last commit of Sources, checksum.\n"
 SCORES = "Scripts/records/mutant-scores"
 SCORES_HEAD = """# Written by Scripts/mutants: how many of the mutants in each area the tests catch. A mutant that has not run is counted
-# as missed. If the share of an area falls, the run fails. If that is intended, change the line and explain why in the
-# commit message.
+# as missed. If more mutants are missed and the share of an area falls, the run fails. If that is intended, change the
+# line and explain why in the commit message.
 """
 MISSED = "(missed)"
 # Verdicts that name no test.
@@ -119,13 +119,17 @@ class Record:
         yield row("all", *map(sum, zip(*counts.values())))
 
     def update_scores(self):
-        """Compares the share of each area with the recorded share. Returns the areas whose share has fallen."""
+        """Compares each area with its record. Returns the areas that miss a larger number and a larger share.
+
+        If only the share falls, mutants that the tests caught were removed together with their code.
+        """
         before, worse = read_scores(), []
         with open(SCORES, "w", encoding="utf-8") as file:
             file.write(SCORES_HEAD)
             for area, (entries, run, missed) in self.counts().items():
                 score, earlier = (run - missed, entries), before.get(area)
-                if earlier and score[0] * earlier[1] < earlier[0] * score[1]:
+                is_worse = earlier and score[0] * earlier[1] < earlier[0] * score[1]
+                if is_worse and score[1] - score[0] > earlier[1] - earlier[0]:
                     worse.append(f"{area}: {score[0]} of {score[1]} instead of {earlier[0]} of {earlier[1]}")
                     score = earlier
                 file.write(f"{area} = {score[0]}/{score[1]}\n")

@@ -45,6 +45,8 @@ struct SocketConfiguration: Sendable {
     var logger: Logger?
     var observer: (any SocketObserver)?
     var maximumConnections = 10_000
+    /// `nil` for four fifths of `maximumConnections`.
+    var maximumConnectionsPerSource: Int?
 }
 
 extension SocketConfiguration {

@@ -35,6 +35,8 @@ final class DatagramHub: EventHandler {
         let coalesces: Bool
         /// Creates the socket of a peer. Called on the loop.
         let accept: @Sendable (PeerChannel, PeerKey) -> DatagramConnection
+        /// Returns the number of peers that have a task, or wait for one.
+        let taskCount: @Sendable () -> Int
         /// Called when a peer's socket has closed, possibly before a task has taken it.
         let closed: @Sendable () -> Void
         /// Called on the loop when receiving has failed permanently. No new peers appear after this.
@@ -101,8 +103,7 @@ final class DatagramHub: EventHandler {
 
     var handshakeCount: Int { state.withLock { $0.handshakes.count } }
 
-    /// Called when the handshake of a peer is complete. If it fails, the socket closes, and `forget` is
-    /// called.
+    /// Called when a peer has completed its handshake or, without DTLS, its first exchange.
     func noteHandshake(_ number: HandshakeNumber) {
         state.withLock { $0.endHandshake(number) }
     }
@@ -320,19 +321,22 @@ final class DatagramHub: EventHandler {
     private func accept(
         _ key: PeerKey, _ datagram: ReceivedDatagram, _ port: DatagramPort, digest: Int?, insteadOf earlier: ListenerPeer? = nil
     ) {
-        // Still valid when `begin` is called: only the loop adds peers, and other threads only remove them.
-        guard state.withLock({ $0.admit(hasHello: digest != nil, insteadOf: earlier) }) else { return noteRefusal() }
-        guard let mailbox = PeerMailbox(in: mailboxes, with: datagram.bytes, datagram.arrival) else {
+        let mayEvict = digest != nil || setup.taskCount() <= maximumPeers + maximumPeers / 8 + Self.unfinishedTasks
+        guard state.withLock({ $0.admit(hasHello: digest != nil, insteadOf: earlier, mayEvict: mayEvict) }) else {
+            return noteRefusal()
+        }
+        guard let mailbox = PeerMailbox(in: mailboxes, with: datagram.bytes, datagram.arrival),
+            let (handshake, evicted) = state.withLock({ $0.begin(key, hasHello: digest != nil, insteadOf: earlier) })
+        else {
             leaveIfUnused { $0.giveUp() }
             return noteRefusal()
         }
-        let (handshake, evicted) = state.withLock { $0.begin(key, hasHello: digest != nil, insteadOf: earlier) }
         earlier?.connection.post(.replaced)
         if let evicted { evict(evicted) }
         let channel = PeerChannel(
-            port.replyDescriptor, key, from: port.source(for: datagram.arrival), mailbox, hasHello: handshake != nil,
+            port.replyDescriptor, key, from: port.source(for: datagram.arrival), mailbox, hasHello: digest != nil,
             denial: port.denial,
-            secured: { [weak self] in if let handshake { self?.noteHandshake(handshake) } },
+            proved: { [weak self] in self?.noteHandshake(handshake) },
             left: { [weak self, setup] in
                 self?.forget(key, mailbox, handshake)
                 setup.closed()
@@ -351,7 +355,7 @@ final class DatagramHub: EventHandler {
 
     private func evict(_ peer: ListenerPeer) {
         noteRefusal()
-        peer.connection.post(.close(.gaveWay))
+        peer.connection.post(.close(peer.helloDigest == nil ? .gaveWayToPeer : .gaveWay))
     }
 
     /// Sends the requests for cookies. If the kernel has no room for them, they are lost, and the clients
@@ -382,15 +386,8 @@ final class DatagramHub: EventHandler {
             if isDrained { return }
         }
     }
-
-    /// Bounded, because other hosts control the number of errors.
-    private static let errorRounds = 8
-}
-
-extension AsyncSocketError {
-    fileprivate static var gaveWay: AsyncSocketError {
-        AsyncSocketError(
-            .tooManyHandshakes, fault: .peer, operation: .startDTLS,
-            message: "a new client replaced this handshake because the listener reached maximumHandshakes or maximumPeers")
-    }
+    /// Without DTLS, evicted peers may have tasks that have not finished yet. This many more are allowed than
+    /// nine eighths of `maximumPeers`.
+    private static let unfinishedTasks = 64
+    private static let errorRounds = 8  // Bounded, because other hosts control the number of errors.
 }

@@ -104,6 +104,7 @@ public final class DatagramListener: Sendable {
                 reception.arrive(arrival)
                 return arrival.connection
             },
+            taskCount: { reception.unfinishedCount },
             closed: { reception.noteClosed { $0.connection.record.withLock { $0.isClosed } } },
             failed: { [queue] in
                 reception.noteLastArrival()
@@ -150,9 +151,14 @@ public final class DatagramListener: Sendable {
 
     /// The maximum number of peers at a time; 10,000 by default, at least 1.
     ///
-    /// At the limit, datagrams from strangers are dropped and counted in `refusedCount` until a peer's socket
-    /// closes. With DTLS, a new client replaces an incomplete handshake instead, if one exists: see
-    /// `maximumHandshakes`. Lowering the limit does not close the sockets of existing peers.
+    /// At the limit, a new peer replaces the oldest unproven peer of the source with the most unproven peers,
+    /// so that no source can shut out other sources. A source is an IPv4 address or an IPv6 `/64`. A peer is
+    /// proven when its DTLS handshake is complete or, without DTLS, when it sends a datagram after the
+    /// listener has sent it one, or a second after its first. The socket of the replaced peer closes with
+    /// `.tooManyConnections` (with DTLS, `.tooManyHandshakes`), and the replacement is counted in
+    /// `refusedCount`. If all peers are proven, datagrams from strangers are dropped and counted in
+    /// `refusedCount` until a peer's socket closes. Lowering the limit does not close the sockets of existing
+    /// peers.
     public var maximumPeers: Int {
         get { hub.maximumPeers }
         set { hub.maximumPeers = newValue.clamped(to: 1...) }
@@ -184,8 +190,8 @@ public final class DatagramListener: Sendable {
     }
 
     /// The number of datagrams from strangers that were dropped because of `maximumPeers`,
-    /// `maximumHandshakes` or `maximumTotalPendingReceiveBytes`, plus the number of handshakes that were
-    /// replaced at a limit.
+    /// `maximumHandshakes` or `maximumTotalPendingReceiveBytes`, plus the number of peers that were replaced
+    /// at a limit.
     public var refusedCount: Int { hub.counts.refused.load(ordering: .relaxed) }
 
     /// With DTLS, the number of datagrams from strangers that were dropped because they do not start a

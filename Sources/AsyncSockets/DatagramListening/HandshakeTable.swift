@@ -13,7 +13,7 @@ typealias HandshakeNumber = UInt64
 struct HandshakeTable<Client> {
     private struct Handshake {
         let number: HandshakeNumber
-        let source: DatagramSourceKey
+        let source: SourceKey
         /// `nil` until the client's socket has been created.
         var client: Client?
     }
@@ -27,9 +27,9 @@ struct HandshakeTable<Client> {
 
     private var handshakes = LinkedLists<Handshake>()
     private var places: [HandshakeNumber: Int] = [:]
-    private var sources: [DatagramSourceKey: Source] = [:]
-    private var ranked = LinkedLists<DatagramSourceKey>()
-    private var ranks: [Int: LinkedLists<DatagramSourceKey>.List] = [:]
+    private var sources: [SourceKey: Source] = [:]
+    private var ranked = LinkedLists<SourceKey>()
+    private var ranks: [Int: LinkedLists<SourceKey>.List] = [:]
     private var highestRank = 0
     private var lastNumber: HandshakeNumber = 0
 
@@ -39,7 +39,7 @@ struct HandshakeTable<Client> {
 
     mutating func begin(from address: InternetAddress) -> HandshakeNumber {
         lastNumber += 1
-        let key = DatagramSourceKey(address.socketAddress)
+        let key = SourceKey(address.socketAddress)
         var source = sources[key] ?? Source()
         places[lastNumber] = handshakes.append(Handshake(number: lastNumber, source: key), to: &source.handshakes)
         rank(key, &source, source.count + 1)
@@ -69,7 +69,7 @@ struct HandshakeTable<Client> {
         return end(oldest.number)
     }
 
-    private mutating func rank(_ key: DatagramSourceKey, _ source: inout Source, _ count: Int) {
+    private mutating func rank(_ key: SourceKey, _ source: inout Source, _ count: Int) {
         if source.count > 0, var list = ranks[source.count] {
             _ = ranked.remove(source.place, from: &list)
             ranks[source.count] = list.isEmpty ? nil : list

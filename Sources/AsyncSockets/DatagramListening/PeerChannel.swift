@@ -24,25 +24,49 @@ final class PeerChannel: DatagramChannel {
     @exclusivity(unchecked) private var current: PeerDatagram?
     private var hasHello: Bool
     private let listenersDenial: Locked<SystemError?>
-    private let secured: @Sendable () -> Void
+    /// Decides when a peer without DTLS is proven. `nil` afterwards.
+    @exclusivity(unchecked) private var trial: Trial?
+    private let proved: @Sendable () -> Void
     private let left: @Sendable () -> Void
+
+    /// A peer is proven by a datagram that arrives after one was sent to it, or a second after its first.
+    private struct Trial {
+        private let end: Deadline
+        private var takenCount = 0
+        /// The number of arrivals when a datagram was sent to the peer.
+        private var arrivalCountBeforeReply = Int.max
+
+        init(end: Deadline) { self.end = end }
+
+        mutating func noteReply(after arrivalCount: Int) {
+            arrivalCountBeforeReply = min(arrivalCountBeforeReply, arrivalCount)
+        }
+
+        /// Returns whether the peer is proven by the next datagram.
+        mutating func noteDatagram() -> Bool {
+            takenCount += 1
+            return takenCount > arrivalCountBeforeReply || end <= .now
+        }
+    }
 
     /// - Parameters:
     ///   - source: The source address for sent datagrams.
     ///   - hasHello: Whether the first datagram is a ClientHello with a cookie.
+    ///   - seconds: How long after its first datagram a peer is proven by another one.
     ///   - denial: Why the listener has paused receiving.
-    ///   - secured: Called on the loop when the handshake is complete.
+    ///   - proved: Called when the handshake is complete or, without DTLS, when the peer is proven.
     ///   - left: Called when the socket has closed.
     init(
         _ descriptor: DatagramDescriptor, _ key: PeerKey, from source: DatagramSource?, _ mailbox: PeerMailbox,
-        hasHello: Bool, denial: Locked<SystemError?>, secured: @escaping @Sendable () -> Void,
+        hasHello: Bool, provenAfter seconds: Double = 1, denial: Locked<SystemError?>, proved: @escaping @Sendable () -> Void,
         left: @escaping @Sendable () -> Void
     ) {
         self.key = key
         self.source = source
         self.mailbox = mailbox
         self.hasHello = hasHello
-        (listenersDenial, self.secured, self.left) = (denial, secured, left)
+        (listenersDenial, self.proved, self.left) = (denial, proved, left)
+        trial = hasHello ? nil : Deadline(after: seconds).map { Trial(end: $0) }
         super.init(descriptor, maximumSize: 1, coalesces: false)
     }
 
@@ -55,6 +79,10 @@ final class PeerChannel: DatagramChannel {
     override func next() -> ReceivedDatagram? {
         current = mailbox.take()
         guard let current else { return nil }
+        if trial?.noteDatagram() == true {
+            trial = nil
+            proved()
+        }
         return ReceivedDatagram(bytes: current.bytes, sender: key.peer, arrival: current.arrival)
     }
 
@@ -69,8 +97,10 @@ final class PeerChannel: DatagramChannel {
         return mailbox.take().map { Array($0.bytes) }
     }
 
-    // The peer's task would do this too late: it runs on the program's executor, which may be busy.
-    override func noteSecured() { secured() }
+    override func noteSecured() {
+        // The peer's task would do this too late: it runs on the program's executor, which may be busy.
+        proved()
+    }
 
     override var currentDenial: SystemError? { listenersDenial.withLock { $0 } }
 
@@ -84,13 +114,15 @@ final class PeerChannel: DatagramChannel {
 
     override func send(_ datagrams: UnsafeBufferPointer<OutgoingDatagram>) -> DatagramSendReport {
         let addressed = datagrams.map { OutgoingDatagram($0.bytes, to: key.peer, from: source) }
-        let report = addressed.withUnsafeBufferPointer { super.send($0) }
-        if report.rest == .wouldBlock { waitForRoom() }
-        return report
+        return noting(addressed.withUnsafeBufferPointer { super.send($0) })
     }
 
     override func send(_ datagram: OutgoingDatagram) -> DatagramSendReport {
-        let report = super.send(OutgoingDatagram(datagram.bytes, to: key.peer, from: source))
+        noting(super.send(OutgoingDatagram(datagram.bytes, to: key.peer, from: source)))
+    }
+
+    private func noting(_ report: DatagramSendReport) -> DatagramSendReport {
+        if trial != nil, report.handledCount > report.failures.count { trial?.noteReply(after: mailbox.arrivalCount) }
         if report.rest == .wouldBlock { waitForRoom() }
         return report
     }

@@ -9,12 +9,12 @@ final class ListenerPeer: Sendable {
     let helloDigest: Int?
     /// Digests of earlier ClientHellos from the peer's address, which the network may deliver again.
     let earlierDigests: [Int]
-    /// The number of the peer's handshake; `nil` if the listener does not use DTLS.
-    let handshake: HandshakeNumber?
+    /// The number of the peer's handshake. Without DTLS, this is the first exchange of datagrams.
+    let handshake: HandshakeNumber
 
     init(
         key: PeerKey, mailbox: PeerMailbox, connection: DatagramConnection, helloDigest: Int?, earlierDigests: [Int],
-        handshake: HandshakeNumber?
+        handshake: HandshakeNumber
     ) {
         (self.key, self.mailbox, self.connection) = (key, mailbox, connection)
         (self.helloDigest, self.earlierDigests, self.handshake) = (helloDigest, earlierDigests, handshake)
@@ -28,6 +28,7 @@ struct PeerTable {
     private(set) var peerCount = 0
     /// Whether the loop is adding a peer, from `admit` to `insert` or `giveUp`.
     private var isAdding = false
+    /// The unproven peers, which give way to new peers.
     private(set) var handshakes = HandshakeTable<ListenerPeer>()
     var maximumPeers: Int
     var maximumHandshakes = 4096
@@ -46,8 +47,9 @@ struct PeerTable {
 
     func peers(at address: InternetAddress) -> [ListenerPeer] { peers[address] ?? [] }
 
+    /// Whether the peer's DTLS handshake is complete.
     func isEstablished(_ peer: ListenerPeer) -> Bool {
-        peer.handshake.map { !handshakes.contains($0) } ?? false
+        peer.helloDigest != nil && !handshakes.contains(peer.handshake)
     }
 
     // MARK: - Admission
@@ -56,14 +58,17 @@ struct PeerTable {
     var isUnused: Bool { !isAccepting && peerCount == 0 && !isAdding }
 
     /// Starts to add a peer, if it is admitted. Until `insert` or `giveUp`, the hub is in use.
-    mutating func admit(hasHello: Bool, insteadOf earlier: ListenerPeer?) -> Bool {
-        isAdding = admits(hasHello: hasHello, insteadOf: earlier)
+    ///
+    /// - Parameter mayEvict: Whether the new peer may take the place of an unproven one.
+    mutating func admit(hasHello: Bool, insteadOf earlier: ListenerPeer?, mayEvict: Bool = true) -> Bool {
+        let isFull = excess(hasHello: hasHello, insteadOf: earlier) > 0
+        isAdding = admits(hasHello: hasHello, insteadOf: earlier) && (mayEvict || !isFull)
         return isAdding
     }
 
     mutating func giveUp() { isAdding = false }
 
-    /// Whether a new peer is admitted, possibly in place of an incomplete handshake.
+    /// Whether a new peer is admitted, possibly in place of an unproven peer.
     ///
     /// - Parameter earlier: The peer that the new peer replaces.
     func admits(hasHello: Bool, insteadOf earlier: ListenerPeer?) -> Bool {
@@ -71,7 +76,7 @@ struct PeerTable {
         let excess = excess(hasHello: hasHello, insteadOf: earlier)
         if excess <= 0 { return true }
         // After a limit was lowered, handshakes above the limit are not replaced.
-        return excess == 1 && hasHello && handshakes.count > (isShakingHands(earlier) ? 1 : 0)
+        return excess == 1 && handshakes.count > (isShakingHands(earlier) ? 1 : 0)
     }
 
     private func excess(hasHello: Bool, insteadOf earlier: ListenerPeer?) -> Int {
@@ -81,26 +86,29 @@ struct PeerTable {
     }
 
     private func isShakingHands(_ peer: ListenerPeer?) -> Bool {
-        peer?.handshake.map { handshakes.contains($0) } ?? false
+        peer.map { handshakes.contains($0.handshake) } ?? false
     }
 
     /// Makes room for a peer that `admits` has allowed, and adds its handshake.
     ///
-    /// - Returns: The number of the handshake, and the peer that was removed to make room, if any.
+    /// - Returns: The number of the handshake, and the peer that was removed to make room, if any. `nil` if
+    ///   a limit was reached since `admit`.
     mutating func begin(
         _ key: PeerKey, hasHello: Bool, insteadOf earlier: ListenerPeer?
-    ) -> (handshake: HandshakeNumber?, evicted: ListenerPeer?) {
+    ) -> (handshake: HandshakeNumber, evicted: ListenerPeer?)? {
+        // A peer may have been proven since `admit`.
+        guard admits(hasHello: hasHello, insteadOf: earlier) else { return nil }
         if let earlier { remove(key, earlier.mailbox, earlier.handshake) }
         var evicted: ListenerPeer?
         if excess(hasHello: hasHello, insteadOf: nil) > 0 { evicted = handshakes.endOldestOfLargestSource() }
         if let evicted { remove(evicted.key, evicted.mailbox, nil) }
-        return (hasHello ? handshakes.begin(from: key.peer) : nil, evicted)
+        return (handshakes.begin(from: key.peer), evicted)
     }
 
     mutating func insert(_ peer: ListenerPeer) {
         peers[peer.key.peer, default: []].append(peer)
         (peerCount, isAdding) = (peerCount + 1, false)
-        if let handshake = peer.handshake { handshakes.setClient(peer, of: handshake) }
+        handshakes.setClient(peer, of: peer.handshake)
     }
 
     // MARK: - Removal
@@ -115,5 +123,19 @@ struct PeerTable {
         all.remove(at: index)
         peers[key.peer] = all.isEmpty ? nil : all
         peerCount -= 1
+    }
+}
+
+extension AsyncSocketError {
+    static var gaveWayToPeer: AsyncSocketError {
+        AsyncSocketError(
+            .tooManyConnections, fault: .peer, operation: .receive,
+            message: "a new peer replaced this one, which has not replied yet, because the listener reached maximumPeers")
+    }
+
+    static var gaveWay: AsyncSocketError {
+        AsyncSocketError(
+            .tooManyHandshakes, fault: .peer, operation: .startDTLS,
+            message: "a new client replaced this handshake because the listener reached maximumHandshakes or maximumPeers")
     }
 }

@@ -8,25 +8,29 @@ internal import Glibc
 /// either as a line break can be tricked into treating part of a message as commands (SMTP smuggling). In a
 /// sent body, each CR LF, CR or LF is a line break and is sent as CR LF, so that all receivers agree on the
 /// end of the body.
+///
+/// A body is in memory as a whole, and is decoded in one step on the connection's event loop.
 public struct DotTerminated: Framing {
-    /// The maximum length of the content in bytes.
+    /// The maximum length of the content in bytes, with CR LF line breaks.
     public let maxLength: Int
 
-    /// Creates a framing for bodies.
+    /// Creates a framing for dot-terminated bodies.
     ///
-    /// - Parameter maxLength: The maximum length of the content in bytes. Defaults to 1 MiB.
+    /// - Parameter maxLength: The maximum length of the content in bytes. Defaults to 1 MiB. A longer body
+    ///   that is received closes the connection with `.readMaxedOut`; one to be sent throws `.badParameter`.
     public init(maxLength: Int = 1 << 20) {
         self.maxLength = Swift.min(Swift.max(maxLength, 0), .max / 2)
     }
 
-    /// The length of the longest content in which each line is a dot, with the added dots and the terminator.
+    /// The maximum encoded length in bytes, with the terminator. The worst case is content of lines with a
+    /// single dot, each of which gains a dot.
     public var maximumFrameLength: Int { maxLength + maxLength / 3 + Self.terminator.count }
 
     private static let terminator = Data("\r\n.\r\n".utf8)
     private static let (dot, cr, lf) = (UInt8(ascii: "."), UInt8(ascii: "\r"), UInt8(ascii: "\n"))
 
     /// Returns the content, without the terminator and without the dots that the sender has added to lines
-    /// that start with a dot. Lines keep their CR LF.
+    /// that start with a dot. Lines keep their CR LF. The content of an empty body is empty.
     public func decode(_ bytes: RawSpan) throws(AsyncSocketError) -> FrameDecoding<Data> {
         try decode(bytes, seen: 0)
     }
@@ -34,7 +38,7 @@ public struct DotTerminated: Framing {
     /// - Parameter seen: The number of bytes that have already been searched.
     func decode(_ bytes: RawSpan, seen: Int) throws(AsyncSocketError) -> FrameDecoding<Data> {
         let found = bytes.withUnsafeBytes { bytes -> (content: Data, length: Int)? in
-            if bytes.starts(with: Self.terminator.dropFirst(2)) { return (Data(), 3) }
+            if Self.isTerminatingLine(at: 0, in: bytes) { return (Data(), 3) }
             guard let end = Self.endOfContent(in: bytes, from: Swift.max(seen - Self.terminator.count, 0)) else { return nil }
             return (Self.unstuffed(UnsafeRawBufferPointer(rebasing: bytes[..<end])), end + 3)
         }
@@ -43,9 +47,12 @@ public struct DotTerminated: Framing {
         return .frame(found.content, length: found.length)
     }
 
-    /// Appends `body` with a dot before each line that starts with a dot, then the terminator.
+    /// Appends `body` with CR LF line breaks and with a dot before each line that starts with a dot, then the
+    /// terminator. If the last line has no line break, one is added.
+    ///
+    /// - Throws: `.badParameter` if the content with these line breaks is longer than `maxLength`.
     public func encode(_ body: Data, into bytes: inout Data) throws(AsyncSocketError) {
-        guard body.count <= maxLength else { throw .frameTooLong("\(body.count)", maxLength, fault: .caller) }
+        var dotCount = 0
         var encoded: [UInt8] = []
         encoded.reserveCapacity(body.count + body.count / 16 + Self.terminator.count)
         var (isAtLineStart, previous) = (true, UInt8(0))
@@ -58,22 +65,31 @@ public struct DotTerminated: Framing {
                 isAtLineStart = true
                 continue
             }
-            if isAtLineStart, byte == Self.dot { encoded.append(Self.dot) }
+            if isAtLineStart && byte == Self.dot {
+                encoded.append(Self.dot)
+                dotCount += 1
+            }
             encoded.append(byte)
             isAtLineStart = false
         }
+        encoded.append(contentsOf: isAtLineStart ? Self.terminator.dropFirst(2) : Self.terminator)
+        let count = encoded.count - dotCount - 3
+        guard count <= maxLength else { throw .frameTooLong("\(count)", maxLength, fault: .caller) }
         bytes.append(contentsOf: encoded)
-        bytes.append(isAtLineStart ? Self.terminator.dropFirst(2) : Self.terminator)
     }
 
     /// The position after the CR LF that precedes the terminating line, if it is at `start` or later.
     private static func endOfContent(in bytes: UnsafeRawBufferPointer, from start: Int) -> Int? {
         var line = start
         while let next = lineBreak(in: bytes, from: line) {
-            if bytes[next...].starts(with: terminator.dropFirst(2)) { return next }
+            if isTerminatingLine(at: next, in: bytes) { return next }
             line = next
         }
         return nil
+    }
+
+    private static func isTerminatingLine(at position: Int, in bytes: UnsafeRawBufferPointer) -> Bool {
+        bytes.count - position >= 3 && bytes[position] == dot && bytes[position + 1] == cr && bytes[position + 2] == lf
     }
 
     /// Removes the added dots.

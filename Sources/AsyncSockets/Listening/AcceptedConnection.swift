@@ -7,11 +7,28 @@ final class AcceptedConnection: Sendable {
     let descriptor: SocketDescriptor
     let peer: SocketEndpoint
     let listener: Listener
+    /// `nil` unless the peer is a proxy.
+    private let proxiedPlace: ProxiedPlace?
 
     init(descriptor: SocketDescriptor, peer: SocketEndpoint, listener: Listener) {
         self.descriptor = descriptor
         self.peer = peer
         self.listener = listener
+        proxiedPlace = descriptor.proxiedPlace
+    }
+
+    /// The source to which limits apply. A connection from a proxy has the source of the client in its
+    /// header, or none if the header names no client.
+    func source(with header: ProxyHeader?) -> SourceKey? {
+        guard proxiedPlace != nil else { return SourceKey(limited: peer) }
+        return header?.client.flatMap { SourceKey(limited: $0) }
+    }
+
+    /// Charges a connection from a proxy to the client in its header. Returns an error if the client's source
+    /// has as many connections as are allowed.
+    func charge(to header: ProxyHeader?) -> AsyncSocketError? {
+        guard let client = header?.client, let proxiedPlace, !proxiedPlace.charge(to: client) else { return nil }
+        return listener.noteCrowd(of: client)
     }
 
     /// Logs a connection for which no socket was created or kept, and notifies the observer.
@@ -38,4 +55,9 @@ final class AcceptedConnection: Sendable {
             level: level, "an accepted connection was closed immediately because \(reason)",
             metadata: ["peer": "\(peer)", "listener": "\(listener.localAddress.map(String.init(describing:)) ?? "closed")"])
     }
+}
+
+extension ProxyHeader {
+    /// `nil` if the header does not name a client, as in a proxy's health check.
+    fileprivate var client: SocketEndpoint? { transport == .stream ? source : nil }
 }

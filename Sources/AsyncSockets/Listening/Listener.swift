@@ -38,6 +38,8 @@ final class Listener: Sendable {
         var failure: AsyncSocketError?
         /// When reaching `maximumConnections` may be logged again.
         var nextNotice: ContinuousClock.Instant?
+        /// When reaching `maximumConnectionsPerSource` may be logged again.
+        var nextCrowdedNotice: ContinuousClock.Instant?
         /// A strong reference to itself from `close()` until the last acceptor has closed, because its socket
         /// may already be in use for something else.
         var ending: Listener?
@@ -47,10 +49,12 @@ final class Listener: Sendable {
     /// Reached when the listener may deliver to the socket's delegate, after the end of the socket's previous
     /// use.
     private let beginning = Milestone()
+    private let quota: AcceptQuota
     let logger: Logger
     let observer: (any SocketObserver)?
 
     private init(_ setup: Setup) {
+        quota = setup.quota
         logger = setup.logger
         observer = setup.observer
     }
@@ -175,7 +179,8 @@ final class Listener: Sendable {
                 self?.deliverPause(.shortage(AsyncSocketError(reason, operation: .accept)), seconds)
             },
             refused: { [weak self] reason, seconds, isFirst in self?.noteRefusal(reason, seconds, isFirst) },
-            full: { [weak self] in self?.noteFull(setup.quota) },
+            full: { [weak self] in self?.noteFull() },
+            crowded: { [weak self] in self?.refuse($0) },
             failed: { [weak self] in self?.fail(with: $0) },
             closed: { [weak self] in
                 guard let self, isLastEnd() else { return }
@@ -187,8 +192,8 @@ final class Listener: Sendable {
 
     /// Called on the loop when the quota has no permit. Logs at most once a minute, because peers can open
     /// and close connections at the limit as often as they like.
-    private func noteFull(_ quota: AcceptQuota) {
-        if let limit = quota.reachedLimit, isNoticeDue(at: .now) {
+    private func noteFull() {
+        if let limit = quota.reachedLimit, isNoticeDue(\.nextNotice) {
             logger.warning(
                 "accepting paused",
                 metadata: ["reason": "maximumConnections reached", "limit": "\(limit)", "listener": "\(name)"])
@@ -196,10 +201,31 @@ final class Listener: Sendable {
         deliverPause(.connectionLimit)
     }
 
-    private func isNoticeDue(at now: ContinuousClock.Instant) -> Bool {
+    /// Called on the loop when a connection was closed because of the limit on its source.
+    private func refuse(_ peer: SocketEndpoint) {
+        let error = noteCrowd(of: peer)
+        ConnectionObservation.deliver(.failed(error), of: peer, to: observer)
+    }
+
+    /// Logs, at most once a minute, that a source has as many connections as are allowed. Returns the error.
+    func noteCrowd(of peer: SocketEndpoint) -> AsyncSocketError {
+        let limit = quota.limitPerSource
+        if isNoticeDue(\.nextCrowdedNotice) {
+            logger.warning(
+                "connections refused",
+                metadata: [
+                    "reason": "maximumConnectionsPerSource reached", "limit": "\(limit)", "peer": "\(peer)",
+                    "listener": "\(name)",
+                ])
+        }
+        return .crowded(limit)
+    }
+
+    private func isNoticeDue(_ next: WritableKeyPath<State, ContinuousClock.Instant?>) -> Bool {
         state.withLock { state in
-            if let next = state.nextNotice, now < next { return false }
-            state.nextNotice = now + .seconds(60)
+            let now = ContinuousClock.now
+            if let next = state[keyPath: next], now < next { return false }
+            state[keyPath: next] = now + .seconds(60)
             return true
         }
     }
@@ -281,5 +307,13 @@ final class Listener: Sendable {
             acceptor.withDescriptor { fcntl($0.rawValue, F_DUPFD_CLOEXEC, 0) }
         }
         return copy.flatMap { $0 < 0 ? nil : $0 }
+    }
+}
+
+extension AsyncSocketError {
+    fileprivate static func crowded(_ limit: Int) -> AsyncSocketError {
+        AsyncSocketError(
+            .tooManyConnections, fault: .peer, operation: .accept,
+            message: "the peer's source already has \(limit) connections (maximumConnectionsPerSource)")
     }
 }

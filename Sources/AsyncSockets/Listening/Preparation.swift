@@ -28,12 +28,28 @@ final class Preparation: Sendable {
     }
 
     /// Receives the PROXY header and performs the TLS handshake, if required. Not needed if `isEmpty`.
-    nonisolated(nonsending) func prepare(_ socket: AsyncSocket) async throws {
-        await slots.enter()
-        defer { slots.leave() }
-        if let proxyProtocol { try await proxyProtocol.receiveHeader(on: socket) }
+    nonisolated(nonsending) func prepare(_ socket: AsyncSocket, _ accepted: AcceptedConnection) async throws {
+        if let proxyProtocol {
+            let source = accepted.source(with: nil)
+            await slots.enter(source)
+            defer { slots.leave(source) }
+            try await proxyProtocol.receiveHeader(on: socket)
+            try charge(accepted, socket)
+        }
         guard let tls else { return }
+        let source = accepted.source(with: socket.proxyHeader)
+        await slots.enter(source)
+        defer { slots.leave(source) }
         _ = try await askForTLS(tls, on: socket).session(tls.trust)
+    }
+
+    /// Charges a connection from a proxy to its client. If the client has too many connections, the
+    /// connection fails.
+    @inline(never)
+    private func charge(_ accepted: AcceptedConnection, _ socket: AsyncSocket) throws {
+        guard let error = accepted.charge(to: socket.proxyHeader) else { return }
+        socket.connection?.post(.fail(error))
+        throw error
     }
 
     /// A separate function, because the task would otherwise hold a copy of the settings while it serves.

@@ -157,6 +157,9 @@ final class Reception<Arrival: Sendable>: Sendable {
         }
     }
 
+    /// The number of connections that have arrived and whose tasks have not finished.
+    var unfinishedCount: Int { state.withLock { $0.servedCount + $0.arrived.count } }
+
     /// Called when a connection's task has finished.
     func noteServed() {
         let closer = state.withLock { state in

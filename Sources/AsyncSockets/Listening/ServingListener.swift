@@ -9,8 +9,9 @@ public protocol ServingListener: AnyObject, Sendable {
     /// The value remains available after the listener closes.
     var localAddresses: [SocketEndpoint] { get }
 
-    /// Whether the listener accepts connections or peers, even if it has not started yet. `false` after
-    /// `close(timeout:)`, after the task of `run` is cancelled, and after accepting has failed permanently.
+    /// Whether the listener is open: `true` after its creation, even before `run` is called, and `false`
+    /// after `close(timeout:)`, after the task of `run` is cancelled, and after accepting has failed
+    /// permanently.
     var isListening: Bool { get }
 
     /// The logger of the listener and its sockets, as set by `configure`.
@@ -49,12 +50,11 @@ public protocol ServingListener: AnyObject, Sendable {
     ///   `nil` sets no limit.
     nonisolated(nonsending) func close(timeout: Duration?) async
 
-    /// Starts to close the listener as `close(timeout:)` does, but returns without waiting for the tasks. Use
-    /// it where the caller cannot wait, for example when handling a signal.
+    /// Starts to close the listener as `close(timeout:)` does, and returns without waiting for the tasks. It
+    /// takes locks, so do not call it in a C signal handler: use `run(untilSignals:…)`.
     func beginClosing(timeout: Duration?)
 
-    /// Calls `body`, and cancels it when the listener starts to close, or stops listening because of an
-    /// error. Returns `nil` if that happens first.
+    /// Calls `body`. If the listener starts to close or fails first, cancels `body` and returns `nil`.
     ///
     /// Use it in a connection's task for reads between two requests, so that connections without a request
     /// close immediately and do not use up the `timeout` of the close:
@@ -107,8 +107,8 @@ extension ServingListener {
     ///
     /// Also loads the files immediately, because they may have changed since the listener was created.
     /// Returns when the listener closes. If a file cannot be used, the settings remain unchanged and the
-    /// error is logged at level `error`. Because files that belong together may not change at the same
-    /// moment, settings that failed are tried again after each interval.
+    /// error is logged at level `error`. Related files might not be updated at the same moment, so settings
+    /// that failed are tried again after each interval.
     ///
     /// - Parameters:
     ///   - files: The paths of the files to watch for changes. Only `makeSettings` reads their contents.

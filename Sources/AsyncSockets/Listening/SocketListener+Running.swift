@@ -180,7 +180,7 @@ extension Preparation {
         do {
             let socket = try open(accepted, on: loop)
             opened = socket
-            if !isEmpty { try await prepare(socket) }
+            if !isEmpty { try await prepare(socket, accepted) }
             return socket
         } catch {
             giveUp(accepted, opened, error, onError)

@@ -122,7 +122,9 @@ public final class SocketListener: Sendable {
         let tls = try tls.map { (tls) throws(AsyncSocketError) in try ListenerTLS(tls, over: .stream, trust: trust) }
         preparation = Preparation(model: model, tls: tls, proxyProtocol: proxyProtocol)
         let loop = try model.chooseLoop(.listen)
-        let quota = AcceptQuota(limit: model.maximumConnections, aheadLimit: Self.aheadLimit, loop: loop)
+        let quota = AcceptQuota(
+            limit: model.maximumConnections, limitPerSource: model.configuration.maximumConnectionsPerSource,
+            aheadLimit: Self.aheadLimit, loop: loop, isExempt: { proxyProtocol?.sources.contains($0) ?? false })
         let reception = Reception<AcceptedConnection>(loop: loop, quota: quota)
         let setup = Listener.Setup(
             loop: loop, options: model.state.withLock { $0.options }, quota: quota, logger: model.logger,
@@ -198,19 +200,41 @@ public final class SocketListener: Sendable {
         }
     }
 
+    /// The maximum number of accepted connections from one source that may be open simultaneously. Defaults
+    /// to four fifths of `maximumConnections`, also after that has changed, so that no client can shut out
+    /// all others; values below 1 are set to 1.
+    ///
+    /// A source is an IPv4 address or an IPv6 `/64`. With `proxyProtocol`, the client address in the header
+    /// counts, and the proxies are not limited. When the limit is reached, further connections from the
+    /// source are reset immediately after they are accepted, or closed after their PROXY header, and counted
+    /// in `refusedCount`. A warning is logged, at most once a minute. A change takes effect immediately.
+    /// Lowering the limit does not close connections. Peers that are not on an IP network are not limited.
+    ///
+    /// If a proxy without the PROXY protocol forwards all connections, set this to `maximumConnections`.
+    public var maximumConnectionsPerSource: Int {
+        get { reception.quota.limitPerSource }
+        set { reception.quota.setLimitPerSource(newValue.clamped(to: 1...)) }
+    }
+
+    /// The number of connections that were refused because their source had reached
+    /// `maximumConnectionsPerSource`. Connections that wait because of `maximumConnections` are not counted.
+    public var refusedCount: Int { reception.quota.crowdedCount }
+
     /// The maximum number of simultaneous handshakes, including PROXY headers. The default is 4,096, and the
     /// minimum is 1.
     ///
-    /// When the limit is reached, the listener pauses accepting. A handshake costs 10 to 60 KiB of memory
-    /// and one signature, and is limited by `TLSSettings.handshakeTimeout`. Peers that start handshakes
-    /// and never finish them can therefore use only a bounded amount of memory for a bounded time. A
-    /// handshake that is waiting for a trust decision stops counting when the client resets the
-    /// connection, or closes it without having sent data. While the listener closes, the limit does not
-    /// apply: the connections that it has accepted by then, at most 64 without a task, start their
-    /// handshakes immediately.
+    /// One source has at most four fifths of them (the whole limit if it is below five); its other
+    /// connections wait, and sources take turns. When the limit is reached, the listener pauses accepting. A
+    /// handshake costs 10 to 60 KiB of memory and one signature, and is limited by
+    /// `TLSSettings.handshakeTimeout`. Peers that start handshakes and never finish them can therefore use
+    /// only a bounded amount of memory for a bounded time. A handshake that is waiting for a trust decision
+    /// stops counting when the client resets the connection, or closes it without having sent data. While the
+    /// listener is closing, the limit does not apply: connections that are already accepted start their
+    /// handshakes immediately. At most 64 of them have no task yet.
     ///
     /// Upgrades that your program starts on an accepted socket with `startTLS` or `acceptStartTLS` do not
-    /// count. They are limited by `maximumConnections`, `dialogueTimeout` and the timeouts in `TLSSettings`.
+    /// count. They are limited by `maximumConnections`, `maximumConnectionsPerSource`, `dialogueTimeout` and
+    /// the timeouts in `TLSSettings`.
     public var maximumHandshakes: Int {
         get { preparation.slots.limit }
         set { preparation.slots.limit = newValue.clamped(to: 1...) }

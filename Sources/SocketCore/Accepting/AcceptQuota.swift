@@ -5,7 +5,10 @@
 //     listener resumes when permits are available again: after a permit is returned, connections are taken,
 //     or a limit is raised. Until then, an event from the kernel only causes another check of the quota.
 //  3. Lowering the limit closes no connections.
-//  4. `aheadLimit` bounds the number of accepted connections that have not been taken yet (see
+//  4. A source has at most `limitPerSource` connections. Further connections from it are closed when they are
+//     accepted, because the kernel's backlog cannot be reordered. A connection from an exempt peer, such as a
+//     proxy, is charged to its client later (`charge(to:)`).
+//  5. `aheadLimit` bounds the number of accepted connections that have not been taken yet (see
 //     `noteTaken(_:)`).
 
 internal import SocketBuffers
@@ -15,13 +18,19 @@ internal import SocketBuffers
 package final class AcceptQuota: Sendable {
     private struct State {
         var limit: Int?
+        var limitPerSource: Int?
         var aheadLimit: Int?
         var open = 0
+        /// The sources with open connections.
+        var sources: [SourceKey: Source] = [:]
+        var crowdedCount = 0
         /// The number of accepted connections that have not been taken yet. Counted even if there is no
         /// limit.
         var ahead = 0
         var waiting: Set<LoopRegistration> = []
         var refusals = 0
+
+        var effectiveLimitPerSource: Int { limitPerSource ?? limit.map(SourceKey.share) ?? .max }
 
         var hasRoom: Bool {
             if let limit, open >= limit { return false }
@@ -30,17 +39,29 @@ package final class AcceptQuota: Sendable {
         }
     }
 
+    private struct Source {
+        let places: SourcePlaces
+        var count = 0
+    }
+
     private let state: Locked<State>
     private let loop: SocketEventLoop
+    private let isExempt: @Sendable (SocketEndpoint) -> Bool
 
     /// - Parameters:
     ///   - limit: The maximum number of open connections, or `nil` for no limit.
+    ///   - limitPerSource: The maximum number of open connections from one source. `nil` is four fifths of
+    ///     `limit`.
     ///   - aheadLimit: The maximum number of connections that may be queued before they are taken. With
     ///     `nil` there is no limit, and `noteTaken(_:)` is not called.
     ///   - loop: The loop of the listeners.
-    package init(limit: Int? = nil, aheadLimit: Int? = nil, loop: SocketEventLoop) {
-        state = Locked(State(limit: limit, aheadLimit: aheadLimit))
-        self.loop = loop
+    ///   - isExempt: Returns whether the connections of a peer are charged to their clients later.
+    package init(
+        limit: Int? = nil, limitPerSource: Int? = nil, aheadLimit: Int? = nil, loop: SocketEventLoop,
+        isExempt: @escaping @Sendable (SocketEndpoint) -> Bool = { _ in false }
+    ) {
+        state = Locked(State(limit: limit, limitPerSource: limitPerSource, aheadLimit: aheadLimit))
+        (self.loop, self.isExempt) = (loop, isExempt)
     }
 
     /// Takes a permit for one more connection. If no permit is available, returns `nil`, and resumes
@@ -66,8 +87,38 @@ package final class AcceptQuota: Sendable {
         state.withLock { _ = $0.waiting.remove(waiter) }
     }
 
+    /// Returns the object that a descriptor holds while its connection is open, or `nil` if the peer's source
+    /// has as many connections as are allowed.
+    fileprivate func place(of peer: SocketEndpoint) -> (any DescriptorObserver)? {
+        if isExempt(peer) { return ProxiedPlace(in: self) }
+        guard let source = SourceKey(limited: peer) else { return self }
+        return places(of: source)
+    }
+
+    fileprivate func places(of source: SourceKey) -> SourcePlaces? {
+        state.withLock { state in
+            var entry = state.sources[source] ?? Source(places: SourcePlaces(of: source, in: self))
+            guard entry.count < state.effectiveLimitPerSource else {
+                state.crowdedCount += 1
+                return nil
+            }
+            entry.count += 1
+            state.sources[source] = entry
+            return entry.places
+        }
+    }
+
     fileprivate func returnPermit() {
         wake { $0.open -= 1 }
+    }
+
+    fileprivate func returnPermit(of source: SourceKey) {
+        wake { state in
+            state.open -= 1
+            guard let index = state.sources.index(forKey: source) else { return }
+            state.sources.values[index].count -= 1
+            if state.sources.values[index].count == 0 { state.sources.remove(at: index) }
+        }
     }
 
     /// Called if no connection was accepted.
@@ -88,6 +139,20 @@ package final class AcceptQuota: Sendable {
     package func setLimit(_ limit: Int?) {
         wake { $0.limit = limit }
     }
+
+    /// Changes the limit for future connections of each source. With `nil` it is four fifths of the limit.
+    package func setLimitPerSource(_ limit: Int?) {
+        state.withLock { $0.limitPerSource = limit }
+    }
+
+    /// The limit on the open connections of one source.
+    package var limitPerSource: Int { state.withLock { $0.effectiveLimitPerSource } }
+
+    /// The number of connections that were closed because of the limit on their source.
+    package var crowdedCount: Int { state.withLock { $0.crowdedCount } }
+
+    /// The number of sources with open connections.
+    package var sourceCount: Int { state.withLock { $0.sources.count } }
 
     private func wake(after change: (inout State) -> Void) {
         let woken = state.withLock { state -> Set<LoopRegistration> in
@@ -126,8 +191,64 @@ struct AcceptPermit: ~Copyable {
 
     deinit { quota?.returnUnusedPermit() }
 
-    /// Attaches the permit to `descriptor`, which returns it on close.
-    consuming func handOver(to descriptor: SocketDescriptor) {
-        descriptor.observer = quota.take()
+    /// Attaches the permit to `descriptor`, which returns it on close. Returns `false` if the peer's source
+    /// has as many connections as are allowed.
+    consuming func handOver(to descriptor: SocketDescriptor, of peer: SocketEndpoint) -> Bool {
+        guard let place = quota?.place(of: peer) else { return false }
+        quota = nil
+        descriptor.observer = place
+        return true
     }
+}
+
+/// The places of one source's connections.
+private final class SourcePlaces: DescriptorObserver {
+    private let source: SourceKey
+    private let quota: AcceptQuota
+
+    init(of source: SourceKey, in quota: AcceptQuota) {
+        (self.source, self.quota) = (source, quota)
+    }
+
+    func descriptorDidClose() { quota.returnPermit(of: source) }
+}
+
+/// The place of a connection from a proxy, which is charged to the proxy's client when it is known.
+package final class ProxiedPlace: DescriptorObserver {
+    private enum State {
+        case uncharged
+        case charged(any DescriptorObserver)
+        case closed
+    }
+
+    private let quota: AcceptQuota
+    private let state = Locked(State.uncharged)
+
+    fileprivate init(in quota: AcceptQuota) {
+        self.quota = quota
+    }
+
+    /// Charges the connection to its client, once. Returns `false` if the client's source has as many
+    /// connections as are allowed.
+    package func charge(to client: SocketEndpoint) -> Bool {
+        state.withLock { state in
+            guard case .uncharged = state, let source = SourceKey(limited: client) else { return true }
+            guard let places = quota.places(of: source) else { return false }
+            state = .charged(places)
+            return true
+        }
+    }
+
+    func descriptorDidClose() {
+        let earlier = state.withLock { state in
+            defer { state = .closed }
+            return state
+        }
+        if case .charged(let places) = earlier { places.descriptorDidClose() } else { quota.returnPermit() }
+    }
+}
+
+extension SocketDescriptor {
+    /// The place of an accepted connection from a proxy.
+    package var proxiedPlace: ProxiedPlace? { observer as? ProxiedPlace }
 }

@@ -28,6 +28,7 @@ package final class Acceptor: EventHandler, Sendable {
         let paused: @Sendable (SystemError, Double) -> Void
         let refused: @Sendable (SystemError, Double, Bool) -> Void
         let full: @Sendable () -> Void
+        let crowded: @Sendable (SocketEndpoint) -> Void
         let failed: @Sendable (SystemError) -> Void
         let closed: @Sendable () -> Void
 
@@ -35,12 +36,14 @@ package final class Acceptor: EventHandler, Sendable {
         ///   - paused: Descriptors or memory have run out.
         ///   - refused: accept4(2) has failed for another reason and will be retried.
         ///   - full: The quota has no permit. Accepting resumes when a permit is available.
+        ///   - crowded: A connection was closed because its source has as many as are allowed.
         ///   - failed: accept4(2) has failed permanently; `closed` follows.
         package init(
             accepted: @escaping @Sendable (_ connection: SocketDescriptor, _ peer: SocketEndpoint) -> Void,
             paused: @escaping @Sendable (_ reason: SystemError, _ seconds: Double) -> Void,
             refused: @escaping @Sendable (_ reason: SystemError, _ seconds: Double, _ isFirst: Bool) -> Void = { _, _, _ in },
             full: @escaping @Sendable () -> Void = {},
+            crowded: @escaping @Sendable (_ peer: SocketEndpoint) -> Void = { _ in },
             failed: @escaping @Sendable (_ reason: SystemError) -> Void = { _ in },
             closed: @escaping @Sendable () -> Void
         ) {
@@ -48,6 +51,7 @@ package final class Acceptor: EventHandler, Sendable {
             self.paused = paused
             self.refused = refused
             self.full = full
+            self.crowded = crowded
             self.failed = failed
             self.closed = closed
         }
@@ -238,8 +242,14 @@ package final class Acceptor: EventHandler, Sendable {
         }
         switch consume answer {
         case .accepted(let connection, let peer):
-            permit.handOver(to: connection)
-            receiver.accepted(connection, peer)
+            if permit.handOver(to: connection, of: peer) {
+                receiver.accepted(connection, peer)
+            } else {
+                // After a reset, the kernel keeps no state.
+                try? connection.set(.linger, to: .zero)
+                connection.close()
+                receiver.crowded(peer)
+            }
             return true
         case .none: return false
         case .skipped(let error): return skip(after: error, registration)

@@ -40,7 +40,7 @@ package struct DatagramRateLimiter: Sendable {
 
     /// - Parameter now: Must not be earlier than in the previous call.
     package mutating func judge(_ sender: SocketEndpoint, at now: Deadline) -> Verdict {
-        let source = perSource == nil ? nil : DatagramSourceKey(sender)
+        let source = perSource == nil ? nil : SourceKey(sender)
         let verdict = verdict(on: source, at: now)
         switch verdict {
         case .admitted:
@@ -51,7 +51,7 @@ package struct DatagramRateLimiter: Sendable {
         return verdict
     }
 
-    private func verdict(on source: DatagramSourceKey?, at now: Deadline) -> Verdict {
+    private func verdict(on source: SourceKey?, at now: Deadline) -> Verdict {
         if let source, let perSource, !sources.bucket(of: source).admits(perSource, at: now) { return .sourceRefused }
         if let total, !all.admits(total, at: now) { return .allRefused }
         return .admitted
@@ -88,29 +88,10 @@ private struct Bucket: Sendable {
     }
 }
 
-/// A source: an IPv4 address, or the first 64 bits of an IPv6 address and its scope.
-package struct DatagramSourceKey: Hashable, Sendable {
-    private let network: UInt64
-    /// The scope of a link-local address, or `ofIPv4`.
-    private let scope: UInt64
-
-    private static let ofIPv4 = UInt64.max
-
-    /// All senders of other address families form one source.
-    package init(_ address: SocketEndpoint) {
-        let (network, isIPv6) = address.withHostBytes { host in
-            let isIPv6 = host.count == 16 && !host.starts(with: AddressPrefix.mappedBeginning)
-            return ((isIPv6 ? host.prefix(8) : host.suffix(4)).reduce(0) { $0 << 8 | UInt64($1) }, isIPv6)
-        }
-        self.network = network
-        scope = isIPv6 ? UInt64(address.scope) : Self.ofIPv4
-    }
-}
-
 private struct SourceTable: Sendable {
     private let limit: Int
-    private var places: [DatagramSourceKey: Int] = [:]
-    private var entries: [(source: DatagramSourceKey, bucket: Bucket)] = []
+    private var places: [SourceKey: Int] = [:]
+    private var entries: [(source: SourceKey, bucket: Bucket)] = []
     private var hand = 0
     private var shared = [Bucket](repeating: Bucket(), count: Self.sharedCount)
 
@@ -123,12 +104,12 @@ private struct SourceTable: Sendable {
 
     var count: Int { entries.count }
 
-    func bucket(of source: DatagramSourceKey) -> Bucket {
+    func bucket(of source: SourceKey) -> Bucket {
         if let place = places[source] { return entries[place].bucket }
         return shared[Self.share(of: source)]
     }
 
-    mutating func take(_ source: DatagramSourceKey, _ pace: Pace, at now: Deadline) {
+    mutating func take(_ source: SourceKey, _ pace: Pace, at now: Deadline) {
         if let place = places[source] ?? makePlace(for: source, at: now) {
             entries[place].bucket.take(pace, at: now)
         } else {
@@ -137,7 +118,7 @@ private struct SourceTable: Sendable {
     }
 
     /// Returns `nil` if every place is occupied.
-    private mutating func makePlace(for source: DatagramSourceKey, at now: Deadline) -> Int? {
+    private mutating func makePlace(for source: SourceKey, at now: Deadline) -> Int? {
         let entry = (source, shared[Self.share(of: source)])
         guard entries.count == limit else {
             entries.append(entry)
@@ -157,7 +138,7 @@ private struct SourceTable: Sendable {
     }
 
     /// Swift seeds its hashes differently in each process.
-    private static func share(of source: DatagramSourceKey) -> Int {
+    private static func share(of source: SourceKey) -> Int {
         Int(UInt(bitPattern: source.hashValue) % UInt(sharedCount))
     }
 }

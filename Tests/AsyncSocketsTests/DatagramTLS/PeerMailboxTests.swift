@@ -141,7 +141,7 @@ import Testing
         let address = try InternetAddress.discard
         let channel = PeerChannel(
             try DatagramDescriptor(opening: .ipv4), PeerKey(peer: address, local: nil), from: nil, mailbox, hasHello: hasHello,
-            denial: Locked(nil), secured: {}, left: {})
+            denial: Locked(nil), proved: {}, left: {})
         defer { channel.descriptor.socket.close() }
         for _ in 0..<3 { _ = [2].withUnsafeBytes { mailbox.put($0, Self.arrival) } }
         #expect(channel.arrivalCount == (hasHello ? 0 : 4))
@@ -229,5 +229,21 @@ import Testing
         #expect(isChecked)
         await listener.close(timeout: .zero)
         try await serving.value
+    }
+
+    /// The second datagram of a burst proves nothing, because it was sent before the reply to the first.
+    @Test func aBurstProvesNothing() throws {
+        let mailbox = try #require(Self.mailbox(in: MailboxSpace(mailboxLimit: 1), [1]))
+        let (proved, address) = (Locked(0), try InternetAddress.discard)
+        let channel = PeerChannel(
+            try DatagramDescriptor(opening: .ipv4), PeerKey(peer: address, local: nil), from: nil, mailbox, hasHello: false,
+            provenAfter: Patience.seconds * 2, denial: Locked(nil), proved: { proved.withLock { $0 += 1 } }, left: {})
+        defer { channel.descriptor.socket.close() }
+        _ = [2].withUnsafeBytes { mailbox.put($0, Self.arrival) }
+        #expect(channel.next() != nil)
+        _ = [1].withUnsafeBytes { channel.send(OutgoingDatagram($0, to: nil)) }
+        #expect(channel.next() != nil && proved.withLock { $0 } == 0)
+        _ = [3].withUnsafeBytes { mailbox.put($0, Self.arrival) }
+        #expect(channel.next() != nil && proved.withLock { $0 } == 1)
     }
 }

@@ -198,6 +198,10 @@ import Testing
             pair.client.write(pattern(1001), withTimeout: -1)
             return (["1000 bytes", "maximumPendingWriteBytes"], try await error { _ = try await pair.client.read() })
         },
+        Way(.tooManyConnections) {
+            let listener = try SocketListener(port: 0, interface: "127.0.0.1").listener
+            return (["8000 connections", "maximumConnectionsPerSource"], listener.noteCrowd(of: try .loopback(port: 9)))
+        },
         // Provoking it would take 30 seconds of signatures.
         Way(.tooManyHandshakes) { (["30", "private key"], AsyncSocketError.tooManyHandshakes) },
         Way(.startTLSFailed) {

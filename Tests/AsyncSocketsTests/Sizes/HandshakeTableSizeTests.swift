@@ -77,12 +77,12 @@ import Testing
         [UInt8](repeating: 1, count: count).withUnsafeBytes { PeerMailbox(in: space, with: $0, Self.arrival) }
     }
 
-    private func peer(_ key: PeerKey, _ handshake: HandshakeNumber?, on loop: SocketEventLoop, in space: MailboxSpace) throws
+    private func peer(_ key: PeerKey, _ handshake: HandshakeNumber, on loop: SocketEventLoop, in space: MailboxSpace) throws
         -> ListenerPeer
     {
         ListenerPeer(
             key: key, mailbox: try #require(makeMailbox(in: space)),
-            connection: DatagramConnection(for: AsyncUDPSocket(), as: .server, on: loop), helloDigest: nil, earlierDigests: [],
+            connection: DatagramConnection(for: AsyncUDPSocket(), as: .server, on: loop), helloDigest: 1, earlierDigests: [],
             handshake: handshake)
     }
 
@@ -95,7 +95,7 @@ import Testing
         func add(_ key: PeerKey, hasHello: Bool, insteadOf earlier: ListenerPeer? = nil) throws -> ListenerPeer {
             let isAdmitted = table.admit(hasHello: hasHello, insteadOf: earlier)
             #expect(isAdmitted)
-            let (handshake, _) = table.begin(key, hasHello: hasHello, insteadOf: earlier)
+            let handshake = try #require(table.begin(key, hasHello: hasHello, insteadOf: earlier)?.handshake)
             let peer = try peer(key, handshake, on: loop, in: space)
             table.insert(peer)
             return peer
@@ -108,7 +108,7 @@ import Testing
             let other = try add(elsewhere, hasHello: true)
             #expect(table.peers(at: address).count == 2 && table.peerCount == 2 && table.handshakes.count == 2)
             if number % 2 == 0 {
-                if let handshake = shaking.handshake { table.endHandshake(handshake) }
+                table.endHandshake(shaking.handshake)
                 #expect(table.isEstablished(shaking))
             }
             let replacing = try add(key, hasHello: true, insteadOf: shaking)

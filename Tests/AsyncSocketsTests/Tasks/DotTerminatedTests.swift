@@ -106,8 +106,21 @@ import Testing
         guard case .frame(longest, bytes.count) = try framing.decode(Array(bytes).span.bytes) else {
             throw Unexpected(description: "no frame")
         }
-        let error = #expect(throws: AsyncSocketError.self) { try framing.encode(longest + longest, into: &bytes) }
-        #expect(error?.code == .badParameter)
+        // Each becomes longer than the limit with its line breaks.
+        for body in ["1234567", "abcde", "\n\n\n\n"] {
+            var rejected = Data()
+            let error = #expect(throws: AsyncSocketError.self) { try framing.encode(Data(body.utf8), into: &rejected) }
+            #expect(error?.code == .badParameter && rejected.isEmpty, "\(body.debugDescription)")
+        }
+        // Everything that is sent can be received.
+        for body in ["", "abcd", "ab\ncd"[...], ".\n.\n", "\n\n\n", "......"] {
+            var sent = Data()
+            guard (try? framing.encode(Data(body.utf8), into: &sent)) != nil else { continue }
+            guard case .frame(_, sent.count) = try framing.decode(Array(sent).span.bytes) else {
+                throw Unexpected(description: "\(body.debugDescription)")
+            }
+            #expect(sent.count <= framing.maximumFrameLength)
+        }
         #expect(DotTerminated(maxLength: .max).maximumFrameLength > 1 << 61)
         #expect(DotTerminated(maxLength: -1).maxLength == 0)
     }

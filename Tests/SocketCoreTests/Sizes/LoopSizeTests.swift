@@ -101,9 +101,10 @@ import Testing
     // MARK: - Quotas
 
     private func take(_ quota: AcceptQuota, for listener: UInt32, _ connection: SocketDescriptor) -> Bool {
-        guard let permit = quota.takePermit(for: LoopRegistration(index: listener, generation: 0)) else { return false }
-        permit.handOver(to: connection)
-        return true
+        guard let permit = quota.takePermit(for: LoopRegistration(index: listener, generation: 0)),
+            let peer = SocketEndpoint(literal: "127.0.0.1", port: 9)
+        else { return false }
+        return permit.handOver(to: connection, of: peer)
     }
 
     @Test func aQuotaForgetsListenersThatWait() async throws {

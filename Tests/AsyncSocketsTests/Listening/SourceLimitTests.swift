@@ -1,0 +1,221 @@
+import AsyncSocketsTesting
+import Foundation
+import Logging
+import SocketBuffers
+import SocketCore
+import SocketTLS
+import SocketTestSupport
+import SocketTestTraits
+import Testing
+
+@testable import AsyncSockets
+
+/// One source cannot shut out the others.
+@Suite(.timeLimit(.patient)) struct SourceLimitTests {
+    private static let log = "source limits"
+
+    private func listener(
+        isSecure: Bool = false, _ proxyProtocol: SocketListener.ProxyProtocol? = nil, maximumConnections: Int = 10_000
+    ) throws -> SocketListener {
+        try SocketListener(
+            port: 0, interface: "127.0.0.1", tls: isSecure ? TestCertificates.server() : nil, proxyProtocol: proxyProtocol,
+            maximumConnections: maximumConnections, configure: { $0.logger = LogRecorder.logger(of: Self.log) })
+    }
+
+    /// Converses from another address than the silent connections.
+    private func expectService(_ listener: SocketListener, from host: String, isSecure: Bool = false) async throws {
+        let client = AsyncSocket()
+        try await client.connect(to: "127.0.0.1", port: listener.localPort, interface: host)
+        if isSecure { try await client.startTLS(settings: .ofTests()) }
+        try await client.write("hello\n")
+        #expect(try await client.readLine(timeout: .patient) == "hello")
+        try await client.close()
+    }
+
+    @Test func theDefaultIsFourFifths() throws {
+        let listener = try listener()
+        #expect(listener.maximumConnectionsPerSource == 8_000)
+        listener.maximumConnections = 100
+        #expect(listener.maximumConnectionsPerSource == 80)
+        listener.maximumConnectionsPerSource = 0
+        #expect(listener.maximumConnectionsPerSource == 1)
+        let socket = AsyncSocket()
+        #expect(socket.maximumConnectionsPerSource == 8_000)
+        socket.maximumConnections = 1
+        #expect(socket.maximumConnectionsPerSource == 1)
+        socket.maximumConnections = .max
+        #expect(socket.maximumConnectionsPerSource > 1 << 60)
+        socket.maximumConnectionsPerSource = 3
+        #expect(socket.maximumConnectionsPerSource == 3)
+    }
+
+    @Test func aSourceDoesNotTakeAllConnections() async throws {
+        let listener = try listener(maximumConnections: 10)
+        let address = try #require(listener.localAddress)
+        try await serving(listener, { try await $0.echo() }) { _ in
+            var silent: [RawSocket?] = try (0..<8).map { _ in try .connected(to: address) }
+            try await eventually("they are open") { listener.reception.quota.openCount == 8 }
+            for _ in 0..<30 {
+                #expect(throws: LoopbackError.self) { try RawSocket.connected(to: address).receive() }
+            }
+            #expect(listener.refusedCount == 30 && listener.reception.quota.openCount == 8)
+            try await expectService(listener, from: "127.0.0.2")
+            // Its places are free again when its connections close.
+            silent[0] = nil
+            try await eventually("one has closed") { listener.reception.quota.openCount == 7 }
+            try await expectService(listener, from: "127.0.0.1")
+        }
+        #expect(listener.reception.quota.sourceCount == 0)
+        let warnings = LogRecorder.warnings(of: Self.log).filter { $0.metadata["listener"] == "\(address)" }
+        #expect(warnings.compactMap { $0.metadata["limit"] } == ["8"])
+    }
+
+    @Test func theDelegateOfAListenerReceivesNoConnectionAboveTheLimit() async throws {
+        let observer = ObservationRecorder()
+        let recorder = Recorder()
+        let listener = AsyncSocket(inlineDelegate: recorder)
+        listener.observer = observer
+        listener.maximumConnectionsPerSource = 2
+        try listener.accept(onInterface: "127.0.0.1", port: 0)
+        let address = try #require(listener.localAddress)
+        let silent = try (0..<2).map { _ in try RawSocket.connected(to: address) }
+        for _ in 0..<2 { _ = try await recorder.accepted() }
+        #expect(throws: LoopbackError.self) { try RawSocket.connected(to: address).receive() }
+        var codes: [AsyncSocketError.Code] = []
+        while codes.isEmpty, let observed = await observer.next() {
+            if case .lost(_, .failed(let error)) = observed { codes.append(error.code) }
+        }
+        #expect(codes == [.tooManyConnections])
+        listener.disconnect()
+        withExtendedLifetime(silent) {}
+    }
+
+    /// The silent connections wait for each other, and others do not wait for them.
+    @Test func aSourceDoesNotTakeAllHandshakes() async throws {
+        let listener = try listener(isSecure: true)
+        listener.maximumHandshakes = 5
+        let address = try #require(listener.localAddress)
+        try await serving(listener, { try await $0.echo() }) { _ in
+            var silent: [RawSocket?] = try (0..<80).map { _ in try .connected(to: address) }
+            let slots = listener.preparation.slots
+            try await eventually("the others wait") { slots.takenCount == 4 && slots.waitingCount == 76 }
+            try await expectService(listener, from: "127.0.0.2", isSecure: true)
+            #expect(slots.takenCount == 4)
+            silent = silent.map { _ in nil }
+            try await eventually("they have left") { slots.takenCount == 0 && slots.sourceCount == 0 }
+            try await expectService(listener, from: "127.0.0.1", isSecure: true)
+        }
+    }
+
+    // MARK: - Proxies
+
+    private func header(_ client: String) -> String { "PROXY TCP4 \(client) 127.0.0.1 50000 443\r\n" }
+
+    /// The limit counts the clients, not the proxy.
+    @Test func aProxyIsNotLimited() async throws {
+        let listener = try listener(.required(from: .addresses(["127.0.0.1"]), timeout: .patient), maximumConnections: 10)
+        listener.maximumConnectionsPerSource = 2
+        let address = try #require(listener.localAddress)
+        let errors = Locked<[AsyncSocketError.Code?]>([])
+        let running = Task {
+            try await listener.run(onError: { error, _ in errors.withLock { $0.append((error as? AsyncSocketError)?.code) } }) {
+                try await $0.echo()
+            }
+        }
+        var connections: [RawSocket] = []
+        for client in ["192.0.2.1", "192.0.2.1", "192.0.2.2", "192.0.2.3"] {
+            let connection = try RawSocket.connected(to: address)
+            try connection.send(header(client) + "hello\n")
+            #expect(try connection.receive(atLeast: 6) == "hello\n")
+            connections.append(connection)
+        }
+        #expect(listener.reception.quota.sourceCount == 3)
+        let refused = try RawSocket.connected(to: address)
+        try refused.send(header("192.0.2.1") + "hello\n")
+        #expect((try? refused.receiveAll()) ?? "" == "")
+        // Health checks have no client.
+        for _ in 0..<3 {
+            let connection = try RawSocket.connected(to: address)
+            try connection.send("PROXY UNKNOWN\r\nhello\n")
+            #expect(try connection.receive(atLeast: 6) == "hello\n")
+            connections.append(connection)
+        }
+        #expect(listener.reception.quota.sourceCount == 3)
+        try await eventually("its error is reported") { errors.withLock { $0 } == [.tooManyConnections] }
+        #expect(listener.refusedCount == 1)
+        connections = []
+        try await eventually("their places are free") { listener.reception.quota.sourceCount == 0 }
+        await listener.close()
+        try await running.value
+        #expect(listener.reception.quota.openCount == 0)
+    }
+
+    // MARK: - Slots
+
+    private func source(_ host: String) throws -> SourceKey { SourceKey(try .loopback(host, port: 9)) }
+
+    /// While tasks wait for the limit itself, no connections are accepted.
+    @Test func roomIsFoundWhenNoTaskWaitsForTheLimit() async throws {
+        let slots = HandshakeSlots(limit: 5)
+        let (many, few) = (try source("127.0.0.1"), try source("127.0.0.2"))
+        for _ in 0..<4 { await slots.enter(many) }
+        // Waits for its share.
+        let behind = Task.immediate { await slots.enter(many) }
+        await slots.room()
+        await slots.enter(few)
+        let isAccepting = Locked(false)
+        let room = Task.immediate {
+            await slots.room()
+            isAccepting.withLock { $0 = true }
+        }
+        let waiting = (0..<2).map { _ in Task.immediate { await slots.enter(few) } }
+        #expect(slots.waitingCount == 4)
+        slots.leave(few)
+        await waiting[0].value
+        #expect(!isAccepting.withLock { $0 } && slots.waitingCount == 3)
+        slots.leave(few)
+        await waiting[1].value
+        #expect(!isAccepting.withLock { $0 } && slots.waitingCount == 2)
+        slots.leave(few)
+        await room.value
+        slots.leave(many)
+        await behind.value
+        #expect(slots.takenCount == 4 && slots.waitingCount == 0)
+    }
+
+    @Test func sourcesTakeTurns() async throws {
+        let slots = HandshakeSlots(limit: 5)
+        let (many, few) = (try source("127.0.0.1"), try source("127.0.0.2"))
+        for _ in 0..<4 { await slots.enter(many) }
+        await slots.enter()
+        let order = Locked<[String]>([])
+        func wait(_ source: SourceKey, _ name: String) -> Task<Void, Never> {
+            Task.immediate {
+                await slots.enter(source)
+                order.withLock { $0.append(name) }
+            }
+        }
+        let waiting = (0..<3).map { wait(many, "many \($0)") } + (0..<2).map { wait(few, "few \($0)") }
+        #expect(slots.waitingCount == 5)
+        for (count, source) in zip(1..., [nil, many, many, few, many]) {
+            slots.leave(source)
+            try await eventually("the next one has entered") { order.withLock { $0.count } == count }
+        }
+        for task in waiting { await task.value }
+        #expect(order.withLock { $0 } == ["few 0", "few 1", "many 0", "many 1", "many 2"])
+        #expect(slots.takenCount == 5 && slots.waitingCount == 0)
+    }
+
+    @Test(arguments: [0, 1, 2, 3, 4, 5, 9, 10, 4096, Int.max]) func aShareLeavesRoom(_ limit: Int) {
+        let share = SourceKey.share(of: limit)
+        #expect(share <= limit && (limit < 5 ? share == limit : share < limit) && share >= limit / 5 * 4)
+    }
+
+    @Test func peersOnAUnixDomainSocketHaveNoSource() throws {
+        #expect(SourceKey(limited: try #require(SocketEndpoint(unixPath: "/tmp/x"))) == nil)
+        #expect(SourceKey(limited: try .loopback(port: 1)) == SourceKey(limited: try .loopback(port: 2)))
+        let hosts = ["2001:db8::1", "2001:db8::2", "2001:db8:0:1::1"].compactMap { SocketEndpoint(literal: $0, port: 1) }
+        let keys = hosts.map { SourceKey(limited: $0) }
+        #expect(keys[0] == keys[1] && keys[1] != keys[2])
+    }
+}
