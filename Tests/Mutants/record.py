@@ -7,9 +7,9 @@ import subprocess
 RECORD = "Scripts/records/mutants"
 HEAD = "# Written by Scripts/mutants: library and mutant, test that caught it, last commit of Sources, checksum.\n"
 SCORES = "Scripts/records/mutant-scores"
-SCORES_HEAD = """# Written by Scripts/mutants: how many of the mutants in each area the tests catch. A mutant that has not run is counted
-# as missed. If more mutants are missed and the share of an area falls, the run fails. If that is intended, change the
-# line and explain why in the commit message.
+SCORES_HEAD = """# Written by Scripts/mutants: how many of the mutants in each area that have run were caught by the tests. If more mutants
+# are missed and the share of an area falls, the run fails. If that is intended, change the line and explain why in the
+# commit message. Mutants that have not run are due first in the next run.
 """
 MISSED = "(missed)"
 # Verdicts that name no test.
@@ -126,8 +126,8 @@ class Record:
         before, worse = read_scores(), []
         with open(SCORES, "w", encoding="utf-8") as file:
             file.write(SCORES_HEAD)
-            for area, (entries, run, missed) in self.counts().items():
-                score, earlier = (run - missed, entries), before.get(area)
+            for area, (_, run, missed) in self.counts().items():
+                score, earlier = (run - missed, run), before.get(area)
                 is_worse = earlier and score[0] * earlier[1] < earlier[0] * score[1]
                 if is_worse and score[1] - score[0] > earlier[1] - earlier[0]:
                     worse.append(f"{area}: {score[0]} of {score[1]} instead of {earlier[0]} of {earlier[1]}")

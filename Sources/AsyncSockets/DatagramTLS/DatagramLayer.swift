@@ -193,7 +193,6 @@ extension DatagramLayer: HandshakeTransport {
     func refuse(_ work: HandshakeWork) {
         lentWork = nil
         engine.refuse(work)
-        flush()
     }
 
     /// Cancels the handshake step that another thread is performing.

@@ -68,7 +68,8 @@ public protocol SocketObserver: Sendable {
     /// Called when an accepted connection was closed because it could not be delivered or was not kept.
     ///
     /// With the reason `.notKept`, the start and end of the connection may also be reported. Called on the
-    /// delegate queue of the listener, or on an event loop if the listener has no delegate queue.
+    /// delegate queue of the listener, or on an event loop if the listener has no delegate queue or the
+    /// connection was refused.
     ///
     /// - Parameters:
     ///   - peer: The peer's address.
@@ -200,6 +201,7 @@ public enum AcceptLoss: Sendable, Hashable {
     /// The delegate did not keep the socket it received in `socket(_:didAcceptNewSocket:)`.
     case notKept
     /// The socket could not be created, because the system is out of resources or the kernel rejected an
-    /// option.
+    /// option; or the connection was refused, because its source has as many as are allowed
+    /// (`.tooManyConnections`).
     case failed(AsyncSocketError)
 }

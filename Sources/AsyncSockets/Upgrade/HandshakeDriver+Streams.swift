@@ -140,7 +140,10 @@ extension HandshakeDriver {
 
     func receive(_ news: UpgradeNews, _ data: DataPath, _ owner: some PartOwner) {
         receive(news, over: data.channel, owner)
-        data.needsPump = true
+        switch news {
+        case .verdict, .chosen, .worked: data.needsPump = true
+        case .awaited: break
+        }
     }
 
     private func didAuthenticate(_ session: TLSSession, _ owner: some PartOwner) {

@@ -2,6 +2,7 @@ import AsyncSocketsTesting
 import Foundation
 import SocketTestSupport
 import SocketTestTraits
+import Synchronization
 import Testing
 
 @testable import AsyncSockets
@@ -109,6 +110,13 @@ import Testing
             #expect(try await one.receive().data == Data("y"))
             limit.expect(value, on: one)
         }
+    }
+
+    @Test func theReserveOfMailboxesFollowsTheLimitOfPeers() async throws {
+        let listener = try DatagramListener(address: .loopback())
+        listener.maximumPeers = 5
+        #expect(listener.hub.mailboxes.mailboxLimit.load(ordering: .relaxed) == 5)
+        await listener.close()
     }
 
     @Test(arguments: ofPeers, values) func invalidLimitsOfDatagramListenersAreClamped(
