@@ -77,8 +77,8 @@ extension AsyncSocket {
     }
 
     /// The maximum number of accepted connections from one source that may be open at the same time. Defaults
-    /// to four fifths of `maximumConnections`, so that no client can shut out all others; values below 1 are
-    /// set to 1.
+    /// to four fifths of `maximumConnections`, so that no client can shut out all other clients; values below
+    /// 1 are set to 1.
     ///
     /// A source is an IPv4 address or an IPv6 `/64`. At the limit, further connections from the source are
     /// accepted and reset immediately. A warning is logged, at most once a minute, and the observer receives

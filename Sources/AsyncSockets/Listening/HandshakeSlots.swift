@@ -1,6 +1,6 @@
 // Rules of the slots:
 //  1. There are at most `limit` handshakes at a time. A source has at most its share (`SourceKey.share`), so
-//     that a client cannot shut out the others. Connections without a source have no share. The listener
+//     that a client cannot shut out other clients. Connections without a source have no share. The listener
 //     accepts no connections while tasks wait for the limit itself.
 //  2. The tasks of one source enter in the order of their arrival. Sources take turns.
 //  3. Each operation takes constant time, because strangers choose the number of handshakes and sources.

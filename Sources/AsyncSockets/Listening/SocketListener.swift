@@ -202,7 +202,7 @@ public final class SocketListener: Sendable {
 
     /// The maximum number of accepted connections from one source that may be open simultaneously. Defaults
     /// to four fifths of `maximumConnections`, also after that has changed, so that no client can shut out
-    /// all others; values below 1 are set to 1.
+    /// all other clients; values below 1 are set to 1.
     ///
     /// A source is an IPv4 address or an IPv6 `/64`. With `proxyProtocol`, the client address in the header
     /// counts, and the proxies are not limited. When the limit is reached, further connections from the
