@@ -156,9 +156,9 @@ public final class DatagramListener: Sendable {
     /// proven when its DTLS handshake is complete or, without DTLS, when it sends a datagram after the
     /// listener has sent it one, or a second after its first. The socket of the replaced peer closes with
     /// `.tooManyConnections` (with DTLS, `.tooManyHandshakes`), and the replacement is counted in
-    /// `refusedCount`. If all peers are proven, datagrams from strangers are dropped and counted in
-    /// `refusedCount` until a peer's socket closes. Lowering the limit does not close the sockets of existing
-    /// peers.
+    /// `refusedCount`. If all peers are proven, or if many replaced peers have unfinished tasks, datagrams
+    /// from strangers are dropped and counted in `refusedCount` until a peer's socket closes. Lowering the
+    /// limit does not close the sockets of existing peers.
     public var maximumPeers: Int {
         get { hub.maximumPeers }
         set { hub.maximumPeers = newValue.clamped(to: 1...) }

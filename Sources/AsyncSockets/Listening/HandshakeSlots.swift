@@ -170,7 +170,7 @@ private struct Line<Element> {
     mutating func append(_ element: Element) { elements.append(element) }
 
     /// Moving all later elements each time would not take constant time, and under a steady load the array
-    /// never becomes empty. Removed elements are therefore dropped once they fill half of it.
+    /// never becomes empty. Removed elements are therefore dropped once they fill half the array.
     mutating func removeFirst() -> Element? {
         guard !isEmpty else { return nil }
         let first = elements[removed]

@@ -23,7 +23,7 @@ import Testing
         for _ in 0..<2 { #expect(try await honest.ask("hello") == "hello") }
         var strangers: [AsyncUDPSocket] = []
         for number in 0..<10 {
-            // One source has more peers than the others.
+            // One source has more peers than any other.
             let stranger = try AsyncUDPSocket.bound(number < 6 ? "127.0.0.2" : "127.0.0.3")
             try await stranger.send(Data("forged".utf8), to: "127.0.0.1", port: listener.localPort)
             _ = try await stranger.receive(timeout: .patient)

@@ -10,7 +10,7 @@ import Testing
 
 @testable import AsyncSockets
 
-/// One source cannot shut out the others.
+/// One source cannot shut out other sources.
 @Suite(.timeLimit(.patient)) struct SourceLimitTests {
     private static let log = "source limits"
 
@@ -92,7 +92,7 @@ import Testing
         withExtendedLifetime(silent) {}
     }
 
-    /// The silent connections wait for each other, and others do not wait for them.
+    /// The silent connections wait for each other. A client from another address is served immediately.
     @Test func aSourceDoesNotTakeAllHandshakes() async throws {
         let listener = try listener(isSecure: true)
         listener.maximumHandshakes = 5
@@ -100,7 +100,7 @@ import Testing
         try await serving(listener, { try await $0.echo() }) { _ in
             var silent: [RawSocket?] = try (0..<80).map { _ in try .connected(to: address) }
             let slots = listener.preparation.slots
-            try await eventually("the others wait") { slots.takenCount == 4 && slots.waitingCount == 76 }
+            try await eventually("76 connections wait") { slots.takenCount == 4 && slots.waitingCount == 76 }
             try await expectService(listener, from: "127.0.0.2", isSecure: true)
             #expect(slots.takenCount == 4)
             silent = silent.map { _ in nil }

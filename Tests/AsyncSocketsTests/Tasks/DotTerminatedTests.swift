@@ -168,7 +168,8 @@ import Testing
         #expect(await outcome { try await pair.server.read() } == .failed(.readMaxedOut))
     }
 
-    /// A read that is cancelled in the middle of a body consumes nothing, so the next one returns all of it.
+    /// A read that is cancelled in the middle of a body consumes nothing. The next one returns the whole
+    /// body.
     @Test func aBodyThatIsCancelledStaysUnread() async throws {
         let pair = try await SocketPair()
         let (server, framing) = (pair.server, framing)
