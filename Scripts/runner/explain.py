@@ -3,6 +3,7 @@ import collections
 import re
 
 LAST = 40
+LONGEST = 100_000  # lines of a report. A backtrace shows every thread, and a stack that overflowed is deep.
 ERROR = re.compile(r"(^|[\s:])(fatal )?error: ")
 SNIPPET = re.compile(r"^\s|^\d+ \||^\||: note: ")
 SANITIZER = re.compile(r"(WARNING|ERROR): \w+Sanitizer\b|Sanitizer:DEADLYSIGNAL")
@@ -49,7 +50,7 @@ class Output:
     def extend(self, line):
         """Adds a line to the current report. Returns False if the line does not belong to the report."""
         report, is_end = self.reports[-1], self.end(line)
-        if is_end or len(report) > 1000:
+        if is_end or len(report) > LONGEST:
             self.end = None
         if is_end and ERROR.search(report[0]) and not SANITIZER.search(report[0]):
             return False
@@ -72,6 +73,8 @@ def shortened(lines, limit=150):
 def crashed(report):
     """Returns the first lines of a backtrace and the frames of crashed threads, except frames of the test runner."""
     kept, result = True, []
+    if not any(re.match(r"Thread \d+\b.*crashed", line) for line in report):
+        return shortened(report[:-LAST], 5) + report[-LAST:]
     for line in report:
         if re.match(r"Thread \d+\b", line):
             kept = "crashed" in line
