@@ -65,8 +65,10 @@ extension AsyncSocket {
     /// `.max` sets no limit, and values below 1 are set to 1.
     ///
     /// At the limit, the socket stops accepting, and further connections stay in the kernel's backlog until
-    /// an open one closes. Connections still open from an earlier `accept` call on this socket also count. A
-    /// change takes effect immediately. Lowering the limit does not close any connections.
+    /// an open one closes. If connections are unproven, one of them is replaced: see
+    /// `SocketListener.maximumConnections`. Connections still open from an earlier `accept` call on this
+    /// socket also count. A change takes effect immediately. Lowering the limit does not close any
+    /// connections.
     public var maximumConnections: Int {
         get { configuration.maximumConnections }
         set {
@@ -161,10 +163,13 @@ extension AsyncSocket {
 
     /// Called on a new socket. Creates the connection for an accepted descriptor, which `.adopt` starts
     /// later.
-    func prepare(_ accepted: AcceptedConnection) throws(AsyncSocketError) -> StreamConnection {
+    ///
+    /// - Parameter awaitsTLS: Whether the listener will start TLS.
+    func prepare(_ accepted: AcceptedConnection, awaitsTLS: Bool = false) throws(AsyncSocketError) -> StreamConnection {
         let connection = try makeConnection(.accept, as: .server)
-        try connection.record.introduce(accepted)
+        try connection.record.introduce(accepted, awaitsTLS: awaitsTLS)
         connection.outlet.isHeldBack = true
+        accepted.descriptor.setOwner(connection)
         return connection
     }
 }

@@ -175,11 +175,13 @@ public struct AsyncSocketError: Error, Sendable, Hashable {
         /// is `ETIMEDOUT` or, if a router reported the failure, `EHOSTUNREACH` or `ENETUNREACH`.
         public static let connectionTimedOut = Code(description: "connectionTimedOut")
         /// A listener reached a limit and closed this connection, or the socket of this peer
-        /// (`SocketListener.maximumConnectionsPerSource`, `DatagramListener.maximumPeers`).
+        /// (`SocketListener.maximumConnections` and `maximumConnectionsPerSource`,
+        /// `DatagramListener.maximumPeers`).
         public static let tooManyConnections = Code(description: "tooManyConnections")
         /// The handshake would be delayed by more than 30 seconds, because its private key is slow (a key in
-        /// a hardware token, for example) and other handshakes use the same key. Or a `DatagramListener`
-        /// reached a limit, and a new client replaced this handshake (`DatagramListener.maximumHandshakes`).
+        /// a hardware token, for example) and other handshakes use the same key. Or a listener
+        /// reached a limit, and a new client replaced this handshake (`SocketListener.maximumHandshakes`,
+        /// `DatagramListener.maximumHandshakes`).
         public static let tooManyHandshakes = Code(description: "tooManyHandshakes")
         /// Plaintext was already buffered when the handshake was about to start: a STARTTLS injection, or a
         /// greeting or reply that you did not read before `startTLS`.

@@ -50,6 +50,19 @@ struct CLinux_message {
 extern int CLinux_recvmmsg(int, struct CLinux_message *, unsigned int, int, struct timespec *) __asm__("recvmmsg");
 extern int CLinux_sendmmsg(int, struct CLinux_message *, unsigned int, int) __asm__("sendmmsg");
 
+/// Returns whether a TCP socket has carried data in either direction, or -1 if the kernel does not know.
+/// glibc's `struct tcp_info` lacks the fields, which Linux 4.6 introduced.
+static inline int CLinux_tcp_has_carried_data(int descriptor) {
+    struct {
+        struct tcp_info known;
+        uint64_t pacing_rate, max_pacing_rate, bytes_acked, bytes_received;
+        uint32_t segs_out, segs_in, notsent_bytes, min_rtt, data_segs_in, data_segs_out;
+    } facts;
+    socklen_t length = sizeof facts;
+    if (getsockopt(descriptor, IPPROTO_TCP, TCP_INFO, &facts, &length) != 0 || length < sizeof facts) return -1;
+    return facts.data_segs_in > 0 || facts.data_segs_out > 0;
+}
+
 /// Returns the number of processors that this process may run on, which `taskset` or a container may
 /// restrict. The kernel rejects a set smaller than its own with EINVAL. The kernel's set may have room for
 /// 8,192 processors, so the set is enlarged until it is sufficient.

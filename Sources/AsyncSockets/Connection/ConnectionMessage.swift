@@ -24,6 +24,7 @@ enum ConnectionMessage: Sendable {
     case configure(SocketConfiguration.Shared)
     case changeDelegateQueue
     case fail(AsyncSocketError)
+    case giveWay(AsyncSocketError)
     indirect case perform(@Sendable (Int32?) -> Void)
     case retire
 
@@ -38,7 +39,8 @@ enum ConnectionMessage: Sendable {
         case .upgrading(.awaited(let waiter)): waiter.complete(.failure(error))
         case .awaitEnd(let waiter): waiter.complete(.failure(error))
         case .predecessorIsClosed, .predecessorHasEnded, .establishing, .adopt, .events, .upgrading, .extendRead,
-            .extendWrite, .cancel, .close, .closeWriteStream, .flush, .configure, .changeDelegateQueue, .fail, .perform, .retire:
+            .extendWrite, .cancel, .close, .closeWriteStream, .flush, .configure, .changeDelegateQueue, .fail, .giveWay,
+            .perform, .retire:
             break
         }
     }
@@ -87,5 +89,32 @@ extension Completion {
     /// connection closed.
     func refuse(_ error: @autoclosure () -> any Error) {
         if case .waiter(let waiter) = self { waiter.complete(.failure(error())) }
+    }
+}
+
+// MARK: - Giving way
+
+extension PartOwner {
+    func giveWay() -> Bool { giveWay(.gaveWayToConnection) }
+
+    func giveWay(_ error: AsyncSocketError) -> Bool {
+        guard record.withLock({ $0.isUnproven }) else { return false }
+        post(.giveWay(error))
+        return true
+    }
+}
+
+extension AsyncSocketError {
+    fileprivate static var gaveWayToConnection: AsyncSocketError {
+        AsyncSocketError(
+            .tooManyConnections, fault: .peer, operation: .accept,
+            message: "a new connection replaced this one, which has exchanged no data or has not completed TLS, "
+                + "because the listener reached maximumConnections")
+    }
+
+    static var gaveWayToHandshake: AsyncSocketError {
+        AsyncSocketError(
+            .tooManyHandshakes, fault: .peer, operation: .startTLS,
+            message: "a new client replaced this handshake because the listener reached maximumHandshakes")
     }
 }

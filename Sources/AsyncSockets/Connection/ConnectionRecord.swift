@@ -15,6 +15,13 @@ struct ConnectionRecord {
     /// The local address, or `nil` until the peer's address is known.
     var localAddress: SocketEndpoint? { live.remoteAddress == nil ? nil : live.localAddress }
 
+    /// Whether the peer of an accepted connection has proved nothing: TLS is incomplete or, without TLS, no
+    /// data has been exchanged.
+    var isUnproven: Bool {
+        if isOver || snapshot.isSecure { return false }
+        return claims.isUpgradeClaimed || claims.awaitsTLS || live.descriptor?.hasCarriedData == false
+    }
+
     /// Marks the connection as closed and returns the descriptor. Release the descriptor outside the lock,
     /// because its deinitialization takes other locks.
     ///
@@ -59,6 +66,8 @@ struct CallerClaims {
     var endpoint: CopyOnWrite<String>?
     /// Whether `startTLS` was called. A connection can be upgraded only once.
     var isUpgradeClaimed = false
+    /// Whether the listener will start TLS.
+    var awaitsTLS = false
 
     mutating func close(_ intent: CloseIntent) {
         guard !isDisconnected else { return }
@@ -118,9 +127,12 @@ extension Locked<ConnectionRecord> {
 
     /// Publishes an accepted descriptor. It inherits only some of the listener's options from the kernel;
     /// the remaining options are set now.
-    func introduce(_ accepted: AcceptedConnection) throws(AsyncSocketError) {
+    func introduce(_ accepted: AcceptedConnection, awaitsTLS: Bool) throws(AsyncSocketError) {
         do throws(SystemError) {
-            withLock { $0.live.lateOptions = $0.live.options.notInherited(by: accepted.descriptor) }
+            withLock { record in
+                record.live.lateOptions = record.live.options.notInherited(by: accepted.descriptor)
+                record.claims.awaitsTLS = awaitsTLS
+            }
             try introduce(accepted.descriptor, peer: accepted.peer)
         } catch {
             throw AsyncSocketError(error, operation: .accept)

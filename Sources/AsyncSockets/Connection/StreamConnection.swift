@@ -2,8 +2,7 @@
 //  1. All state below is accessed only inside the turn. Any thread may post a message, and no thread blocks.
 //  2. Each part owns its state: `Establishing` owns the attempts to connect, `DataPath` owns the bytes, and
 //     `HandshakeDriver` owns TLS. A part reports that the connection must close, and it closes itself.
-//  3. Messages only record the work to do. `pumpIfNeeded` does the work once, after all pending messages, so
-//     that operations queued together are served together.
+//  3. Messages record work. `pumpIfNeeded` does it once, so operations queued together are served together.
 //  4. Events reach the delegate only through the `outlet`, after the pump. Waiters complete immediately.
 //  5. Every operation is completed once: served, refused, cancelled, or dropped by `close`.
 //  6. `close` closes or drops everything. Afterwards all queues are empty, and `didDisconnect` is the last
@@ -21,7 +20,9 @@ internal import SocketCore
 internal import SocketTLS
 
 /// One connection, from the first attempt to its last event. A socket that reconnects creates a new one.
-final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwner, TurnOwner, @unchecked Sendable {
+final class StreamConnection: ConnectionOwner, EventHandler, EventSource, OperationOwner, PartOwner, TurnOwner,
+    @unchecked Sendable
+{
     // Unchecked: by rule 1. `registration` and `waitsForClosing` are set before the first message.
     typealias Message = ConnectionMessage
 
@@ -167,6 +168,7 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
         case .fail(let error):
             pumpIfNeeded()
             close(error)
+        case .giveWay(let error): close(error, [.abandoned, .reset])
         case .perform(let body):
             sendWritten()
             pumpIfNeeded()
@@ -190,7 +192,7 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
         case .perform(let body): AsyncSocket.call(body, with: nil)
         case .retire: retireIfSilent()
         case .connect, .establishing, .events, .read, .write, .startTLS, .requestClient, .upgrading, .extendRead,
-            .extendWrite, .cancel, .close, .closeWriteStream, .flush, .configure, .fail:
+            .extendWrite, .cancel, .close, .closeWriteStream, .flush, .configure, .fail, .giveWay:
             message.refuse(phase.endError)
         }
     }

@@ -1,9 +1,12 @@
 // Rules of the slots:
 //  1. There are at most `limit` handshakes at a time. A source has at most its share (`SourceKey.share`), so
-//     that a client cannot shut out other clients. Connections without a source have no share. The listener
-//     accepts no connections while tasks wait for the limit itself.
-//  2. The tasks of one source enter in the order of their arrival. Sources take turns.
-//  3. Each operation takes constant time, because strangers choose the number of handshakes and sources.
+//     that a client cannot shut out other clients. Connections without a source have no share.
+//  2. The tasks of one source enter in the order of their arrival. Sources take turns, and those without a
+//     handshake are first.
+//  3. If the source of a waiting task has fewer handshakes than another source, the oldest handshake of the
+//     source with the most gives way when it is a second old. One handshake gives way at a time, and the
+//     listener accepts no connections until then.
+//  4. Each operation takes constant time, because strangers choose the number of handshakes and sources.
 
 internal import SocketBuffers
 internal import SocketCore
@@ -15,7 +18,7 @@ final class HandshakeSlots: Sendable {
     private struct Source {
         var taken = 0
         var waiting = Line<Waiter>()
-        /// Whether the source is in the line of `State.turns`: it has waiting tasks, and room in its share.
+        /// Whether the source is in a line: it has waiting tasks, and room in its share.
         var hasTurn = false
     }
 
@@ -26,7 +29,18 @@ final class HandshakeSlots: Sendable {
         var taken = 0
         var waitingCount = 0
         var sources: [SourceKey?: Source] = [:]
+        // Sources with waiting tasks, and room in their share.
+        /// Sources that had no handshake when they were added.
+        var newcomers = Line<SourceKey?>()
         var turns = Line<SourceKey?>()
+
+        /// The handshakes that may have to give way.
+        var trials = SourceGroups<HandshakeTrial>()
+        /// The handshake that is giving way.
+        var leaving: HandshakeTrial?
+        var gaveWayCount = 0
+        /// Rings when the oldest handshake of the largest source is old enough.
+        var alarm: Alarm?
 
         /// The accepting tasks that wait until no task has to wait for the limit.
         var accepting: [Waiter] = []
@@ -44,8 +58,20 @@ final class HandshakeSlots: Sendable {
             let (key, source) = sources[index]
             guard !source.hasTurn, !source.waiting.isEmpty, hasRoom(for: key, source.taken) else { return }
             sources.values[index].hasTurn = true
-            turns.append(key)
+            if source.taken == 0 { newcomers.append(key) } else { turns.append(key) }
         }
+
+        /// Whether a task needs the slot of another source.
+        var waitsForOthers: Bool {
+            if !newcomers.isEmpty || sources[nil]?.waiting.isEmpty == false { return true }
+            return turns.prefix(Self.looks).contains { sources[$0]?.taken ?? 0 < trials.largestUnprovenCount }
+        }
+
+        /// Whether more connections may be accepted. At the limit they may if handshakes can give way.
+        var isAccepting: Bool { (hasRoom || trials.unprovenCount > 0) && !waitsForOthers }
+
+        /// The number of sources that are looked at, which bounds the time.
+        private static var looks: Int { 8 }
 
         /// Adds the waiting sources that have room since a limit changed.
         mutating func enqueueAll() {
@@ -55,7 +81,7 @@ final class HandshakeSlots: Sendable {
         /// Removes and returns the tasks that may continue.
         mutating func admit() -> [Waiter] {
             var next: [Waiter] = []
-            while hasRoom, let key = turns.removeFirst() {
+            while hasRoom, let key = newcomers.removeFirst() ?? turns.removeFirst() {
                 guard let index = sources.index(forKey: key) else { continue }
                 sources.values[index].hasTurn = false
                 // A limit may have been lowered since the source was added to the line.
@@ -66,7 +92,7 @@ final class HandshakeSlots: Sendable {
                 }
                 enqueue(index)
             }
-            guard hasRoom, turns.isEmpty else { return next }
+            guard isAccepting else { return next }
             defer { accepting = [] }
             waitingCount -= accepting.count
             return next + accepting
@@ -104,6 +130,9 @@ final class HandshakeSlots: Sendable {
     /// The number of sources with slots or waiting tasks.
     var sourceCount: Int { state.withLock { $0.sources.count } }
 
+    /// The number of handshakes that gave way.
+    var gaveWayCount: Int { state.withLock { $0.gaveWayCount } }
+
     /// Takes a slot as soon as one is free. Cancelled tasks keep their place in the queue, because the tasks
     /// ahead of them are also cancelled and release their slots.
     ///
@@ -121,9 +150,58 @@ final class HandshakeSlots: Sendable {
                 if let index = state.sources.index(forKey: source) { state.enqueue(index) }
                 return false
             }
-            if isFree { continuation.resume() }
+            if isFree { continuation.resume() } else { makeRoom() }
         }
     }
+
+    // MARK: - Giving way
+
+    /// Begins a handshake in a slot of `source`. It may have to give way until `end(_:)` is called.
+    func begin(_ connection: StreamConnection, from source: SourceKey) -> HandshakeTrial {
+        state.withLock { state in
+            HandshakeTrial(of: connection, in: state.trials.enter(source), &state.trials)
+        }
+    }
+
+    func end(_ trial: HandshakeTrial) {
+        state.withLock { state in
+            trial.leave(&state.trials)
+            state.trials.leave(trial.source)
+            if state.leaving === trial { state.leaving = nil }
+        }
+    }
+
+    /// Makes a handshake give way if a task needs its slot.
+    private func makeRoom() {
+        while true {
+            let trial = state.withLock { state -> HandshakeTrial? in
+                guard state.waitsForOthers, state.leaving == nil else { return nil }
+                switch state.trials.candidate(at: .now) {
+                case .none: return nil
+                case .later(let time):
+                    if state.alarm == nil { state.alarm = Alarm(at: time) { [weak self] in self?.ring() } }
+                    return nil
+                case .member(let trial):
+                    trial.leave(&state.trials)
+                    state.leaving = trial
+                    return trial
+                }
+            }
+            guard let trial else { return }
+            let gaveWay = trial.connection.giveWay(.gaveWayToHandshake)
+            state.withLock { state in
+                if gaveWay { state.gaveWayCount += 1 } else if state.leaving === trial { state.leaving = nil }
+            }
+            if gaveWay { return }
+        }
+    }
+
+    private func ring() {
+        state.withLock { $0.alarm = nil }
+        makeRoom()
+    }
+
+    // MARK: - Leaving
 
     /// Releases the slot and passes it to the next waiting task.
     func leave(_ source: SourceKey? = nil) {
@@ -137,11 +215,11 @@ final class HandshakeSlots: Sendable {
         }
     }
 
-    /// Returns when a slot is free, and tasks wait only because their source has its share.
+    /// Returns when more connections may be accepted.
     nonisolated(nonsending) func room() async {
         await withUnsafeContinuation { continuation in
             let isFree = state.withLock { state in
-                if state.hasRoom && state.turns.isEmpty { return true }
+                if state.isAccepting { return true }
                 state.accepting.append(continuation)
                 state.waitingCount += 1
                 return false
@@ -156,6 +234,28 @@ final class HandshakeSlots: Sendable {
             return state.admit()
         }
         for waiter in next { waiter.resume() }
+        makeRoom()
+    }
+}
+
+/// A handshake in progress.
+final class HandshakeTrial: Sendable {
+    fileprivate let connection: StreamConnection
+    fileprivate let source: SourceGroups<HandshakeTrial>.Slot
+    /// `nil` after the handshake was chosen to give way.
+    private let place = Locked<SourceGroups<HandshakeTrial>.Place?>(nil)
+
+    fileprivate init(
+        of connection: StreamConnection, in source: SourceGroups<HandshakeTrial>.Slot,
+        _ trials: inout SourceGroups<HandshakeTrial>
+    ) {
+        (self.connection, self.source) = (connection, source)
+        let place = trials.append(self, of: source, at: .now)
+        self.place.withLock { $0 = place }
+    }
+
+    fileprivate func leave(_ trials: inout SourceGroups<HandshakeTrial>) {
+        if let place = place.withLock({ $0.take() }) { trials.remove(place) }
     }
 }
 
@@ -166,6 +266,8 @@ private struct Line<Element> {
     private var removed = 0
 
     var isEmpty: Bool { removed == elements.count }
+
+    func prefix(_ count: Int) -> ArraySlice<Element> { elements[removed...].prefix(count) }
 
     mutating func append(_ element: Element) { elements.append(element) }
 

@@ -23,7 +23,7 @@ final class Preparation: Sendable {
     /// Returns a connected socket. Called in the task that will serve the socket.
     func open(_ accepted: AcceptedConnection, on loop: SocketEventLoop) throws(AsyncSocketError) -> AsyncSocket {
         let socket = AsyncSocket(childOf: model, socketQueue: nil, loop: loop)
-        try socket.prepare(accepted).begin(with: accepted.descriptor)
+        try socket.prepare(accepted, awaitsTLS: tls != nil).begin(with: accepted.descriptor)
         return socket
     }
 
@@ -32,15 +32,27 @@ final class Preparation: Sendable {
         if let proxyProtocol {
             let source = accepted.source(with: nil)
             await slots.enter(source)
-            defer { slots.leave(source) }
+            let trial = beginTrial(of: socket, source)
+            defer { leave(source, trial) }
             try await proxyProtocol.receiveHeader(on: socket)
             try charge(accepted, socket)
         }
         guard let tls else { return }
         let source = accepted.source(with: socket.proxyHeader)
         await slots.enter(source)
-        defer { slots.leave(source) }
+        let trial = beginTrial(of: socket, source)
+        defer { leave(source, trial) }
         _ = try await askForTLS(tls, on: socket).session(tls.trust)
+    }
+
+    private func beginTrial(of socket: AsyncSocket, _ source: SourceKey?) -> HandshakeTrial? {
+        guard let source, let connection = socket.connection else { return nil }
+        return slots.begin(connection, from: source)
+    }
+
+    private func leave(_ source: SourceKey?, _ trial: HandshakeTrial?) {
+        if let trial { slots.end(trial) }
+        slots.leave(source)
     }
 
     /// Charges a connection from a proxy to its client. If the client has too many connections, the

@@ -192,6 +192,12 @@ public final class SocketListener: Sendable {
     /// When the limit is reached, the listener stops accepting, and further connections wait in the kernel's
     /// backlog until a connection closes. A warning is logged, at most once a minute. A change takes effect
     /// immediately. Lowering the limit does not close connections.
+    ///
+    /// A waiting connection replaces an unproven one: the oldest of the source that has the most of them. A
+    /// connection is unproven while its TLS handshake, or its STARTTLS dialogue, is
+    /// incomplete. Without TLS, it is unproven until data has been exchanged in either direction. In its
+    /// first second, a connection is not replaced. A replaced connection is reset and fails with
+    /// `.tooManyConnections`. Connections on Unix-domain sockets are not replaced.
     public var maximumConnections: Int {
         get { preparation.model.maximumConnections }
         set {
@@ -217,14 +223,18 @@ public final class SocketListener: Sendable {
     }
 
     /// The number of connections that were refused because their source had reached
-    /// `maximumConnectionsPerSource`. Connections that wait because of `maximumConnections` are not counted.
-    public var refusedCount: Int { reception.quota.crowdedCount }
+    /// `maximumConnectionsPerSource`, or that were replaced at `maximumConnections` or `maximumHandshakes`.
+    /// Connections that wait are not counted.
+    public var refusedCount: Int { reception.quota.refusedCount + preparation.slots.gaveWayCount }
 
     /// The maximum number of simultaneous handshakes, including PROXY headers. The default is 4,096, and the
     /// minimum is 1.
     ///
     /// One source has at most four fifths of them (the whole limit if it is below five); its other
-    /// connections wait, and sources take turns. When the limit is reached, the listener pauses accepting. A
+    /// connections wait, and sources take turns. At the limit, a waiting connection replaces the oldest
+    /// handshake of the source that has the most, unless that handshake is in its first second or the waiting
+    /// connection's source has as many. The replaced handshake fails with `.tooManyHandshakes`. The listener
+    /// accepts no connections until then. A
     /// handshake costs 10 to 60 KiB of memory and one signature, and is limited by
     /// `TLSSettings.handshakeTimeout`. Peers that start handshakes and never finish them can therefore use
     /// only a bounded amount of memory for a bounded time. A handshake that is waiting for a trust decision

@@ -93,10 +93,12 @@ extension RawSocket {
     // MARK: - Connecting
 
     /// Connects a socket, and returns it once the connection is established.
+    ///
+    /// - Parameter host: The local address. With `nil`, the kernel chooses it.
     package static func connected(
-        to address: SocketEndpoint, waitLimit: WaitLimit = .usual
+        to address: SocketEndpoint, from host: String? = nil, waitLimit: WaitLimit = .usual
     ) throws(LoopbackError) -> RawSocket {
-        let socket = try connecting(to: address, waitLimit: waitLimit)
+        let socket = try connecting(to: address, from: host, waitLimit: waitLimit)
         try waitLimit.wait(for: Int16(POLLOUT), on: socket.descriptor, "connect")
         var failure: Int32 = 0
         var length = socklen_t(MemoryLayout<Int32>.size)
@@ -109,9 +111,12 @@ extension RawSocket {
 
     /// Starts to connect without waiting. The descriptor is non-blocking.
     package static func connecting(
-        to address: SocketEndpoint, waitLimit: WaitLimit = .usual
+        to address: SocketEndpoint, from host: String? = nil, waitLimit: WaitLimit = .usual
     ) throws(LoopbackError) -> RawSocket {
-        let socket = try RawSocket(address.domain, waitLimit: waitLimit)
+        let socket =
+            if let host { try bound(to: .loopback(host), waitLimit: waitLimit) } else {
+                try RawSocket(address.domain, waitLimit: waitLimit)
+            }
         _ = fcntl(socket.descriptor, F_SETFL, O_NONBLOCK)
         let answer = socket.call(connect, address)
         guard answer == 0 || errno == EINPROGRESS || errno == EINTR else { throw .system("connect") }

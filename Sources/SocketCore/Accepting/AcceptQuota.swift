@@ -8,7 +8,9 @@
 //  4. A source has at most `limitPerSource` connections. Further connections from it are closed when they are
 //     accepted, because the kernel's backlog cannot be reordered. A connection from an exempt peer, such as a
 //     proxy, is charged to its client later (`charge(to:)`).
-//  5. `aheadLimit` bounds the number of accepted connections that have not been taken yet (see
+//  5. At the limit, an unproven connection gives way to a waiting one: the oldest of the source with the
+//     most. Its owner decides whether it is unproven, once it is chosen. One gives way at a time.
+//  6. `aheadLimit` bounds the number of accepted connections that have not been taken yet (see
 //     `noteTaken(_:)`).
 
 internal import SocketBuffers
@@ -21,9 +23,11 @@ package final class AcceptQuota: Sendable {
         var limitPerSource: Int?
         var aheadLimit: Int?
         var open = 0
-        /// The sources with open connections.
-        var sources: [SourceKey: Source] = [:]
-        var crowdedCount = 0
+        /// The sources with open connections, and the connections that were unproven when last seen.
+        var sources = SourceGroups<ConnectionPlace>()
+        /// The connection that gives way.
+        var leaving: ConnectionPlace?
+        var refusedCount = 0
         /// The number of accepted connections that have not been taken yet. Counted even if there is no
         /// limit.
         var ahead = 0
@@ -37,11 +41,6 @@ package final class AcceptQuota: Sendable {
             if let aheadLimit, ahead >= aheadLimit { return false }
             return true
         }
-    }
-
-    private struct Source {
-        let places: SourcePlaces
-        var count = 0
     }
 
     private let state: Locked<State>
@@ -78,9 +77,52 @@ package final class AcceptQuota: Sendable {
             state.ahead += 1
             return (true, false)
         }
+        if isTaken { return AcceptPermit(of: self) }
         if isNew { beginWait() }
-        return isTaken ? AcceptPermit(of: self) : nil
+        return nil
     }
+
+    /// When a listener with a waiting connection tries again.
+    enum Wait {
+        /// The quota resumes the listener.
+        case untilResumed
+        /// The listener calls `makeRoom()` again at this time or earlier.
+        case until(Deadline)
+    }
+
+    /// Called if no permit is available for a connection. At the limit, an unproven connection gives way.
+    func makeRoom() -> Wait {
+        for _ in 0..<Self.attempts {
+            let candidate = state.withLock { state -> SourceGroups<ConnectionPlace>.Candidate in
+                guard let limit = state.limit, state.open >= limit, state.leaving == nil else { return .none }
+                let candidate = state.sources.candidate(at: .now)
+                if case .member(let place) = candidate { state.leaving = place }
+                return candidate
+            }
+            switch candidate {
+            case .none: return .untilResumed
+            case .later(let time): return .until(time)
+            case .member(let place): if giveWay(place) { return .untilResumed }
+            }
+        }
+        return .until(.now)
+    }
+
+    private func giveWay(_ place: ConnectionPlace) -> Bool {
+        let owner = state.withLock { place.endTrial(&$0.sources) }
+        let isUnproven = owner?.giveWay() ?? false
+        state.withLock { state in
+            if isUnproven { state.refusedCount += 1 } else { noteRoom(&state, by: place) }
+        }
+        return isUnproven
+    }
+
+    private func noteRoom(_ state: inout State, by place: ConnectionPlace) {
+        if state.leaving === place { state.leaving = nil }
+    }
+
+    /// The number of connections that are looked at in a turn.
+    private static var attempts: Int { 64 }
 
     /// Called when a listener has closed, which may be waiting for a permit.
     func endWait(of waiter: LoopRegistration) {
@@ -92,33 +134,38 @@ package final class AcceptQuota: Sendable {
     fileprivate func place(of peer: SocketEndpoint) -> (any DescriptorObserver)? {
         if isExempt(peer) { return ProxiedPlace(in: self) }
         guard let source = SourceKey(limited: peer) else { return self }
-        return places(of: source)
+        return place(of: source)
     }
 
-    fileprivate func places(of source: SourceKey) -> SourcePlaces? {
+    fileprivate func place(of source: SourceKey) -> ConnectionPlace? {
         state.withLock { state in
-            var entry = state.sources[source] ?? Source(places: SourcePlaces(of: source, in: self))
-            guard entry.count < state.effectiveLimitPerSource else {
-                state.crowdedCount += 1
+            guard state.sources.count(of: source) < state.effectiveLimitPerSource else {
+                state.refusedCount += 1
                 return nil
             }
-            entry.count += 1
-            state.sources[source] = entry
-            return entry.places
+            return ConnectionPlace(in: self, of: state.sources.enter(source))
         }
+    }
+
+    /// From now on `owner` may have to give way, also to a connection that is already waiting.
+    fileprivate func beginTrial(of place: ConnectionPlace, _ owner: any ConnectionOwner) {
+        wake(ifFull: true) { place.beginTrial(of: owner, &$0.sources) }
     }
 
     fileprivate func returnPermit() {
         wake { $0.open -= 1 }
     }
 
-    fileprivate func returnPermit(of source: SourceKey) {
+    fileprivate func returnPermit(of place: ConnectionPlace) {
+        var owner: (any ConnectionOwner)?
         wake { state in
             state.open -= 1
-            guard let index = state.sources.index(forKey: source) else { return }
-            state.sources.values[index].count -= 1
-            if state.sources.values[index].count == 0 { state.sources.remove(at: index) }
+            owner = place.endTrial(&state.sources)
+            state.sources.leave(place.source)
+            noteRoom(&state, by: place)
         }
+        // Released outside the lock, because its `deinit` may take other locks.
+        withExtendedLifetime(owner) {}
     }
 
     /// Called if no connection was accepted.
@@ -148,16 +195,21 @@ package final class AcceptQuota: Sendable {
     /// The limit on the open connections of one source.
     package var limitPerSource: Int { state.withLock { $0.effectiveLimitPerSource } }
 
-    /// The number of connections that were closed because of the limit on their source.
-    package var crowdedCount: Int { state.withLock { $0.crowdedCount } }
+    /// The number of connections that were closed because of the limit on their source, or that gave way.
+    package var refusedCount: Int { state.withLock { $0.refusedCount } }
+
+    /// The number of connections that may have to give way.
+    package var unprovenCount: Int { state.withLock { $0.sources.unprovenCount } }
 
     /// The number of sources with open connections.
-    package var sourceCount: Int { state.withLock { $0.sources.count } }
+    package var sourceCount: Int { state.withLock { $0.sources.sourceCount } }
 
-    private func wake(after change: (inout State) -> Void) {
+    /// Changes the state, and resumes the waiting listeners if there is room then or, with `ifFull`, always.
+    private func wake(ifFull: Bool = false, after change: (inout State) -> Void) {
         let woken = state.withLock { state -> Set<LoopRegistration> in
             change(&state)
-            guard state.hasRoom, !state.waiting.isEmpty else { return [] }
+            // At the limit, listeners keep waiting.
+            guard state.hasRoom else { return ifFull ? state.waiting : [] }
             defer { state.waiting = [] }
             return state.waiting
         }
@@ -177,6 +229,8 @@ package final class AcceptQuota: Sendable {
 }
 
 extension AcceptQuota: DescriptorObserver {
+    func descriptorDidFind(_ owner: any ConnectionOwner) {}
+
     func descriptorDidClose() { returnPermit() }
 }
 
@@ -201,28 +255,49 @@ struct AcceptPermit: ~Copyable {
     }
 }
 
-/// The places of one source's connections.
-private final class SourcePlaces: DescriptorObserver {
-    private let source: SourceKey
-    private let quota: AcceptQuota
-
-    init(of source: SourceKey, in quota: AcceptQuota) {
-        (self.source, self.quota) = (source, quota)
+/// The place of a connection of a source.
+private final class ConnectionPlace: DescriptorObserver {
+    private struct Trial {
+        let place: SourceGroups<ConnectionPlace>.Place
+        let owner: any ConnectionOwner
     }
 
-    func descriptorDidClose() { quota.returnPermit(of: source) }
+    private let quota: AcceptQuota
+    let source: SourceGroups<ConnectionPlace>.Slot
+    /// `nil` before and after the trial. A closed descriptor has no trial.
+    private let trial = Locked<Trial?>(nil)
+
+    init(in quota: AcceptQuota, of source: SourceGroups<ConnectionPlace>.Slot) {
+        (self.quota, self.source) = (quota, source)
+    }
+
+    func beginTrial(of owner: any ConnectionOwner, _ sources: inout SourceGroups<ConnectionPlace>) {
+        let place = sources.append(self, of: source, at: .now)
+        trial.withLock { $0 = Trial(place: place, owner: owner) }
+    }
+
+    /// Returns the owner, or `nil` outside a trial.
+    func endTrial(_ sources: inout SourceGroups<ConnectionPlace>) -> (any ConnectionOwner)? {
+        guard let trial = trial.withLock({ $0.take() }) else { return nil }
+        sources.remove(trial.place)
+        return trial.owner
+    }
+
+    func descriptorDidFind(_ owner: any ConnectionOwner) { quota.beginTrial(of: self, owner) }
+
+    func descriptorDidClose() { quota.returnPermit(of: self) }
 }
 
 /// The place of a connection from a proxy, which is charged to the proxy's client when it is known.
 package final class ProxiedPlace: DescriptorObserver {
     private enum State {
-        case uncharged
+        case uncharged((any ConnectionOwner)?)
         case charged(any DescriptorObserver)
         case closed
     }
 
     private let quota: AcceptQuota
-    private let state = Locked(State.uncharged)
+    private let state = Locked(State.uncharged(nil))
 
     fileprivate init(in quota: AcceptQuota) {
         self.quota = quota
@@ -232,10 +307,17 @@ package final class ProxiedPlace: DescriptorObserver {
     /// connections as are allowed.
     package func charge(to client: SocketEndpoint) -> Bool {
         state.withLock { state in
-            guard case .uncharged = state, let source = SourceKey(limited: client) else { return true }
-            guard let places = quota.places(of: source) else { return false }
-            state = .charged(places)
+            guard case .uncharged(let owner) = state, let source = SourceKey(limited: client) else { return true }
+            guard let place = quota.place(of: source) else { return false }
+            state = .charged(place)
+            if let owner { place.descriptorDidFind(owner) }
             return true
+        }
+    }
+
+    func descriptorDidFind(_ owner: any ConnectionOwner) {
+        state.withLock { state in
+            if case .uncharged = state { state = .uncharged(owner) }
         }
     }
 
@@ -244,11 +326,14 @@ package final class ProxiedPlace: DescriptorObserver {
             defer { state = .closed }
             return state
         }
-        if case .charged(let places) = earlier { places.descriptorDidClose() } else { quota.returnPermit() }
+        if case .charged(let place) = earlier { place.descriptorDidClose() } else { quota.returnPermit() }
     }
 }
 
 extension SocketDescriptor {
     /// The place of an accepted connection from a proxy.
     package var proxiedPlace: ProxiedPlace? { observer as? ProxiedPlace }
+
+    /// Names the owner of an accepted connection, which may have to give way to another connection.
+    package func setOwner(_ owner: any ConnectionOwner) { observer?.descriptorDidFind(owner) }
 }

@@ -222,7 +222,12 @@ package final class Acceptor: EventHandler, Sendable {
     private func acceptSome(_ registration: LoopRegistration) {
         let begin = Deadline.now
         for _ in 0..<Self.batchLimit {
-            guard let permit = quota.takePermit(for: registration, beginWait: receiver.full) else { return }
+            guard let permit = quota.takePermit(for: registration, beginWait: receiver.full) else {
+                if withDescriptor(\.hasInput) == true, case .until(let time) = quota.makeRoom() {
+                    loop.setDeadline(time, of: registration)
+                }
+                return
+            }
             guard acceptOne(with: permit, registration) else { return }
             if Deadline.now.seconds(since: begin) > Self.batchSeconds { break }
         }
@@ -361,6 +366,12 @@ extension SocketDescriptor {
         if address.family == .ipv6 { setFlag(level: CInt(IPPROTO_IPV6), option: IPV6_V6ONLY) }
         guard address.withSockaddr({ bind(rawValue, $0, $1) }) == 0 else { throw SystemError("bind") }
         guard Glibc.listen(rawValue, backlog) == 0 else { throw SystemError("listen") }
+    }
+
+    /// Whether a connection is in the backlog.
+    fileprivate var hasInput: Bool {
+        var entry = pollfd(fd: rawValue, events: CShort(POLLIN), revents: 0)
+        return poll(&entry, 1, 0) == 1
     }
 
     fileprivate func accept() -> AcceptAnswer {

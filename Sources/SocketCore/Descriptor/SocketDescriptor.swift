@@ -7,8 +7,18 @@
 package import CLinux
 internal import Glibc
 
-/// An observer that is called once, on any thread, when a descriptor is closed or relinquished.
+/// The owner of an accepted connection.
+package protocol ConnectionOwner: AnyObject, Sendable {
+    /// Starts to close the connection if its peer has proved nothing yet, and otherwise returns `false`.
+    /// Callable from any thread.
+    func giveWay() -> Bool
+}
+
+/// The observer of an accepted descriptor. Callable from any thread.
 protocol DescriptorObserver: AnyObject, Sendable {
+    /// Called once, when the descriptor has an owner.
+    func descriptorDidFind(_ owner: any ConnectionOwner)
+    /// Called once, when the descriptor is closed or relinquished.
     func descriptorDidClose()
 }
 
@@ -178,6 +188,9 @@ package final class SocketDescriptor: LoopDescriptor, @unchecked Sendable {
         }
         return result == 0 ? SocketEndpoint(storage: &storage, length: length) : nil
     }
+
+    /// Whether a TCP connection has carried data in either direction. `true` if the kernel does not know.
+    package var hasCarriedData: Bool { CLinux_tcp_has_carried_data(rawValue) != 0 }
 
     /// Whether both sides negotiated Multipath TCP (RFC 8684). `false` for a plain TCP socket, and for a
     /// connection that has fallen back to TCP.

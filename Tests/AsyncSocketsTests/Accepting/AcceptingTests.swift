@@ -266,7 +266,12 @@ import Testing
         listener.maximumConnections = 2
         try listener.accept(onInterface: "localhost", port: 0)
         let address = try #require(listener.localAddress)
-        let clients = try (0..<20).map { _ in try RawSocket.connected(to: address) }
+        let clients = try (0..<20).map { _ in
+            let client = try RawSocket.connected(to: address)
+            // Silent connections would give way to waiting ones after a second.
+            try client.send("hello")
+            return client
+        }
         var open = [try await recorder.accepted(), try await recorder.accepted()]
         for _ in 2..<clients.count {
             #expect(recorder.unread.isEmpty)

@@ -92,6 +92,87 @@ import Testing
         withExtendedLifetime(silent) {}
     }
 
+    /// Two sources hold all places. New connections replace silent ones, the oldest of the larger source
+    /// first, and no connection that has carried data.
+    @Test func silentConnectionsGiveWay() async throws {
+        let listener = try listener(maximumConnections: 10)
+        let address = try #require(listener.localAddress)
+        let errors = Locked<[AsyncSocketError.Code?]>([])
+        let note: @Sendable (any Error, AsyncSocket) -> Void = { error, _ in
+            errors.withLock { $0.append((error as? AsyncSocketError)?.code) }
+        }
+        try await serving(listener, onError: note, { try await $0.echo() }) { _ in
+            let active = try RawSocket.connected(to: address)
+            try active.send("first\n")
+            #expect(try active.receive(atLeast: 6) == "first\n")
+            var many: [RawSocket] = []
+            for count in 1...7 {
+                many.append(try RawSocket.connected(to: address))
+                try await eventually("it has a socket") { listener.reception.quota.unprovenCount == count + 1 }
+            }
+            let few = try (0..<2).map { _ in try RawSocket.connected(to: address, from: "127.0.0.2") }
+            try await eventually("all places are taken") { listener.reception.quota.unprovenCount == 10 }
+            var late: [RawSocket] = []
+            for count in 1...5 {
+                late.append(try RawSocket.connected(to: address, from: "127.0.0.\(10 + count)"))
+                try late[count - 1].send("late\n")
+                #expect(try late[count - 1].receive(atLeast: 5) == "late\n")
+                #expect(listener.refusedCount == count)
+                #expect(throws: LoopbackError.self) { try many[count - 1].receive() }
+            }
+            for connection in [active] + many[5...] + few + late {
+                try connection.send("still\n")
+                #expect(try connection.receive(atLeast: 6) == "still\n")
+            }
+            try await eventually("the errors are reported") { errors.withLock { $0.count } == 5 }
+            #expect(errors.withLock { $0.allSatisfy { $0 == .tooManyConnections } })
+            // Each connection has carried data, so the next one waits for a place.
+            let next = try RawSocket.connected(to: address, from: "127.0.0.3")
+            try next.send("next\n")
+            try await eventually("the listener is full") { listener.reception.quota.reachedLimit == 10 }
+            late.removeLast()
+            #expect(try next.receive(atLeast: 5) == "next\n")
+            #expect(listener.refusedCount == 5)
+        }
+        #expect(listener.reception.quota.sourceCount == 0)
+    }
+
+    /// With TLS, bytes prove nothing until the handshake is complete.
+    @Test(arguments: [false, true]) func unfinishedHandshakesGiveWay(_ isUpgrade: Bool) async throws {
+        let listener = try listener(isSecure: !isUpgrade, maximumConnections: 10)
+        let address = try #require(listener.localAddress)
+        let settings = try TestCertificates.server()
+        let body: @Sendable (AsyncSocket) async throws -> Void = { socket in
+            if isUpgrade { try await socket.acceptStartTLS(as: .smtp(greeting: "localhost"), settings: settings) }
+            try await socket.echo()
+        }
+        try await serving(listener, body) { _ in
+            var unfinished: [RawSocket] = []
+            for host in ["127.0.0.1", "127.0.0.2"] {
+                for _ in 0..<5 {
+                    unfinished.append(try RawSocket.connected(to: address, from: host))
+                    try unfinished[unfinished.count - 1].send(isUpgrade ? "EHLO localhost\r\n" : "\u{16}\u{3}\u{1}")
+                }
+            }
+            try await eventually("all places are taken") { listener.reception.quota.unprovenCount == 10 }
+            for count in 1...3 {
+                let client = AsyncSocket()
+                try await client.connect(to: "127.0.0.1", port: listener.localPort, interface: "127.0.0.3")
+                if isUpgrade {
+                    try await client.startTLS(as: .smtp(name: "localhost"), settings: .ofTests())
+                } else {
+                    try await client.startTLS(settings: .ofTests())
+                }
+                try await client.write("hello\n")
+                #expect(try await client.readLine(timeout: .patient) == "hello")
+                #expect(listener.refusedCount >= 1 && listener.refusedCount <= count)
+                try await client.close()
+            }
+            withExtendedLifetime(unfinished) {}
+        }
+        #expect(listener.reception.quota.sourceCount == 0)
+    }
+
     /// The silent connections wait for each other. A client from another address is served immediately.
     @Test func aSourceDoesNotTakeAllHandshakes() async throws {
         let listener = try listener(isSecure: true)
@@ -109,6 +190,26 @@ import Testing
         }
     }
 
+    /// Two sources hold all slots with handshakes that would end at their timeout.
+    @Test func anOldHandshakeGivesWayToAWaitingOne() async throws {
+        let listener = try listener(isSecure: true)
+        listener.maximumHandshakes = 5
+        let address = try #require(listener.localAddress)
+        try await serving(listener, { try await $0.echo() }) { _ in
+            let slots = listener.preparation.slots
+            let many = try (0..<20).map { _ in try RawSocket.connected(to: address) }
+            try await eventually("the others wait for their share") { slots.takenCount == 4 && slots.waitingCount == 16 }
+            let few = try RawSocket.connected(to: address, from: "127.0.0.2")
+            try await eventually("all slots are taken") { slots.takenCount == 5 }
+            for number in 3...5 {
+                try await expectService(listener, from: "127.0.0.\(number)", isSecure: true)
+                #expect(listener.refusedCount == number - 2 && slots.takenCount <= 5)
+            }
+            withExtendedLifetime((many, few)) {}
+        }
+        #expect(listener.preparation.slots.takenCount == 0)
+    }
+
     // MARK: - Proxies
 
     private func header(_ client: String) -> String { "PROXY TCP4 \(client) 127.0.0.1 50000 443\r\n" }
@@ -119,36 +220,34 @@ import Testing
         listener.maximumConnectionsPerSource = 2
         let address = try #require(listener.localAddress)
         let errors = Locked<[AsyncSocketError.Code?]>([])
-        let running = Task {
-            try await listener.run(onError: { error, _ in errors.withLock { $0.append((error as? AsyncSocketError)?.code) } }) {
-                try await $0.echo()
+        let note: @Sendable (any Error, AsyncSocket) -> Void = { error, _ in
+            errors.withLock { $0.append((error as? AsyncSocketError)?.code) }
+        }
+        try await serving(listener, onError: note, { try await $0.echo() }) { _ in
+            var connections: [RawSocket] = []
+            for client in ["192.0.2.1", "192.0.2.1", "192.0.2.2", "192.0.2.3"] {
+                let connection = try RawSocket.connected(to: address)
+                try connection.send(header(client) + "hello\n")
+                #expect(try connection.receive(atLeast: 6) == "hello\n")
+                connections.append(connection)
             }
+            #expect(listener.reception.quota.sourceCount == 3)
+            let refused = try RawSocket.connected(to: address)
+            try refused.send(header("192.0.2.1") + "hello\n")
+            #expect((try? refused.receiveAll()) ?? "" == "")
+            // Health checks have no client.
+            for _ in 0..<3 {
+                let connection = try RawSocket.connected(to: address)
+                try connection.send("PROXY UNKNOWN\r\nhello\n")
+                #expect(try connection.receive(atLeast: 6) == "hello\n")
+                connections.append(connection)
+            }
+            #expect(listener.reception.quota.sourceCount == 3)
+            try await eventually("its error is reported") { errors.withLock { $0 } == [.tooManyConnections] }
+            #expect(listener.refusedCount == 1)
+            connections = []
+            try await eventually("their places are free") { listener.reception.quota.sourceCount == 0 }
         }
-        var connections: [RawSocket] = []
-        for client in ["192.0.2.1", "192.0.2.1", "192.0.2.2", "192.0.2.3"] {
-            let connection = try RawSocket.connected(to: address)
-            try connection.send(header(client) + "hello\n")
-            #expect(try connection.receive(atLeast: 6) == "hello\n")
-            connections.append(connection)
-        }
-        #expect(listener.reception.quota.sourceCount == 3)
-        let refused = try RawSocket.connected(to: address)
-        try refused.send(header("192.0.2.1") + "hello\n")
-        #expect((try? refused.receiveAll()) ?? "" == "")
-        // Health checks have no client.
-        for _ in 0..<3 {
-            let connection = try RawSocket.connected(to: address)
-            try connection.send("PROXY UNKNOWN\r\nhello\n")
-            #expect(try connection.receive(atLeast: 6) == "hello\n")
-            connections.append(connection)
-        }
-        #expect(listener.reception.quota.sourceCount == 3)
-        try await eventually("its error is reported") { errors.withLock { $0 } == [.tooManyConnections] }
-        #expect(listener.refusedCount == 1)
-        connections = []
-        try await eventually("their places are free") { listener.reception.quota.sourceCount == 0 }
-        await listener.close()
-        try await running.value
         #expect(listener.reception.quota.openCount == 0)
     }
 
@@ -156,32 +255,27 @@ import Testing
 
     private func source(_ host: String) throws -> SourceKey { SourceKey(try .loopback(host, port: 9)) }
 
-    /// While tasks wait for the limit itself, no connections are accepted.
-    @Test func roomIsFoundWhenNoTaskWaitsForTheLimit() async throws {
+    /// While a source waits that has no handshake, no connections are accepted.
+    @Test func roomIsFoundWhenSourcesWaitForThemselves() async throws {
         let slots = HandshakeSlots(limit: 5)
         let (many, few) = (try source("127.0.0.1"), try source("127.0.0.2"))
         for _ in 0..<4 { await slots.enter(many) }
         // Waits for its share.
         let behind = Task.immediate { await slots.enter(many) }
         await slots.room()
-        await slots.enter(few)
-        let isAccepting = Locked(false)
-        let room = Task.immediate {
-            await slots.room()
-            isAccepting.withLock { $0 = true }
-        }
+        await slots.enter()
         let waiting = (0..<2).map { _ in Task.immediate { await slots.enter(few) } }
+        let room = Task.immediate { await slots.room() }
         #expect(slots.waitingCount == 4)
-        slots.leave(few)
+        slots.leave()
         await waiting[0].value
-        #expect(!isAccepting.withLock { $0 } && slots.waitingCount == 3)
         slots.leave(few)
         await waiting[1].value
-        #expect(!isAccepting.withLock { $0 } && slots.waitingCount == 2)
-        slots.leave(few)
-        await room.value
         slots.leave(many)
         await behind.value
+        #expect(slots.takenCount == 5 && slots.waitingCount == 1)
+        slots.leave(many)
+        await room.value
         #expect(slots.takenCount == 4 && slots.waitingCount == 0)
     }
 

@@ -129,8 +129,11 @@ import Testing
             for _ in 0..<60 { try await visit() }
             try await eventually("all are reported") { traces.count >= 61 * 3 }
             try await settled()
-            #expect(contents(of: listener) == before && listener.preparation.slots.takenCount == 0)
-            #expect(listener.preparation.slots.waitingCount == 0)
+            // The listener may still have had to accept a connection that its client had already closed.
+            try await eventually("nothing is left") {
+                contents(of: listener) == before && listener.preparation.slots.takenCount == 0
+                    && listener.preparation.slots.waitingCount == 0
+            }
         }
         try await traces.areGone()
     }
@@ -195,12 +198,12 @@ import Testing
             #expect(Contents(of: listener.hub).without("ports") == before.0 && Contents(of: listener.reception) == before.1)
         } else {
             #expect(listener.hub.handshakeCount == 3 && Contents(of: listener.hub)["state.peers"] == 3)
-            #expect(Contents(of: listener.hub)["state.handshakes.sources"] == 1)
+            #expect(Contents(of: listener.hub)["state.handshakes.sources.slots"] == 1)
         }
         await listener.close(timeout: .zero)
         try await running.value
         let end = Contents(of: listener.hub)
-        #expect(end["state.peers"] == 0 && end["state.handshakes.places"] == 0 && end["state.handshakes.sources"] == 0)
+        #expect(end["state.peers"] == 0 && end["state.handshakes.places"] == 0 && end["state.handshakes.sources.slots"] == 0)
         #expect(end["announced"] == 0 && Contents(of: listener.reception)["state.arrived"] == 0)
         try await eventually("its descriptors are released") { Contents(of: listener.hub)["descriptors.own"] == 0 }
         try await traces.areGone()
