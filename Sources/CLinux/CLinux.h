@@ -52,6 +52,8 @@ extern int CLinux_sendmmsg(int, struct CLinux_message *, unsigned int, int) __as
 
 /// Returns whether a TCP socket has carried data in either direction, or -1 if the kernel does not know.
 /// glibc's `struct tcp_info` lacks the fields, which Linux 4.6 introduced.
+_Static_assert(sizeof(struct tcp_info) == 104, "the fields below follow tcpi_total_retrans");
+
 static inline int CLinux_tcp_has_carried_data(int descriptor) {
     struct {
         struct tcp_info known;

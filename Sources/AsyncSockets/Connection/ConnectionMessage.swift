@@ -53,7 +53,7 @@ enum EstablishingNews: Sendable {
 }
 
 /// The interface of a connection for its parts. Used inside the turn, except for `post(_:)`.
-protocol PartOwner: HandshakeOwner, AnyObject, Sendable {
+protocol PartOwner: ConnectionOwner, HandshakeOwner {
     /// Sends a message to the connection. Callable from any thread.
     func post(_ message: ConnectionMessage)
     func watch(_ descriptor: SocketDescriptor) throws(SystemError)
@@ -72,6 +72,7 @@ extension PartOwner {
     func publish(_ session: CopyOnWrite<TLSSession>?, _ exporter: KeyExporter) {
         record.withLock { record in
             record.snapshot.isSecure = true
+            record.live.descriptor?.keepPlace()
             record.snapshot.session = session
             record.snapshot.exporter = exporter
         }
@@ -95,6 +96,15 @@ extension Completion {
 // MARK: - Giving way
 
 extension PartOwner {
+    /// Called in the turn. Returns `false` if the peer has proved itself in the meantime.
+    func mustGiveWay() -> Bool {
+        record.withLock { record in
+            if record.isUnproven { return true }
+            record.live.descriptor?.keepPlace()
+            return false
+        }
+    }
+
     func giveWay() -> Bool { giveWay(.gaveWayToConnection) }
 
     func giveWay(_ error: AsyncSocketError) -> Bool {

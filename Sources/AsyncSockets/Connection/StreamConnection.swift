@@ -20,9 +20,7 @@ internal import SocketCore
 internal import SocketTLS
 
 /// One connection, from the first attempt to its last event. A socket that reconnects creates a new one.
-final class StreamConnection: ConnectionOwner, EventHandler, EventSource, OperationOwner, PartOwner, TurnOwner,
-    @unchecked Sendable
-{
+final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwner, TurnOwner, @unchecked Sendable {
     // Unchecked: by rule 1. `registration` and `waitsForClosing` are set before the first message.
     typealias Message = ConnectionMessage
 
@@ -168,13 +166,13 @@ final class StreamConnection: ConnectionOwner, EventHandler, EventSource, Operat
         case .fail(let error):
             pumpIfNeeded()
             close(error)
-        case .giveWay(let error): close(error, [.abandoned, .reset])
+        case .giveWay(let error) where mustGiveWay(): close(error, [.abandoned, .reset])
         case .perform(let body):
             sendWritten()
             pumpIfNeeded()
             publishProgress()
             AsyncSocket.call(body, with: record.withLock { $0.live.descriptor?.rawValue })
-        case .retire: break
+        case .giveWay, .retire: break
         }
     }
 

@@ -3,9 +3,9 @@
 //     that a client cannot shut out other clients. Connections without a source have no share.
 //  2. The tasks of one source enter in the order of their arrival. Sources take turns, and those without a
 //     handshake are first.
-//  3. If the source of a waiting task has fewer handshakes than another source, the oldest handshake of the
-//     source with the most gives way when it is a second old. One handshake gives way at a time, and the
-//     listener accepts no connections until then.
+//  3. If the source of a waiting task has at least two handshakes fewer than another source, or none, the
+//     oldest handshake of the source with the most gives way when it is a second old. One handshake gives
+//     way at a time, and the listener accepts no connections until then.
 //  4. Each operation takes constant time, because strangers choose the number of handshakes and sources.
 
 internal import SocketBuffers
@@ -64,7 +64,8 @@ final class HandshakeSlots: Sendable {
         /// Whether a task needs the slot of another source.
         var waitsForOthers: Bool {
             if !newcomers.isEmpty || sources[nil]?.waiting.isEmpty == false { return true }
-            return turns.prefix(Self.looks).contains { sources[$0]?.taken ?? 0 < trials.largestUnprovenCount }
+            // Equal sources would otherwise replace each other's handshakes.
+            return turns.prefix(Self.looks).contains { (sources[$0]?.taken ?? 0) + 1 < trials.largestUnprovenCount }
         }
 
         /// Whether more connections may be accepted. At the limit they may if handshakes can give way.
@@ -156,19 +157,13 @@ final class HandshakeSlots: Sendable {
 
     // MARK: - Giving way
 
-    /// Begins a handshake in a slot of `source`. It may have to give way until `end(_:)` is called.
-    func begin(_ connection: StreamConnection, from source: SourceKey) -> HandshakeTrial {
-        state.withLock { state in
-            HandshakeTrial(of: connection, in: state.trials.enter(source), &state.trials)
+    /// Starts a handshake in a slot of `source`. It may have to give way until its slot is free again.
+    func begin(_ connection: StreamConnection, from source: SourceKey) -> HandshakeTrial? {
+        var trial: HandshakeTrial?
+        admit { state in
+            trial = HandshakeTrial(of: connection, in: state.trials.enter(source), &state.trials)
         }
-    }
-
-    func end(_ trial: HandshakeTrial) {
-        state.withLock { state in
-            trial.leave(&state.trials)
-            state.trials.leave(trial.source)
-            if state.leaving === trial { state.leaving = nil }
-        }
+        return trial
     }
 
     /// Makes a handshake give way if a task needs its slot.
@@ -204,8 +199,13 @@ final class HandshakeSlots: Sendable {
     // MARK: - Leaving
 
     /// Releases the slot and passes it to the next waiting task.
-    func leave(_ source: SourceKey? = nil) {
+    func leave(_ source: SourceKey? = nil, _ trial: HandshakeTrial? = nil) {
         admit { state in
+            if let trial {
+                trial.leave(&state.trials)
+                state.trials.leave(trial.source)
+                if state.leaving === trial { state.leaving = nil }
+            }
             guard let index = state.sources.index(forKey: source) else { return }
             state.sources.values[index].taken -= 1
             state.taken -= 1

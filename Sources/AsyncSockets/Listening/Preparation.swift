@@ -33,7 +33,7 @@ final class Preparation: Sendable {
             let source = accepted.source(with: nil)
             await slots.enter(source)
             let trial = beginTrial(of: socket, source)
-            defer { leave(source, trial) }
+            defer { slots.leave(source, trial) }
             try await proxyProtocol.receiveHeader(on: socket)
             try charge(accepted, socket)
         }
@@ -41,18 +41,13 @@ final class Preparation: Sendable {
         let source = accepted.source(with: socket.proxyHeader)
         await slots.enter(source)
         let trial = beginTrial(of: socket, source)
-        defer { leave(source, trial) }
+        defer { slots.leave(source, trial) }
         _ = try await askForTLS(tls, on: socket).session(tls.trust)
     }
 
     private func beginTrial(of socket: AsyncSocket, _ source: SourceKey?) -> HandshakeTrial? {
         guard let source, let connection = socket.connection else { return nil }
         return slots.begin(connection, from: source)
-    }
-
-    private func leave(_ source: SourceKey?, _ trial: HandshakeTrial?) {
-        if let trial { slots.end(trial) }
-        slots.leave(source)
     }
 
     /// Charges a connection from a proxy to its client. If the client has too many connections, the

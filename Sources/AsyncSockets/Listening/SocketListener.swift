@@ -190,14 +190,15 @@ public final class SocketListener: Sendable {
     /// sets no limit, and values below 1 are set to 1.
     ///
     /// When the limit is reached, the listener stops accepting, and further connections wait in the kernel's
-    /// backlog until a connection closes. A warning is logged, at most once a minute. A change takes effect
-    /// immediately. Lowering the limit does not close connections.
+    /// backlog until a connection closes or is replaced. A warning is logged, at most once a minute. A change
+    /// takes effect immediately. Lowering the limit does not close connections.
     ///
     /// A waiting connection replaces an unproven one: the oldest of the source that has the most of them. A
-    /// connection is unproven while its TLS handshake, or its STARTTLS dialogue, is
-    /// incomplete. Without TLS, it is unproven until data has been exchanged in either direction. In its
-    /// first second, a connection is not replaced. A replaced connection is reset and fails with
-    /// `.tooManyConnections`. Connections on Unix-domain sockets are not replaced.
+    /// connection is unproven during its TLS handshake or `acceptStartTLS`. Without TLS, it is unproven until
+    /// data has been exchanged in either direction: a greeting from the server or a PROXY header is enough. A
+    /// connection is not replaced in its first second, nor if it was accepted while the listener was at most
+    /// half full. A replaced connection is reset and fails with `.tooManyConnections`. Peers that are not on
+    /// an IP network are not replaced.
     public var maximumConnections: Int {
         get { preparation.model.maximumConnections }
         set {
@@ -233,9 +234,10 @@ public final class SocketListener: Sendable {
     /// One source has at most four fifths of them (the whole limit if it is below five); its other
     /// connections wait, and sources take turns. At the limit, a waiting connection replaces the oldest
     /// handshake of the source that has the most, unless that handshake is in its first second or the waiting
-    /// connection's source has as many. The replaced handshake fails with `.tooManyHandshakes`. The listener
-    /// accepts no connections until then. A
-    /// handshake costs 10 to 60 KiB of memory and one signature, and is limited by
+    /// connection's source has about as many. The replaced handshake fails with `.tooManyHandshakes`. The
+    /// listener accepts no connections while one is waiting for that.
+    ///
+    /// A handshake costs 10 to 60 KiB of memory and one signature, and is limited by
     /// `TLSSettings.handshakeTimeout`. Peers that start handshakes and never finish them can therefore use
     /// only a bounded amount of memory for a bounded time. A handshake that is waiting for a trust decision
     /// stops counting when the client resets the connection, or closes it without having sent data. While the

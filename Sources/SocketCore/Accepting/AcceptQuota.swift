@@ -9,7 +9,8 @@
 //     accepted, because the kernel's backlog cannot be reordered. A connection from an exempt peer, such as a
 //     proxy, is charged to its client later (`charge(to:)`).
 //  5. At the limit, an unproven connection gives way to a waiting one: the oldest of the source with the
-//     most. Its owner decides whether it is unproven, once it is chosen. One gives way at a time.
+//     most. Connections accepted while the listener is at most half full never give way. The owner decides
+//     whether a connection is unproven, once it is chosen. One gives way at a time.
 //  6. `aheadLimit` bounds the number of accepted connections that have not been taken yet (see
 //     `noteTaken(_:)`).
 
@@ -94,7 +95,8 @@ package final class AcceptQuota: Sendable {
     func makeRoom() -> Wait {
         for _ in 0..<Self.attempts {
             let candidate = state.withLock { state -> SourceGroups<ConnectionPlace>.Candidate in
-                guard let limit = state.limit, state.open >= limit, state.leaving == nil else { return .none }
+                // After the limit was lowered, one connection less would make no room.
+                guard state.limit == state.open, state.leaving == nil else { return .none }
                 let candidate = state.sources.candidate(at: .now)
                 if case .member(let place) = candidate { state.leaving = place }
                 return candidate
@@ -110,14 +112,12 @@ package final class AcceptQuota: Sendable {
 
     private func giveWay(_ place: ConnectionPlace) -> Bool {
         let owner = state.withLock { place.endTrial(&$0.sources) }
-        let isUnproven = owner?.giveWay() ?? false
-        state.withLock { state in
-            if isUnproven { state.refusedCount += 1 } else { noteRoom(&state, by: place) }
-        }
-        return isUnproven
+        if owner?.giveWay() ?? false { return true }
+        state.withLock { noteStay(of: place, &$0) }
+        return false
     }
 
-    private func noteRoom(_ state: inout State, by place: ConnectionPlace) {
+    private func noteStay(of place: ConnectionPlace, _ state: inout State) {
         if state.leaving === place { state.leaving = nil }
     }
 
@@ -139,17 +139,31 @@ package final class AcceptQuota: Sendable {
 
     fileprivate func place(of source: SourceKey) -> ConnectionPlace? {
         state.withLock { state in
-            guard state.sources.count(of: source) < state.effectiveLimitPerSource else {
+            guard let slot = state.sources.enter(source, limit: state.effectiveLimitPerSource) else {
                 state.refusedCount += 1
                 return nil
             }
-            return ConnectionPlace(in: self, of: state.sources.enter(source))
+            return ConnectionPlace(in: self, of: slot)
         }
     }
 
     /// From now on `owner` may have to give way, also to a connection that is already waiting.
     fileprivate func beginTrial(of place: ConnectionPlace, _ owner: any ConnectionOwner) {
-        wake(ifFull: true) { place.beginTrial(of: owner, &$0.sources) }
+        wake(ifFull: true) { state in
+            // Otherwise each connection would pay for the trial, and very few servers reach the limit.
+            guard let limit = state.limit, state.open > limit / 2 else { return }
+            place.beginTrial(of: owner, &state.sources)
+        }
+    }
+
+    /// Called when the connection is proven, even if it was chosen to give way.
+    fileprivate func endTrial(of place: ConnectionPlace) {
+        var owner: (any ConnectionOwner)?
+        wake(ifFull: true) { state in
+            owner = place.endTrial(&state.sources)
+            noteStay(of: place, &state)
+        }
+        withExtendedLifetime(owner) {}
     }
 
     fileprivate func returnPermit() {
@@ -162,7 +176,8 @@ package final class AcceptQuota: Sendable {
             state.open -= 1
             owner = place.endTrial(&state.sources)
             state.sources.leave(place.source)
-            noteRoom(&state, by: place)
+            if state.leaving === place { state.refusedCount += 1 }
+            noteStay(of: place, &state)
         }
         // Released outside the lock, because its `deinit` may take other locks.
         withExtendedLifetime(owner) {}
@@ -198,7 +213,7 @@ package final class AcceptQuota: Sendable {
     /// The number of connections that were closed because of the limit on their source, or that gave way.
     package var refusedCount: Int { state.withLock { $0.refusedCount } }
 
-    /// The number of connections that may have to give way.
+    /// The number of connections that may have to give way, if they are unproven when they are chosen.
     package var unprovenCount: Int { state.withLock { $0.sources.unprovenCount } }
 
     /// The number of sources with open connections.
@@ -223,13 +238,15 @@ package final class AcceptQuota: Sendable {
 
     package var openCount: Int { state.withLock { $0.open } }
 
-    /// How often a listener was refused a permit. This grows by at most one for each new connection and for
-    /// each connection that closes.
+    /// How often a listener was refused a permit. Without trials, this grows by at most one for each new
+    /// connection and for each connection that closes.
     package var refusalCount: Int { state.withLock { $0.refusals } }
 }
 
 extension AcceptQuota: DescriptorObserver {
     func descriptorDidFind(_ owner: any ConnectionOwner) {}
+
+    func ownerIsProven() {}
 
     func descriptorDidClose() { returnPermit() }
 }
@@ -285,6 +302,8 @@ private final class ConnectionPlace: DescriptorObserver {
 
     func descriptorDidFind(_ owner: any ConnectionOwner) { quota.beginTrial(of: self, owner) }
 
+    func ownerIsProven() { quota.endTrial(of: self) }
+
     func descriptorDidClose() { quota.returnPermit(of: self) }
 }
 
@@ -321,6 +340,10 @@ package final class ProxiedPlace: DescriptorObserver {
         }
     }
 
+    func ownerIsProven() {
+        if case .charged(let place) = state.withLock({ $0 }) { place.ownerIsProven() }
+    }
+
     func descriptorDidClose() {
         let earlier = state.withLock { state in
             defer { state = .closed }
@@ -336,4 +359,7 @@ extension SocketDescriptor {
 
     /// Names the owner of an accepted connection, which may have to give way to another connection.
     package func setOwner(_ owner: any ConnectionOwner) { observer?.descriptorDidFind(owner) }
+
+    /// Called when the peer has proved itself, so that the connection keeps its place.
+    package func keepPlace() { observer?.ownerIsProven() }
 }

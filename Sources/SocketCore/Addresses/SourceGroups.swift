@@ -57,14 +57,18 @@ package struct SourceGroups<Member> {
     /// The largest number of unproven members of one source.
     package var largestUnprovenCount: Int { ranks.count }
 
-    package func count(of key: SourceKey) -> Int { slots[key].flatMap { sources[$0.index]?.count } ?? 0 }
+    /// Adds a member of a source. Returns `nil` if the source has `limit` members.
+    package mutating func enter(_ key: SourceKey, limit: Int) -> Slot? {
+        guard let slot = slots[key] else { return limit > 0 ? add(key) : nil }
+        guard let count = sources[slot.index]?.count, count < limit else { return nil }
+        sources[slot.index]?.count = count + 1
+        return slot
+    }
 
     /// Adds a member of a source.
-    package mutating func enter(_ key: SourceKey) -> Slot {
-        if let slot = slots[key] {
-            sources[slot.index]?.count += 1
-            return slot
-        }
+    package mutating func enter(_ key: SourceKey) -> Slot { enter(key, limit: .max) ?? add(key) }
+
+    private mutating func add(_ key: SourceKey) -> Slot {
         let slot = Slot(index: sources.insert(Source(key: key)))
         slots[key] = slot
         return slot

@@ -6,6 +6,9 @@ package struct SourceKey: Hashable, Sendable {
 
     private static let ofIPv4 = UInt64.max
 
+    /// One value is hashed in half the time of two. At most two sources of a scope have the same value.
+    package func hash(into hasher: inout Hasher) { hasher.combine(network ^ scope) }
+
     /// All peers of other address families form one source.
     package init(_ address: SocketEndpoint) {
         let (network, isIPv6) = address.withHostBytes { host in

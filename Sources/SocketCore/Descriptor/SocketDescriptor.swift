@@ -18,6 +18,8 @@ package protocol ConnectionOwner: AnyObject, Sendable {
 protocol DescriptorObserver: AnyObject, Sendable {
     /// Called once, when the descriptor has an owner.
     func descriptorDidFind(_ owner: any ConnectionOwner)
+    /// Called when the peer of the connection has proved itself.
+    func ownerIsProven()
     /// Called once, when the descriptor is closed or relinquished.
     func descriptorDidClose()
 }
