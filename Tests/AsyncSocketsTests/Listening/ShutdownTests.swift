@@ -10,9 +10,11 @@ import Testing
 /// Connections and peers that were accepted before the listener closed, but have no task yet.
 @Suite(.timeLimit(.patient)) struct ShutdownTests {
     /// Calls `test` with a listener that has accepted three clients without taking them: its only permit
-    /// belongs to a silent client, so the accepting task is suspended.
+    /// belongs to a silent client, so the accepting task is suspended. On a Unix-domain socket, that client
+    /// keeps its permit.
     private func withWaitingClients(_ test: (SocketListener, [AsyncSocket]) async throws -> Void) async throws {
-        let listener = try SocketListener(port: 0, interface: "127.0.0.1", tls: TestCertificates.server())
+        let folder = try TemporaryFolder()
+        let listener = try SocketListener(path: folder.path("listener"), tls: TestCertificates.server())
         listener.maximumHandshakes = 1
         let (address, slots) = (try #require(listener.localAddress), listener.preparation.slots)
         let running = Task { try await listener.run(onError: { _, _ in }) { try await $0.echo() } }
