@@ -65,7 +65,7 @@ extension AsyncSocket {
     /// `.max` sets no limit, and values below 1 are set to 1.
     ///
     /// At the limit, the socket stops accepting, and further connections stay in the kernel's backlog until
-    /// an open one closes. If connections are unproven, one of them is replaced: see
+    /// an open one closes. Unproven connections are replaced, as described for
     /// `SocketListener.maximumConnections`. Connections still open from an earlier `accept` call on this
     /// socket also count. A change takes effect immediately. Lowering the limit does not close any
     /// connections.

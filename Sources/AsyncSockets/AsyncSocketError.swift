@@ -180,8 +180,7 @@ public struct AsyncSocketError: Error, Sendable, Hashable {
         public static let tooManyConnections = Code(description: "tooManyConnections")
         /// The handshake would be delayed by more than 30 seconds, because its private key is slow (a key in
         /// a hardware token, for example) and other handshakes use the same key. Or a listener
-        /// reached a limit, and a new client replaced this handshake (`SocketListener.maximumHandshakes`,
-        /// `DatagramListener.maximumHandshakes`).
+        /// reached `maximumHandshakes`, and a new client replaced this handshake.
         public static let tooManyHandshakes = Code(description: "tooManyHandshakes")
         /// Plaintext was already buffered when the handshake was about to start: a STARTTLS injection, or a
         /// greeting or reply that you did not read before `startTLS`.

@@ -15,8 +15,8 @@ struct ConnectionRecord {
     /// The local address, or `nil` until the peer's address is known.
     var localAddress: SocketEndpoint? { live.remoteAddress == nil ? nil : live.localAddress }
 
-    /// Whether the peer of an accepted connection has proved nothing: TLS is incomplete or, without TLS, no
-    /// data has been exchanged.
+    /// Whether an accepted connection is unproven: its TLS handshake is incomplete or, without TLS, no data
+    /// has been exchanged.
     var isUnproven: Bool {
         if isOver || snapshot.isSecure { return false }
         return claims.isUpgradeClaimed || claims.awaitsTLS || live.descriptor?.hasCarriedData == false

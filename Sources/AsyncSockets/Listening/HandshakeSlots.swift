@@ -1,11 +1,11 @@
 // Rules of the slots:
 //  1. There are at most `limit` handshakes at a time. A source has at most its share (`SourceKey.share`), so
 //     that a client cannot shut out other clients. Connections without a source have no share.
-//  2. The tasks of one source enter in the order of their arrival. Sources take turns, and those without a
-//     handshake are first.
-//  3. If the source of a waiting task has at least two handshakes fewer than another source, or none, the
-//     oldest handshake of the source with the most gives way when it is a second old. One handshake gives
-//     way at a time, and the listener accepts no connections until then.
+//  2. The tasks of one source enter in the order of their arrival. Sources take turns. A source without a
+//     handshake takes its turn before the other sources.
+//  3. At the limit, the oldest handshake of the largest source gives way to a task of a source that has no
+//     handshake, or at least two fewer. It must be a second old. One handshake gives way at a time, and the
+//     listener pauses until the task has its slot.
 //  4. Each operation takes constant time, because strangers choose the number of handshakes and sources.
 
 internal import SocketBuffers
@@ -68,10 +68,10 @@ final class HandshakeSlots: Sendable {
             return turns.prefix(Self.looks).contains { (sources[$0]?.taken ?? 0) + 1 < trials.largestUnprovenCount }
         }
 
-        /// Whether more connections may be accepted. At the limit they may if handshakes can give way.
+        /// Whether the listener may accept. At the limit, it continues as long as handshakes can give way.
         var isAccepting: Bool { (hasRoom || trials.unprovenCount > 0) && !waitsForOthers }
 
-        /// The number of sources that are looked at, which bounds the time.
+        /// How many waiting sources `waitsForOthers` examines, so that its time is bounded.
         private static var looks: Int { 8 }
 
         /// Adds the waiting sources that have room since a limit changed.
@@ -157,7 +157,7 @@ final class HandshakeSlots: Sendable {
 
     // MARK: - Giving way
 
-    /// Starts a handshake in a slot of `source`. It may have to give way until its slot is free again.
+    /// Starts a handshake in a slot of `source`. Until `leave(_:_:)` is called, it may have to give way.
     func begin(_ connection: StreamConnection, from source: SourceKey) -> HandshakeTrial? {
         var trial: HandshakeTrial?
         admit { state in

@@ -193,12 +193,12 @@ public final class SocketListener: Sendable {
     /// backlog until a connection closes or is replaced. A warning is logged, at most once a minute. A change
     /// takes effect immediately. Lowering the limit does not close connections.
     ///
-    /// A waiting connection replaces an unproven one: the oldest of the source that has the most of them. A
-    /// connection is unproven during its TLS handshake or `acceptStartTLS`. Without TLS, it is unproven until
-    /// data has been exchanged in either direction: a greeting from the server or a PROXY header is enough. A
-    /// connection is not replaced in its first second, nor if it was accepted while the listener was at most
-    /// half full. A replaced connection is reset and fails with `.tooManyConnections`. Peers that are not on
-    /// an IP network are not replaced.
+    /// At the limit, each new connection replaces an unproven connection: the oldest from the source with the
+    /// most unproven connections. During its TLS handshake, or during `acceptStartTLS`, a connection is
+    /// unproven. Without TLS, a connection is unproven until the first data in either direction, including a
+    /// greeting from the server and a PROXY header. The replaced connection is reset and fails with
+    /// `.tooManyConnections`. Three kinds of connections are not replaced: those in their first second, those
+    /// that were accepted while the listener was at most half full, and those outside an IP network.
     public var maximumConnections: Int {
         get { preparation.model.maximumConnections }
         set {
@@ -232,10 +232,10 @@ public final class SocketListener: Sendable {
     /// minimum is 1.
     ///
     /// One source has at most four fifths of them (the whole limit if it is below five); its other
-    /// connections wait, and sources take turns. At the limit, a waiting connection replaces the oldest
-    /// handshake of the source that has the most, unless that handshake is in its first second or the waiting
-    /// connection's source has about as many. The replaced handshake fails with `.tooManyHandshakes`. The
-    /// listener accepts no connections while one is waiting for that.
+    /// connections wait, and sources take turns. At the limit, a connection from a source with clearly fewer
+    /// handshakes replaces the oldest handshake of the source with the most handshakes, which fails with
+    /// `.tooManyHandshakes`. Until then, no other connection is accepted. Handshakes are kept in their first
+    /// second, and if the peer is not on an IP network.
     ///
     /// A handshake costs 10 to 60 KiB of memory and one signature, and is limited by
     /// `TLSSettings.handshakeTimeout`. Peers that start handshakes and never finish them can therefore use

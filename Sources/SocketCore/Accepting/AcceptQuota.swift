@@ -8,9 +8,10 @@
 //  4. A source has at most `limitPerSource` connections. Further connections from it are closed when they are
 //     accepted, because the kernel's backlog cannot be reordered. A connection from an exempt peer, such as a
 //     proxy, is charged to its client later (`charge(to:)`).
-//  5. At the limit, an unproven connection gives way to a waiting one: the oldest of the source with the
-//     most. Connections accepted while the listener is at most half full never give way. The owner decides
-//     whether a connection is unproven, once it is chosen. One gives way at a time.
+//  5. At the limit, a new connection replaces the oldest unproven connection of the source with the most
+//     unproven connections. Connections accepted while the listener is at most half full are not replaced.
+//     The quota chooses a connection, and its owner then decides whether it is unproven. One connection is
+//     replaced at a time.
 //  6. `aheadLimit` bounds the number of accepted connections that have not been taken yet (see
 //     `noteTaken(_:)`).
 
@@ -24,9 +25,9 @@ package final class AcceptQuota: Sendable {
         var limitPerSource: Int?
         var aheadLimit: Int?
         var open = 0
-        /// The sources with open connections, and the connections that were unproven when last seen.
+        /// The open connections of each source, with a list of the connections that may be unproven.
         var sources = SourceGroups<ConnectionPlace>()
-        /// The connection that gives way.
+        /// The connection that is being replaced.
         var leaving: ConnectionPlace?
         var refusedCount = 0
         /// The number of accepted connections that have not been taken yet. Counted even if there is no
@@ -83,19 +84,19 @@ package final class AcceptQuota: Sendable {
         return nil
     }
 
-    /// When a listener with a waiting connection tries again.
+    /// When a listener that has no permit for a new connection calls `makeRoom()` again.
     enum Wait {
-        /// The quota resumes the listener.
+        /// When the quota resumes the listener.
         case untilResumed
-        /// The listener calls `makeRoom()` again at this time or earlier.
+        /// At this time, or when the quota resumes the listener.
         case until(Deadline)
     }
 
-    /// Called if no permit is available for a connection. At the limit, an unproven connection gives way.
+    /// Starts to replace an unproven connection if the limit is reached. Called if no permit is available.
     func makeRoom() -> Wait {
         for _ in 0..<Self.attempts {
             let candidate = state.withLock { state -> SourceGroups<ConnectionPlace>.Candidate in
-                // After the limit was lowered, one connection less would make no room.
+                // If the limit has been lowered, closing one connection would not free a permit.
                 guard state.limit == state.open, state.leaving == nil else { return .none }
                 let candidate = state.sources.candidate(at: .now)
                 if case .member(let place) = candidate { state.leaving = place }
@@ -121,7 +122,7 @@ package final class AcceptQuota: Sendable {
         if state.leaving === place { state.leaving = nil }
     }
 
-    /// The number of connections that are looked at in a turn.
+    /// How many connections one call of `makeRoom()` examines.
     private static var attempts: Int { 64 }
 
     /// Called when a listener has closed, which may be waiting for a permit.
@@ -147,16 +148,16 @@ package final class AcceptQuota: Sendable {
         }
     }
 
-    /// From now on `owner` may have to give way, also to a connection that is already waiting.
+    /// Adds a connection to the connections that may be replaced, and resumes waiting listeners.
     fileprivate func beginTrial(of place: ConnectionPlace, _ owner: any ConnectionOwner) {
         wake(ifFull: true) { state in
-            // Otherwise each connection would pay for the trial, and very few servers reach the limit.
+            // Few servers reach the limit, so connections should not pay for a trial far below it.
             guard let limit = state.limit, state.open > limit / 2 else { return }
             place.beginTrial(of: owner, &state.sources)
         }
     }
 
-    /// Called when the connection is proven, even if it was chosen to give way.
+    /// Keeps a proven connection, even if it was chosen to be replaced.
     fileprivate func endTrial(of place: ConnectionPlace) {
         var owner: (any ConnectionOwner)?
         wake(ifFull: true) { state in
@@ -210,20 +211,22 @@ package final class AcceptQuota: Sendable {
     /// The limit on the open connections of one source.
     package var limitPerSource: Int { state.withLock { $0.effectiveLimitPerSource } }
 
-    /// The number of connections that were closed because of the limit on their source, or that gave way.
+    /// The number of connections that were refused because of the limit on their source, or replaced.
     package var refusedCount: Int { state.withLock { $0.refusedCount } }
 
-    /// The number of connections that may have to give way, if they are unproven when they are chosen.
+    /// The number of connections that have a trial. Some may have proved themselves without TLS.
     package var unprovenCount: Int { state.withLock { $0.sources.unprovenCount } }
 
     /// The number of sources with open connections.
     package var sourceCount: Int { state.withLock { $0.sources.sourceCount } }
 
-    /// Changes the state, and resumes the waiting listeners if there is room then or, with `ifFull`, always.
+    /// Changes the state and resumes the waiting listeners.
+    ///
+    /// - Parameter ifFull: Whether to resume them even if no permit is available.
     private func wake(ifFull: Bool = false, after change: (inout State) -> Void) {
         let woken = state.withLock { state -> Set<LoopRegistration> in
             change(&state)
-            // At the limit, listeners keep waiting.
+            // Without a permit, a listener stays in `waiting`.
             guard state.hasRoom else { return ifFull ? state.waiting : [] }
             defer { state.waiting = [] }
             return state.waiting
@@ -357,7 +360,7 @@ extension SocketDescriptor {
     /// The place of an accepted connection from a proxy.
     package var proxiedPlace: ProxiedPlace? { observer as? ProxiedPlace }
 
-    /// Names the owner of an accepted connection, which may have to give way to another connection.
+    /// Sets the owner of an accepted connection, which is notified when the connection should be replaced.
     package func setOwner(_ owner: any ConnectionOwner) { observer?.descriptorDidFind(owner) }
 
     /// Called when the peer has proved itself, so that the connection keeps its place.

@@ -1,8 +1,8 @@
 // Rules of the groups:
-//  1. A source has a group while it has members: open connections, or handshakes.
+//  1. Each source with members has a group. The members are open connections or handshakes.
 //  2. Each source has a list of its unproven members, oldest first.
 //  3. Sources with the same number of unproven members form a list too, in the order in which they reached
-//     that number. So if each source has one, the oldest is found first.
+//     that number. If each source has one unproven member, the oldest member is therefore chosen.
 //  4. Each operation takes constant time, because strangers choose the number of members and sources.
 
 /// The members of each source, with a list of its unproven members.
@@ -17,7 +17,7 @@ package struct SourceGroups<Member> {
         fileprivate let index: Int32
     }
 
-    /// Which member may be replaced.
+    /// The member that may be replaced.
     package enum Candidate {
         case none
         /// No member may be replaced before this time.
@@ -36,7 +36,7 @@ package struct SourceGroups<Member> {
         var count = 1
         var unproven = LinkedLists<Unproven>.List()
         var unprovenCount = 0
-        /// Where it is in the list of sources with `unprovenCount` unproven members.
+        /// Its position in the list of sources with `unprovenCount` unproven members.
         var rank: Int32 = 0
     }
 
@@ -109,11 +109,11 @@ package struct SourceGroups<Member> {
         return member
     }
 
-    /// The oldest unproven member of the source with the most of them.
+    /// The oldest unproven member of the source with the most unproven members.
     package var oldestOfLargestSource: Member? { oldest?.member }
 
-    /// The oldest unproven member of the source with the most of them, unless it is in its first second: an
-    /// honest client of a busy server may need that long.
+    /// Returns the same member once it has been unproven for a second. Honest clients of a busy server may
+    /// need that long to prove themselves.
     package func candidate(at now: Deadline) -> Candidate {
         guard let oldest, let end = Deadline(after: 1, from: oldest.beginning) else { return .none }
         return now < end ? .later(end) : .member(oldest.member)
@@ -130,7 +130,7 @@ package struct SourceGroups<Member> {
         if source.unprovenCount > 0 { _ = ranked.remove(source.rank, from: &ranks[source.unprovenCount - 1]) }
         sources[slot.index]?.unprovenCount = count
         if count > 0 {
-            // The number changes by one at a time.
+            // The count changes by one, so at most one rank is missing.
             if count > ranks.count { ranks.append(LinkedLists.List()) }
             let rank = ranked.append(slot, to: &ranks[count - 1])
             sources[slot.index]?.rank = rank

@@ -6,7 +6,7 @@ package struct SourceKey: Hashable, Sendable {
 
     private static let ofIPv4 = UInt64.max
 
-    /// One value is hashed in half the time of two. At most two sources of a scope have the same value.
+    /// Hashing one value takes half the time of two. Sources of the same scope have different values.
     package func hash(into hasher: inout Hasher) { hasher.combine(network ^ scope) }
 
     /// All peers of other address families form one source.

@@ -9,14 +9,14 @@ internal import Glibc
 
 /// The owner of an accepted connection.
 package protocol ConnectionOwner: AnyObject, Sendable {
-    /// Starts to close the connection if its peer has proved nothing yet, and otherwise returns `false`.
-    /// Callable from any thread.
+    /// Starts to close an unproven connection. Returns `false` if the connection is proven. Callable from any
+    /// thread.
     func giveWay() -> Bool
 }
 
 /// The observer of an accepted descriptor. Callable from any thread.
 protocol DescriptorObserver: AnyObject, Sendable {
-    /// Called once, when the descriptor has an owner.
+    /// Called once, when a connection takes ownership of the descriptor.
     func descriptorDidFind(_ owner: any ConnectionOwner)
     /// Called when the peer of the connection has proved itself.
     func ownerIsProven()

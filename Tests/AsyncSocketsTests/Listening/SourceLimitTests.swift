@@ -92,8 +92,8 @@ import Testing
         withExtendedLifetime(silent) {}
     }
 
-    /// Two sources hold all places. New connections replace silent ones, the oldest of the larger source
-    /// first, and no connection that has carried data.
+    /// Two sources hold all places. New connections replace the silent connections of the larger source, the
+    /// oldest first. Connections that have carried data are kept.
     @Test func silentConnectionsGiveWay() async throws {
         let listener = try listener(maximumConnections: 20)
         let (address, quota) = (try #require(listener.localAddress), listener.reception.quota)
@@ -144,7 +144,7 @@ import Testing
         #expect(listener.reception.quota.sourceCount == 0)
     }
 
-    /// With TLS, bytes prove nothing until the handshake is complete.
+    /// With TLS, a connection is unproven until the handshake is complete, whatever it sends.
     @Test(arguments: [false, true]) func unfinishedHandshakesGiveWay(_ isUpgrade: Bool) async throws {
         let listener = try listener(isSecure: !isUpgrade, maximumConnections: 10)
         let address = try #require(listener.localAddress)
@@ -200,7 +200,7 @@ import Testing
         }
     }
 
-    /// Two sources hold all slots with handshakes that would end at their timeout.
+    /// Two sources hold all slots with handshakes that would otherwise last until their timeout.
     @Test func anOldHandshakeGivesWayToAWaitingOne() async throws {
         let listener = try listener(isSecure: true)
         listener.maximumHandshakes = 5
@@ -265,7 +265,7 @@ import Testing
 
     private func source(_ host: String) throws -> SourceKey { SourceKey(try .loopback(host, port: 9)) }
 
-    /// While a source waits that has no handshake, no connections are accepted.
+    /// The listener pauses while a source without a handshake is waiting.
     @Test func roomIsFoundWhenSourcesWaitForThemselves() async throws {
         let slots = HandshakeSlots(limit: 5)
         let (many, few) = (try source("127.0.0.1"), try source("127.0.0.2"))

@@ -129,7 +129,7 @@ import Testing
             for _ in 0..<60 { try await visit() }
             try await eventually("all are reported") { traces.count >= 61 * 3 }
             try await settled()
-            // The listener may still have had to accept a connection that its client had already closed.
+            // A connection that its client has already closed may still be in the backlog.
             try await eventually("nothing is left") {
                 contents(of: listener) == before && listener.preparation.slots.takenCount == 0
                     && listener.preparation.slots.waitingCount == 0
