@@ -61,7 +61,7 @@ try await udp.send(Data(bytes), inReplyTo: datagram)
 _ = try await udp.exchange(Data(bytes), with: address) { _ in true }
 _ = try await udp.exchange(Data(bytes)) { _ in true }
 _ = try await udp.startDTLS(settings: tls)
-try await udp.close(timeout: .seconds(1))
+try await udp.close()
 for try await _ in udp.datagrams { break }
 try await AsyncUDPSocket.withConnection(to: "example.org", port: 53) { _ in }
 try await AsyncUDPSocket.withSocket(boundTo: 53) { _ in }

@@ -130,9 +130,9 @@ private final class PeerService: ArrivalService {
         let socket = arrival.socket
         do {
             try await body(socket)
-            socket.closeAfterSending()
+            socket.disconnectAfterSending()
         } catch {
-            socket.close()
+            socket.disconnect()
             preparation.report(error, of: arrival, in: .body, onError)
         }
     }

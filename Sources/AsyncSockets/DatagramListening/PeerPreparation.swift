@@ -46,7 +46,7 @@ final class PeerPreparation: Sendable {
             _ = try await askForDTLS(tls, on: arrival.socket).session(tls.trust)
             return true
         } catch {
-            arrival.socket.close()
+            arrival.socket.disconnect()
             report(error, of: arrival, in: .handshake, onError)
             return false
         }

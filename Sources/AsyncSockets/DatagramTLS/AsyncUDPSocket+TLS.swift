@@ -57,7 +57,7 @@ extension AsyncUDPSocket {
             try limit.check(.startDTLS)
         } catch {
             // Later datagrams must not be sent in plaintext.
-            close()
+            disconnect()
             throw error
         }
         let connection = try upgradable()
@@ -196,5 +196,5 @@ extension DatagramConnection {
 extension AsyncUDPSocket: UpgradableSocket {
     static func post(_ news: UpgradeNews, to connection: DatagramConnection) { connection.post(.upgrading(news)) }
 
-    func abandonUpgrade() { close() }
+    func abandonUpgrade() { disconnect() }
 }

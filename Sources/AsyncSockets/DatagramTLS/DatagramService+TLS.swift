@@ -9,7 +9,7 @@ extension DatagramService {
         case .startTLS(let request): startTLS(request)
         case .upgrading(let news): upgrade?.receive(news)
         case .replaced: close(.replaced, isReplaced: true)
-        case .opened, .events, .connect, .disconnect, .resolved, .send, .refuse, .judgedSend, .judgedReceive, .receive,
+        case .opened, .events, .connect, .dissolveAssociation, .resolved, .send, .refuse, .judgedSend, .judgedReceive, .receive,
             .setReceiveMode, .roomIsBack, .setSendFilter, .setReceiveFilter, .configure, .changeDelegateQueue, .awaitEnd,
             .cancel, .closeAfterSending, .close, .perform, .retire, .reportFailures, .exchanging:
             break

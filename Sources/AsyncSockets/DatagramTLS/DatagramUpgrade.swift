@@ -3,7 +3,7 @@
 //     earlier `receiveOnce()` receives its datagram. Once the input has reached its marker, no more plaintext
 //     is received. Undelivered plaintext is dropped when the handshake starts.
 //  2. From the start of the handshake, all arriving datagrams go to the engine. The socket never returns to
-//     plaintext: a failure closes it, and so do `disconnect()` and a failed attempt to connect.
+//     plaintext: a failure closes it, and so do `dissolveAssociation()` and a failed attempt to connect.
 //  3. The engine retransmits its messages using a timer of the loop, even while the program decides whether
 //     to trust the peer.
 //  4. For a task, work before the handshake may take as long as the handshake itself. For a delegate it has

@@ -106,7 +106,8 @@ extension AsyncUDPSocket {
     /// Delivers the next datagram to the delegate. If a filter is set, this is the next datagram that it
     /// accepts.
     ///
-    /// - Throws: `.badConfiguration` if the socket is neither bound nor connected, `.closed` after `close()`.
+    /// - Throws: `.badConfiguration` if the socket is neither bound nor connected, `.closed` after
+    ///   `disconnect()`.
     public func receiveOnce() throws(AsyncSocketError) {
         try receive(.once)
     }

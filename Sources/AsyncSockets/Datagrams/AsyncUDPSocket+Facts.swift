@@ -18,7 +18,7 @@ extension AsyncUDPSocket {
     /// Whether the socket is connected or connecting.
     package var isConnectClaimed: Bool { connection?.record.withLock { $0.isConnectClaimed && !$0.isClosed } ?? false }
 
-    /// Whether the socket is closed, or `close()` was called. False for a socket that was never in use.
+    /// Whether the socket is closed, or `disconnect()` was called. False for a socket that was never in use.
     public var isClosed: Bool {
         connection?.record.withLock { $0.isClosed } ?? false
     }

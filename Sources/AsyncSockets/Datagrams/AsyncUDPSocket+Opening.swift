@@ -209,7 +209,7 @@ extension AsyncUDPSocket {
     ///   - timeout: The time limit for name resolution in seconds, 30 by default. If negative, there is no
     ///     limit.
     /// - Throws: `.badConfiguration` if the socket is connected or connecting, or both IP versions are
-    ///   disabled; `.badParameter` for an invalid host or port 0; `.closed` after `close()`.
+    ///   disabled; `.badParameter` for an invalid host or port 0; `.closed` after `disconnect()`.
     public func connect(toHost host: String, onPort port: UInt16, withTimeout timeout: TimeInterval = 30) throws(AsyncSocketError)
     {
         try beginToConnect(to: target(host, port, .connect), timeout)
@@ -254,16 +254,16 @@ extension AsyncUDPSocket {
         return .address(InternetAddress(address), from: source)
     }
 
-    /// Disconnects from the peer, or cancels an attempt to connect.
+    /// Dissolves the association with the peer (connect(2)), or cancels an attempt to connect.
     ///
     /// The socket then receives from all senders again, keeps its port, and can connect again. `isConnected`
     /// becomes false when the change is complete, usually before this returns. Datagrams queued for the peer
     /// are still sent to it. Datagrams that arrive during the change may be lost. On a socket that is not
     /// connected, this has no effect. After `startDTLS`, and for a socket of a `DatagramListener`, it is
-    /// equivalent to `close()`.
-    public func disconnect() {
+    /// equivalent to `disconnect()`.
+    public func dissolveAssociation() {
         guard let connection, let claim = connection.record.withLock({ $0.letGo() }) else { return }
-        connection.post(.disconnect(claim))
+        connection.post(.dissolveAssociation(claim))
     }
 
     // MARK: - Closing
@@ -273,7 +273,7 @@ extension AsyncUDPSocket {
     /// Each discarded datagram fails with `.closed`, as do all waiting tasks. Then
     /// `udpSocketDidClose(_:withError:)` is called with a `nil` error. On a socket that is not in use, this
     /// has no effect.
-    public func close() {
+    public func disconnect() {
         guard let connection else { return }
         connection.record.withLock { $0.isClosed = true }
         connection.post(.close(nil))
@@ -281,7 +281,7 @@ extension AsyncUDPSocket {
 
     /// Closes the socket after all currently queued datagrams have been sent or have failed. Datagrams sent
     /// later fail with `.closed`.
-    public func closeAfterSending() {
+    public func disconnectAfterSending() {
         connection?.post(.closeAfterSending)
     }
 
@@ -294,15 +294,15 @@ extension AsyncUDPSocket {
     /// - Parameter timeout: How long sending may take. After that, the remaining datagrams fail with
     ///   `.closed`, and the socket closes.
     /// - Throws: `.writeTimeout` after `timeout`, or `CancellationError` if the task is cancelled.
-    public nonisolated(nonsending) func close(timeout: Duration) async throws {
+    public nonisolated(nonsending) func close(timeout: Duration = .seconds(30)) async throws {
         guard let connection else { return }
-        closeAfterSending()
+        disconnectAfterSending()
         let waiter = DoneWaiter(.close, OperationLimit(timeout))
         connection.post(.awaitEnd(waiter))
         do {
             try await waiter.value(from: connection)
         } catch {
-            close()
+            disconnect()
             throw error
         }
     }

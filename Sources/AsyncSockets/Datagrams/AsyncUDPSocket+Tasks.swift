@@ -195,7 +195,7 @@ extension AsyncUDPSocket {
     ) async throws -> Result {
         let socket = AsyncUDPSocket()
         try configure(socket)
-        defer { socket.close() }
+        defer { socket.disconnect() }
         return try await socket.run(on: executor) { () async throws -> Result in
             try await socket.connect(to: host, port: port, timeout: timeout)
             return try await body(socket)
@@ -223,7 +223,7 @@ extension AsyncUDPSocket {
         let socket = AsyncUDPSocket()
         try configure(socket)
         try socket.bind(toPort: AsyncSocketError.port(port, .bind), interface: interface)
-        defer { socket.close() }
+        defer { socket.disconnect() }
         return try await socket.run(on: executor) { () async throws -> Result in try await body(socket) }
     }
 

@@ -9,7 +9,7 @@ internal import Synchronization
 /// The API follows `GCDAsyncUdpSocket`. All methods can be called from any thread, and no method blocks its
 /// thread on the network or on the delegate.
 ///
-/// A socket is in use from its first bind, connect or send until `close()`. An error for one datagram is
+/// A socket is in use from its first bind, connect or send until `disconnect()`. An error for one datagram is
 /// reported for that datagram, and the socket stays open. A closed socket cannot be reused; create a new one.
 /// A socket closes when its last reference is released, and its delegate then receives no more callbacks.
 ///

@@ -132,7 +132,7 @@ enum DatagramMessage: Sendable {
     /// The number is the call's claim in the record.
     indirect case connect(DatagramTarget, Int, timeout: Double, waiter: (any OperationWaiter<Void>)? = nil)
     /// Undoes the `connect` call with this claim.
-    case disconnect(Int)
+    case dissolveAssociation(Int)
     indirect case resolved(HostQuery, Resolver.Answer)
     indirect case send(DatagramPacket)
     /// A datagram could not be queued. The delegate receives the error.

@@ -31,7 +31,7 @@ struct DatagramRecord {
     private(set) var sharedAddress: InternetAddress?
     /// Whether the socket shares its listener's descriptor.
     private(set) var isShared = false
-    /// Whether `close()` was called or the socket has closed.
+    /// Whether `disconnect()` was called or the socket has closed.
     var isClosed = false
     /// The error that closed the socket, or `nil` if the program closed it.
     var end: AsyncSocketError?
@@ -49,7 +49,7 @@ struct DatagramRecord {
     /// The claim of a socket that has a peer without a call to `connect`: its descriptor was connected by
     /// other code, or it serves a listener's peer.
     private(set) var adoptedClaim = 0
-    /// Whether `disconnect()` was called and has not taken effect yet.
+    /// Whether `dissolveAssociation()` was called and has not taken effect yet.
     private var isLettingGo = false
 
     var descriptors: [DatagramDescriptor] { entries.map(\.descriptor) }
@@ -154,7 +154,7 @@ struct DatagramRecord {
     var isConnectClaimed: Bool { claim != nil }
 
     /// Returns the number of a new `connect` call, or `nil` if another call owns the socket. The call need
-    /// not wait for a pending `disconnect()`, because the turn handles that first.
+    /// not wait for a pending `dissolveAssociation()`, because the turn handles that first.
     ///
     /// - Parameter host: The host that the caller connects to, or `nil` if the caller passed an address.
     mutating func claimConnect(to host: HostQuery? = nil) -> Int? {
@@ -176,8 +176,8 @@ struct DatagramRecord {
         adoptedClaim = claimConnect() ?? 0
     }
 
-    /// Notes that `disconnect()` was called. Returns the claim of the `connect` call that must be undone, if
-    /// any.
+    /// Notes that `dissolveAssociation()` was called. Returns the claim of the `connect` call that must be
+    /// undone, if any.
     mutating func letGo() -> Int? {
         isLettingGo = claim != nil
         return claim

@@ -98,7 +98,7 @@ final class DatagramService {
             for channel in channels { channel.note(events) }
             if events.contains(.deadline) { expire() }
         case .connect(let target, let claim, let timeout, let waiter): connect(to: target, claim, timeout, waiter)
-        case .disconnect(let claim): if claim == attempt?.claim ?? self.claim { disconnect() }
+        case .dissolveAssociation(let claim): if claim == attempt?.claim ?? self.claim { dissolveAssociation() }
         case .resolved(let query, let answer):
             output.lookups.note(answer, to: query)
             goOnConnecting()
@@ -136,7 +136,8 @@ final class DatagramService {
         case .awaitEnd(let waiter): waiter.complete(.success(()))
         case .reportFailures(let reader, _): reader.finish()
         case .opened: closeDescriptors()
-        case .exchanging, .events, .disconnect, .resolved, .refuse, .judgedSend, .judgedReceive, .setReceiveMode, .roomIsBack,
+        case .exchanging, .events, .dissolveAssociation, .resolved, .refuse, .judgedSend, .judgedReceive, .setReceiveMode,
+            .roomIsBack,
             .setSendFilter,
             .setReceiveFilter, .configure, .changeDelegateQueue, .unreachable, .upgrading, .replaced, .cancel,
             .closeAfterSending, .close, .perform, .retire:

@@ -6,7 +6,7 @@ extension DatagramService {
     func connect(to target: DatagramTarget, _ claim: Int, _ seconds: Double, _ waiter: (any OperationWaiter<Void>)?) {
         guard !isClosing else { return answerConnect(waiter, .failure(AsyncSocketError.closing(.connect))) }
         // Another thread may already have called `disconnect`, although its message has not arrived yet.
-        disconnect()
+        dissolveAssociation()
         // Existing descriptors are attached first, because a failed attempt closes only descriptors that it
         // opened.
         attach()
@@ -108,7 +108,7 @@ extension DatagramService {
         if case .failure(let error) = result { outbox.append(.didNotConnect(error as? AsyncSocketError ?? endError)) }
     }
 
-    func disconnect() {
+    func dissolveAssociation() {
         if attempt != nil { return finishConnecting(.failure(AsyncSocketError.closed)) }
         guard case .connected(let address) = peer else { return }
         if upgrade != nil || channels.first?.fixedPeer != nil { return close(nil) }

@@ -87,7 +87,7 @@ extension GCDAsyncUdpSocket {
     func closeAndWait() {
         let core = core
         guard core.isCreated else { return }
-        core.close()
+        core.disconnect()
         marks.performAndWait({}) { body in core.perform { body($0.first) } }
     }
 

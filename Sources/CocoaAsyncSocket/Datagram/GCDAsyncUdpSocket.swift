@@ -310,7 +310,7 @@ open class GCDAsyncUdpSocket: NSObject {
     /// Closes the socket after the datagrams queued so far have been sent.
     open func closeAfterSending() {
         let core = core
-        if core.isCreated { core.closeAfterSending() }
+        if core.isCreated { core.disconnectAfterSending() }
     }
 
     // MARK: - The socket's queue

@@ -28,7 +28,7 @@ import Testing
         timeout: Duration = .patient
     ) async throws -> String {
         let socket = AsyncUDPSocket()
-        defer { socket.close() }
+        defer { socket.disconnect() }
         socket.firstRetransmission = .milliseconds(50)
         socket.maximumDatagramSize = size
         var settings = TLSSettings.client(serverName: "hub.example.org", preSharedKey: key)

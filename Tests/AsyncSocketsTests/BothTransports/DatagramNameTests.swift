@@ -42,7 +42,7 @@ import Testing
     /// Returns the names in the certificate that a client of `name` receives.
     private static func visit(_ listener: DatagramListener, _ name: String, size: Int? = nil) async throws -> [String] {
         let (socket, settings) = try client(name, maximumDatagramSize: size)
-        defer { socket.close() }
+        defer { socket.disconnect() }
         try await socket.connect(to: "127.0.0.1", port: listener.localPort)
         let session = try await socket.startDTLS(settings: settings)
         #expect(try await socket.ask("hello") == "hello")

@@ -79,7 +79,7 @@ import Testing
                         return true
                     }
                 }
-                close = { socket.close() }
+                close = { socket.disconnect() }
                 isOpen = { !socket.isClosed }
                 peerName = "\(try #require(socket.connectedAddress))"
             }
@@ -197,7 +197,7 @@ import Testing
         try await client.send(Data("x".utf8))
         #expect(try await client.receive(timeout: .patient).data == Data("x".utf8))
         #expect(hanging.begunCount == 2 && !hanging.hasReturned)
-        client.close()
+        client.disconnect()
         await listener.close(timeout: .zero)
         try await serving.value
     }

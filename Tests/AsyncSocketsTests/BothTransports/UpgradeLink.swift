@@ -76,7 +76,7 @@ enum UpgradeEnd: Sendable {
     func close() {
         switch self {
         case .stream(let socket, _): socket.disconnect()
-        case .datagrams(let socket, _): socket.close()
+        case .datagrams(let socket, _): socket.disconnect()
         }
     }
 

@@ -86,7 +86,7 @@ import Testing
         let (socket, peer, target) = try await sockets(recorder)
         try refusing([.sendmsg, .sendmmsg], with: errno) {
             for tag in 0..<10 { socket.send(Data([UInt8(tag)]), toAddress: target, withTimeout: .patient, tag: tag) }
-            socket.closeAfterSending()
+            socket.disconnectAfterSending()
         }
         if errno == EAGAIN { try await nudge(socket) }
         for tag in UInt8(0)..<10 { #expect(try await peer.receive().data == Data([tag])) }

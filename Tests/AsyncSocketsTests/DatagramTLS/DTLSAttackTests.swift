@@ -147,13 +147,14 @@ import Testing
         }
     }
 
-    /// For a peer's socket, `disconnect()` is the same as `close()`. Other peers are not affected.
-    @Test(arguments: [false, true]) func disconnectingClosesThePeer(_ isSecure: Bool) async throws {
+    /// For a peer's socket, `dissolveAssociation()` is the same as `disconnect()`. Other peers are not
+    /// affected.
+    @Test(arguments: [false, true]) func dissolvingTheAssociationClosesThePeer(_ isSecure: Bool) async throws {
         let listener = try Self.listener(isSecure: isSecure)
         let serving = Task {
             try await listener.run { socket in
                 for try await datagram in socket.datagrams {
-                    if datagram.data == Data("disconnect".utf8) { socket.disconnect() }
+                    if datagram.data == Data("dissolve".utf8) { socket.dissolveAssociation() }
                     try await socket.send(datagram.data)
                 }
             }
@@ -168,7 +169,7 @@ import Testing
             clients.append(client)
         }
         #expect(listener.peerCount == 2)
-        try await clients[0].send(Data("disconnect".utf8))
+        try await clients[0].send(Data("dissolve".utf8))
         try await eventually("it has gone") { listener.peerCount == 1 }
         try await clients[1].send(Data("still".utf8))
         #expect(try await clients[1].receive().data == Data("still".utf8))

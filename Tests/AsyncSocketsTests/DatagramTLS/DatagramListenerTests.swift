@@ -42,7 +42,7 @@ import Testing
                         #expect(try await client.ask(text) == text)
                     }
                     if layer == .dtls { #expect(client.tlsSession?.protocolVersion == .dtls12) }
-                    client.close()
+                    client.disconnect()
                 }
             }
             try await group.waitForAll()
@@ -78,7 +78,7 @@ import Testing
         // They belong to the program and remain open without the listener.
         #expect(sockets.withLock { $0.allSatisfy(\.isOpen) })
         #expect(!clients.contains { !$0.isOpen })
-        for socket in sockets.withLock({ $0 }) { socket.close() }
+        for socket in sockets.withLock({ $0 }) { socket.disconnect() }
         try await eventually("all have gone") { listener.peerCount == 0 }
     }
 
@@ -241,7 +241,7 @@ import Testing
                 for descriptor in descriptors { _ = Glibc.connect(descriptor, address, socklen_t(bytes.count)) }
             }
         }
-        first.close()
+        first.disconnect()
         let second = AsyncUDPSocket()
         try await eventually("the port is free") { (try? second.bind(toAddress: address)) != nil }
         try await second.connect(to: "127.0.0.1", port: listener.localPort)
@@ -314,7 +314,7 @@ import Testing
         // The other peers are served.
         #expect(try await quick.receive().data == Data("hello".utf8))
         #expect(try await slow.receive().data.count == 1000)
-        for socket in [slow, quick] { socket.close() }
+        for socket in [slow, quick] { socket.disconnect() }
         await listener.close()
         try await serving.value
     }

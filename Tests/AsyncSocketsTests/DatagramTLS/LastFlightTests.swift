@@ -87,7 +87,7 @@ import Testing
             text = String(decoding: try await client.receive().data, as: UTF8.self)
             #expect(text == "hello" || (text.hasPrefix("early") && program == .sends))
         }
-        client.close()
+        client.disconnect()
         await listener.close(timeout: .zero)
         try await serving.value
     }

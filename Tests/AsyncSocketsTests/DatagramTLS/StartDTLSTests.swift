@@ -33,7 +33,7 @@ import Testing
         }
         let bound = try [client, server].map { try $0.socket.channelBinding(.tlsUnique) }
         #expect(exported[0] == exported[1] && bound[0] == bound[1])
-        client.socket.close()
+        client.socket.disconnect()
         #expect(try await server.end()?.code == .closedByPeer)
         #expect(server.socket.isClosed && server.socket.isSecure)
     }
@@ -307,7 +307,7 @@ import Testing
     @Test(arguments: Style.allCases) func disconnectingDoesNotGoBackToPlaintext(_ style: Style) async throws {
         let (client, server) = try await StyledDatagramSocket.pair(style)
         try await secure(client, TestCertificates.client(), server, TestCertificates.server())
-        client.socket.disconnect()
+        client.socket.dissolveAssociation()
         #expect(try await server.end()?.code == .closedByPeer)
         try await eventually("it is closed") { client.socket.isClosed }
     }
@@ -340,7 +340,7 @@ import Testing
         try await client.connect(to: server.socket.address)
         try await server.connect(to: client.socket.address)
         try await secure(client, TestCertificates.client(), server, TestCertificates.server())
-        client.socket.close()
+        client.socket.disconnect()
         _ = try await server.end()
         let told = await observer.untilEnds(1)
         #expect(

@@ -65,7 +65,7 @@ import Testing
             try await client.send(Data([4]), to: "127.0.0.1", port: socket.localPort)
             #expect(try await socket.receive().data == Data([4]))
         }
-        socket.close()
+        socket.disconnect()
         #expect(!socket.isIPv4 && !socket.isIPv6)
     }
 
@@ -95,7 +95,7 @@ import Testing
         #expect(try socket.connectedAddress == peer.address)
         let busy = await #expect(throws: AsyncSocketError.self) { try await socket.connect(to: other.address) }
         #expect(busy?.code == .badConfiguration)
-        socket.disconnect()
+        socket.dissolveAssociation()
         try await socket.connect(to: other.address)
         try await socket.send(Data([1]))
         #expect(try await other.receive().data == Data([1]))

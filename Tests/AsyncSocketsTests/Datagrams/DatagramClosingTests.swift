@@ -24,7 +24,7 @@ import Testing
                 socket.send(data, toAddress: try other.address, withTimeout: -1, tag: tag)
             }
         }
-        socket.closeAfterSending()
+        socket.disconnectAfterSending()
         // The failure of a later send shows that the close has been processed.
         socket.send(Data([9]), toAddress: try other.address, withTimeout: -1, tag: 9)
         let (tag, error) = try await recorder.notSent()

@@ -70,7 +70,7 @@ import Testing
         for _ in 0..<total { try await AsyncUDPSocket().send(Data([1]), to: address) }
         try await eventually("all have arrived") { counts.reduce(0) { $0 + $1.withLock { $0 } } == total }
         #expect(counts.allSatisfy { $0.withLock { $0 } > 0 })
-        for socket in sockets { socket.close() }
+        for socket in sockets { socket.disconnect() }
         for task in receiving { try await task.value }
     }
 
@@ -92,7 +92,7 @@ import Testing
         let twice = await #expect(throws: AsyncSocketError.self) { try await socket.connect(to: stranger.address) }
         #expect(twice?.code == .badConfiguration)
 
-        socket.disconnect()
+        socket.dissolveAssociation()
         // Takes effect immediately, unless the loop is still working on the socket.
         try await eventually("the peer is forgotten") { !socket.isConnected }
         #expect(try socket.address == address)
@@ -219,7 +219,7 @@ import Testing
         let socket = AsyncUDPSocket(inlineDelegate: recorder)
         try await socket.connect(to: peer.address)
         let local = try socket.address
-        socket.close()
+        socket.disconnect()
         _ = try await recorder.closed()
         #expect(try socket.address == local && socket.connectedAddress == peer.address && !socket.isConnected)
         #expect(socket.droppedCount == 0)

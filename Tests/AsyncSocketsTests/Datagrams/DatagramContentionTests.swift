@@ -39,7 +39,7 @@ import Testing
             try await group.waitForAll()
         }
         guard socket.connection != nil else { return }
-        socket.disconnect()
+        socket.dissolveAssociation()
         // After disconnecting, it receives datagrams from all sources on its port.
         if socket.isOpen {
             socket.setReceiveFilter(nil)
@@ -51,7 +51,7 @@ import Testing
             try await peers[0].send(Data([99]), to: .loopback(port: socket.localPort))
             while try await socket.receive().data != Data([99]) {}
         }
-        socket.close()
+        socket.disconnect()
         #expect(try await recorder.closed() == nil, "CONTENTION_SEED=\(seed)")
         let tags = recorder.history.compactMap { told -> Int? in
             switch told {
@@ -95,7 +95,7 @@ import Testing
             case 1: try await socket.connect(to: target)
             case 2: try await socket.connect(to: "127.0.0.1", port: target.port ?? 0)
             case 3: try socket.connect(toAddress: target)
-            case 4, 5: socket.disconnect()
+            case 4, 5: socket.dissolveAssociation()
             case 6: try await socket.send(Data([2]))
             case 7: try await socket.send(Data([3]), to: target)
             case 8: _ = try await socket.receive(timeout: .milliseconds(1))

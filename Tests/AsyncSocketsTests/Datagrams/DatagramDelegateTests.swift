@@ -34,11 +34,11 @@ import Testing
             serverSocket.send(datagram.data, inReplyTo: datagram, withTimeout: -1, tag: tag)
         }
         for tag in 0..<100 { #expect(try await client.received().data == Data("\(tag)".utf8)) }
-        clientSocket.closeAfterSending()
+        clientSocket.disconnectAfterSending()
         #expect(try await client.closed() == nil)
         let tags = client.history.compactMap { if case .sent(let tag) = $0 { tag } else { nil } }
         #expect(tags == Array(0..<100))
-        serverSocket.close()
+        serverSocket.disconnect()
         #expect(try await server.closed() == nil)
     }
 
@@ -59,7 +59,7 @@ import Testing
         try await sender.send(Data([10]), to: socket.address)
         // A task's receive has priority, and shows that the delegate has not received the datagram.
         #expect(try await socket.receive().data == Data([10]))
-        socket.close()
+        socket.disconnect()
         _ = try await recorder.closed()
         #expect(recorder.history.filter { if case .received = $0 { true } else { false } }.count == 9)
     }
@@ -97,8 +97,8 @@ import Testing
             return .failure(ResolveError($0, code: EAI_NONAME))
         }
         for tag in 0..<20 { socket.send(Data([1]), toHost: "some.example", port: 9, withTimeout: -1, tag: tag) }
-        socket.close()
-        socket.close()
+        socket.disconnect()
+        socket.disconnect()
         socket.send(Data([1]), toHost: "127.0.0.1", port: 9, withTimeout: -1, tag: 20)
         #expect(try await recorder.closed() == nil)
         let told = recorder.history

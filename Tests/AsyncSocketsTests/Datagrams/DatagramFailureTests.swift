@@ -65,7 +65,7 @@ import Testing
             socket.send(Data(count: size), toAddress: tag % 3 == 1 ? broadcast : good, withTimeout: -1, tag: tag)
         }
         for _ in 0..<10 { #expect(try await other.receive().data.count == 10) }
-        socket.closeAfterSending()
+        socket.disconnectAfterSending()
         #expect(try await recorder.closed() == nil)
         var failed: [Int: Int32] = [:]
         var sent: [Int] = []

@@ -82,7 +82,7 @@ import Testing
         }
         socket.send(Data([1]), toAddress: try socket.address, withTimeout: -1, tag: 1)
         isAsked.wait()
-        socket.close()
+        socket.disconnect()
         let (tag, error) = try await recorder.notSent()
         #expect(tag == 1 && error.code == .closed)
         #expect(try await recorder.closed() == nil)

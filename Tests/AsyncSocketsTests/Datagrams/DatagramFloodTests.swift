@@ -42,7 +42,7 @@ import Testing
         }
         // Each counts as 256 additional bytes, so 80 wait for the delegate, and some hundreds in the kernel.
         #expect((80...1_000).contains(recorder.history.count))
-        socket.close()
+        socket.disconnect()
         #expect(try await recorder.closed() == nil)
         #expect(
             LogRecorder.lines("test", "datagrams dropped").contains { $0.level == .warning && $0.message.contains("dropped") })
@@ -74,7 +74,7 @@ import Testing
         let refusing = try SocketEndpoint.loopback(port: RawSocket.freePort())
         for _ in 0..<2_000 { try await socket.send(Data([1]), to: refusing) }
         try await eventually("one is reported") { isReported.withLock { $0 } }
-        socket.close()
+        socket.disconnect()
         mayGoOn.signal()
         #expect(try await recorder.closed() == nil)
         // Each counts as 256 bytes, and delivered datagrams no longer count.
@@ -119,7 +119,7 @@ import Testing
             // Neither descriptor is emptied before the other is read.
             #expect(senders.prefix(20).contains(host))
         }
-        socket.close()
+        socket.disconnect()
     }
 
     /// More datagrams arrive at one descriptor than a listener receives per turn, and none at the other.

@@ -20,7 +20,7 @@ import Testing
                 for _ in 0..<4 { group.addTask { try await socket.send(Data([1]), to: target) } }
                 try await group.waitForAll()
             }
-            socket.close()
+            socket.disconnect()
         }
     }
 
@@ -34,7 +34,7 @@ import Testing
         // More than are sent in one turn.
         let count = 700
         for number in 0..<count { socket.send(Data([UInt8(number % 256)]), withTimeout: -1, tag: number) }
-        socket.disconnect()
+        socket.dissolveAssociation()
         try socket.connect(toAddress: second.address)
         socket.send(Data([77]), withTimeout: -1, tag: count)
         queue.resume()
@@ -58,7 +58,7 @@ import Testing
         }
         try socket.connect(toHost: "some.example", onPort: 9)
         queue.suspend()
-        socket.disconnect()
+        socket.dissolveAssociation()
         try socket.connect(toAddress: peer.address)
         let busy = #expect(throws: AsyncSocketError.self) { try socket.connect(toAddress: peer.address) }
         #expect(busy?.code == .badConfiguration)
@@ -66,7 +66,7 @@ import Testing
         let error = try await recorder.first { if case .notConnected(let error) = $0 { error } else { nil } }
         #expect(error.code == .closed)
         #expect(try await recorder.connected() == peer.address)
-        socket.disconnect()
+        socket.dissolveAssociation()
         try await eventually("it is disconnected") { !socket.isConnected }
         try await socket.connect(to: peer.address)
     }
@@ -80,7 +80,7 @@ import Testing
             let socket = try AsyncUDPSocket.bound("127.0.0.1", AsyncUDPSocket(inlineDelegate: recorder, socketQueue: queue))
             queue.suspend()
             socket.send(Data([1]), toAddress: try other.address, withTimeout: -1, tag: 1)
-            socket.close()
+            socket.disconnect()
             queue.resume()
             guard case .sent(tag: 1) = try await recorder.next() else { return false }
             #expect(try await recorder.closed() == nil)
@@ -101,7 +101,7 @@ import Testing
         socket.send(Data([3]), inReplyTo: request, withTimeout: -1, tag: 3)
         #expect(try await first.receive().data == Data([3]))
         queue.suspend()
-        socket.disconnect()
+        socket.dissolveAssociation()
         try socket.connect(toAddress: second.address)
         socket.send(Data([4]), inReplyTo: request, withTimeout: -1, tag: 4)
         socket.send(Data([5]), withTimeout: -1, tag: 5)
@@ -172,7 +172,7 @@ import Testing
         let going = Task.immediate { try await bound.receive() }
         mayAnswer.signal()
         try await eventually("it has failed") { (try? bound.connect(toAddress: .loopback(port: 9))) != nil }
-        bound.disconnect()
+        bound.dissolveAssociation()
         try await eventually("it is disconnected") { !bound.isConnected }
         try await AsyncUDPSocket().send(Data([8]), to: bound.address)
         #expect(try await going.value.data == Data([8]))

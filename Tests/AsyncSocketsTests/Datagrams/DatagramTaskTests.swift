@@ -24,7 +24,7 @@ import Testing
             return try await socket.receive()
         }
         #expect(reply.data == Data("hello!") && reply.sender.host == host && reply.sender.port == port)
-        server.close()
+        server.disconnect()
         try await echo.value
     }
 
@@ -131,7 +131,7 @@ import Testing
         let socket = try AsyncUDPSocket.bound()
         let loop = Task.immediate { for try await _ in socket.datagrams {} }
         let waiting = Task.immediate { try await socket.receive() }
-        socket.close()
+        socket.disconnect()
         try await loop.value
         let error = await #expect(throws: AsyncSocketError.self) { try await waiting.value }
         #expect(error?.code == .closed)

@@ -19,7 +19,7 @@ import Testing
         let request = try await server.receive()
         try await server.send(Data(count: 30), inReplyTo: request)
         #expect(try await client.receive().data.count == 30)
-        client.close()
+        client.disconnect()
         let told = await recorder.untilEnds(1)
         guard case .began(let connection) = try #require(told.first) else { throw Unexpected(told) }
         #expect(told.count == 2 && connection.peer == server.localAddress && connection.role == .client)
@@ -35,7 +35,7 @@ import Testing
         let error = await #expect(throws: AsyncSocketError.self) { try await socket.connect(to: "some.example", port: 9) }
         guard case .connectFailed(let told?) = await recorder.next() else { throw Unexpected([]) }
         #expect(told.code == error?.code)
-        socket.close()
+        socket.disconnect()
     }
 
     @Test func aSocketThatHasLostNothingLogsNoLoss() async throws {
@@ -45,7 +45,7 @@ import Testing
         try socket.bind(toAddress: .loopback())
         try await socket.send(Data("secret".utf8), to: socket.address)
         #expect(try await socket.receive().data == Data("secret".utf8))
-        socket.close()
+        socket.disconnect()
         #expect(try await recorder.closed() == nil)
         let lines = LogRecorder.lines("test", "no datagrams dropped")
         #expect(lines.allSatisfy { $0.level < .warning && !$0.message.contains("secret") })
@@ -61,7 +61,7 @@ import Testing
         var all: Set<String> = []
         for await word in told {
             all.insert(word)
-            if all.count == 2 { socket.close() }
+            if all.count == 2 { socket.disconnect() }
             if word == "closed" { break }
         }
         #expect(all == ["sent 7", "received hello", "closed"])

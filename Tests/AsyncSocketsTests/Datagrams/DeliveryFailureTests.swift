@@ -29,7 +29,7 @@ import Testing
             #expect(failure.error.message == "\(refusing): connection refused")
         }
         #expect(socket.isOpen)
-        socket.close()
+        socket.disconnect()
         // A report may have arrived twice.
         while await failures.next() != nil {}
     }
@@ -77,7 +77,7 @@ import Testing
         let client = try AsyncUDPSocket.bound("127.0.0.1", AsyncUDPSocket(inlineDelegate: recorder))
         let address = try client.address
         try await client.send(Data([0]), to: #require(listener.localAddress))
-        client.close()
+        client.disconnect()
         _ = try await recorder.closed()
         clientHasClosed.finish()
         for await failure in told {
@@ -94,7 +94,7 @@ import Testing
         #expect(early?.code == .badConfiguration)
         try socket.bind(toAddress: .loopback())
         let failures = try socket.deliveryFailures()
-        socket.close()
+        socket.disconnect()
         for await failure in failures { Issue.record("\(failure)") }
         let late = #expect(throws: AsyncSocketError.self) { _ = try socket.deliveryFailures() }
         #expect(late?.code == .closed)
@@ -127,7 +127,7 @@ import Testing
             _ = try await recorder.first { if case .failedToReach = $0 { true } else { nil } }
         }
         let told = recorder.history.compactMap { if case .failedToReach(let address, _) = $0 { address } else { nil } }
-        socket.close()
+        socket.disconnect()
         var taken: [SocketEndpoint?] = []
         for await failure in failures { taken.append(failure.address) }
         #expect(taken.count == 64 && taken == Array(told.prefix(64)))
@@ -148,7 +148,7 @@ import Testing
             _ = try await recorder.first { if case .failedToReach = $0 { true } else { nil } }
             count += 1
         }
-        socket.close()
+        socket.disconnect()
         _ = try await recorder.closed()
         let seconds = Int((ContinuousClock.now - beginning).components.seconds) + 1
         let told = recorder.history.count { if case .failedToReach = $0 { true } else { false } }

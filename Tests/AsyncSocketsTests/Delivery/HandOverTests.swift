@@ -80,8 +80,8 @@ import Testing
         }
         #expect(turns <= Self.count)
         for tag in 0..<Self.count { #expect(try await recorder.sent() == tag) }
-        socket.close()
-        peer.close()
+        socket.disconnect()
+        peer.disconnect()
     }
 }
 

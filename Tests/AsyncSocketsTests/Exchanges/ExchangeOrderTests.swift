@@ -243,8 +243,8 @@ import Testing
         }
         try await peer.send(Data([2, 5]))
         #expect(try await tasks[1].value == Data([2, 5]))
-        asking.close()
-        asking.close()
+        asking.disconnect()
+        asking.disconnect()
         for task in [tasks[0], tasks[2]] { #expect(await task.outcome == .failed(.closed)) }
     }
 }

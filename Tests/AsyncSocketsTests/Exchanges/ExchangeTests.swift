@@ -180,7 +180,7 @@ import Testing
         #expect(try await asking.value.data == Data([1]))
         queue.resume()
         _ = try await recorder.received()
-        socket.close()
+        socket.disconnect()
         _ = try await recorder.closed()
         let delivered = recorder.history.count { if case .received = $0 { true } else { false } }
         #expect((1...17).contains(delivered))
@@ -242,7 +242,7 @@ import Testing
         let address = try peer.address
         let asking = Task { try await socket.exchange(Data([1]), with: address, timeout: .patient) { _ in true } }
         _ = try await peer.receive()
-        socket.close()
+        socket.disconnect()
         let error = await #expect(throws: AsyncSocketError.self) { try await asking.value }
         #expect(error?.code == .closed)
         let late = await #expect(throws: AsyncSocketError.self) {
@@ -280,7 +280,7 @@ import Testing
             _ = try await server.receive()
             for text in ["noise", "reply"] { try await server.send(text) }
             _ = try await server.receive()
-            server.socket.close()
+            server.socket.disconnect()
         }
         let reply = try await client.socket.exchange(Data("request".utf8), timeout: .patient) { $0.data == Data("reply".utf8) }
         #expect(reply.data == Data("reply".utf8))

@@ -163,7 +163,7 @@ import Testing
         #expect(listener.peerCount == 0 && listener.hub.handshakeCount == 0)
         if !isClient {
             key.runSteps()
-            client.close()
+            client.disconnect()
             #expect(await upgrade.outcome != .served)
         }
         #expect(!client.isSecure && client.isClosed)

@@ -135,7 +135,7 @@ import Testing
             try await client.startDTLS(settings: TestCertificates.client())
             try await client.send(Data("hello"))
             #expect(try await client.receive().data == Data("hello"))
-            client.close()
+            client.disconnect()
             limit.expect(value, on: listener)
             try await eventually("the peer has left") { listener.peerCount == 0 }
         }

@@ -107,7 +107,7 @@ import Testing
         func serve(_ socket: AsyncUDPSocket) async throws {
             #expect(try await socket.receive().data == Data("x"))
             try await socket.send(Data("y"))
-            socket.closeAfterSending()
+            socket.disconnectAfterSending()
             served += 1
         }
         try await send()

@@ -119,6 +119,6 @@ import Testing
         #expect(try await client.receive().data == Data("hello".utf8))
         listener.beginClosing(timeout: nil)
         try await running.value
-        client.close()
+        client.disconnect()
     }
 }

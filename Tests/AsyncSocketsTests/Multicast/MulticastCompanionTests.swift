@@ -46,7 +46,7 @@ import Testing
         let waiting = Task { try await stays.receive().data }
         switch leaving {
         case .leaves: try goes.leaveMulticastGroup(Self.group, onInterface: "lo")
-        case .closes: goes.close()
+        case .closes: goes.disconnect()
         case .connects: try await goes.connect(to: sender.address)
         }
         try await sender.send(Data([2]), to: Self.group, port: stays.localPort)

@@ -76,7 +76,7 @@ import Testing
         }
         try await eventually("it is closed") { left == nil }
         #expect(kept != nil)
-        socket.close()
+        socket.disconnect()
         try await eventually("it is closed too") { kept == nil }
     }
 
@@ -117,7 +117,7 @@ import Testing
         try socket.bind(toPort: 0, interface: "127.0.0.1")
         try await socket.connect(to: peer.address)
         try socket.joinMulticastGroup(Self.group)
-        socket.disconnect()
+        socket.dissolveAssociation()
         try await eventually("it is disconnected") { !socket.isConnected }
         try await peer.send(Data([1]), to: Self.group, port: socket.localPort)
         #expect(try await socket.receive().data == Data([1]))

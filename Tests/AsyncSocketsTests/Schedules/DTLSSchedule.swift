@@ -161,8 +161,8 @@ final class DTLSSchedule {
     private func close(_ end: ScheduledEnd, _ ending: Ending) {
         mayFail = true
         switch ending {
-        case .close: end.socket.close()
-        case .closeAfterSending: end.socket.closeAfterSending()
+        case .close: end.socket.disconnect()
+        case .closeAfterSending: end.socket.disconnectAfterSending()
         case .cancelUpgrade: end.upgrading?.cancel()
         case .disconnect: end.socket.disconnect()
         }
@@ -178,7 +178,7 @@ final class DTLSSchedule {
     private func finish() async throws {
         for end in [client, server] { try await collect(end) }
         if mayFail {
-            for end in [client, server] { end.socket.close() }
+            for end in [client, server] { end.socket.disconnect() }
         } else {
             if client.isUpgrading || server.isUpgrading {
                 for end in [client, server] { try await upgrade(end, byTask: end === client) }
@@ -186,7 +186,7 @@ final class DTLSSchedule {
             for end in [client, server] { try await end.secured() }
             for end in [client, server] { try await end.allAreSent() }
             if !isHarmed { try await drain() }
-            for end in [client, server] { end.socket.closeAfterSending() }
+            for end in [client, server] { end.socket.disconnectAfterSending() }
         }
         for end in [client, server] { try await end.ends(mayFail: mayFail) }
         for end in [client, server] { try check(end) }

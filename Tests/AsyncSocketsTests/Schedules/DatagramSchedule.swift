@@ -11,7 +11,7 @@ final class DatagramSchedule {
     enum Filter: CaseIterable { case unfiltered, inline, queue }
 
     enum Step: Sendable {
-        case bind, connect, disconnect, receiveOnce, beginReceiving, pause, collect, close, closeAfterSending
+        case bind, connect, dissolveAssociation, receiveOnce, beginReceiving, pause, collect, disconnect, disconnectAfterSending
         /// Datagrams of these sizes.
         case sendByDelegate(Int), sendByTask(Int), sendFromPeer([Int])
         case receive(isShort: Bool)
@@ -88,12 +88,12 @@ final class DatagramSchedule {
         case 16...17: return .receive(isShort: Bool.random(using: &dice))
         case 18: return .cancelReceive(Int.random(in: 0..<4, using: &dice))
         case 19: return .connect
-        case 20: return .disconnect
+        case 20: return .dissolveAssociation
         case 21: return .join(Int.random(in: 1...3, using: &dice))
         case 22: return .collect
         default:
             guard Int.random(in: 0..<4, using: &dice) == 0 else { return nil }
-            return Bool.random(using: &dice) ? .close : .closeAfterSending
+            return Bool.random(using: &dice) ? .disconnect : .disconnectAfterSending
         }
     }
 
@@ -109,16 +109,16 @@ final class DatagramSchedule {
         case .receive(let isShort): receive(isShort: isShort)
         case .cancelReceive(let position): if !receives.isEmpty { receives[position % receives.count].cancel() }
         case .connect: try await connect()
-        case .disconnect: try await disconnect()
+        case .dissolveAssociation: try await dissolveAssociation()
         case .join(let number):
             try allow("join", [.badConfiguration, .system]) {
                 try socket.joinMulticastGroup("239.255.7.\(number)", onInterface: "lo")
             }
         case .collect: try await collect()
-        case .close, .closeAfterSending:
+        case .disconnect, .disconnectAfterSending:
             guard socket.connection != nil else { return }
             mayBeClosed = true
-            if case .close = step { socket.close() } else { socket.closeAfterSending() }
+            if case .disconnect = step { socket.disconnect() } else { socket.disconnectAfterSending() }
             log.append("\(step)")
         }
     }
@@ -187,13 +187,13 @@ final class DatagramSchedule {
         }
     }
 
-    private func disconnect() async throws {
+    private func dissolveAssociation() async throws {
         guard isConnected else { return }
-        log.append("disconnect")
-        socket.disconnect()
+        log.append("dissolveAssociation")
+        socket.dissolveAssociation()
         isConnected = false
         // Meanwhile the kernel releases an ephemeral port, and the peer's datagrams are rejected.
-        try await eventually("it is disconnected") { !socket.isConnected }
+        try await eventually("its association is dissolved") { !socket.isConnected }
     }
 
     /// Collects the results of receives that have completed or can be cancelled.
@@ -228,7 +228,7 @@ final class DatagramSchedule {
                 sentNumbers.append(number)
             } catch let error as AsyncSocketError where mayBeClosed && error.code == .closed {}
         }
-        socket.closeAfterSending()
+        socket.disconnectAfterSending()
         _ = try await recorder.closed()
         sentNumbers += try answers()
         var arrived: [UInt32] = []

@@ -74,20 +74,23 @@ extension DatagramSchedule {
             ),
             Plan("a connected socket", [.connect], sends, arrivals, reads, [.connect], sends),
             Plan(
-                "a socket disconnects and connects again",
-                sends, [.connect], sends, arrivals, [.disconnect], sends, [.connect], sends, arrivals, [.disconnect]),
+                "a socket dissolves its association and connects again",
+                sends, [.connect], sends, arrivals, [.dissolveAssociation], sends, [.connect], sends, arrivals,
+                [.dissolveAssociation]),
             Plan(
                 "a bound socket connects",
-                [.bind, .beginReceiving], arrivals, [.connect], arrivals, sends, [.disconnect], arrivals),
+                [.bind, .beginReceiving], arrivals, [.connect], arrivals, sends, [.dissolveAssociation], arrivals),
             Plan(
                 "groups are joined in every state",
-                [.join(1), .bind, .join(1), .join(2)], arrivals, [.connect, .join(3)], sends, [.disconnect, .join(3)]),
-            Plan("a socket closes while it sends", [.bind], sends, [.close], sends, [.bind, .connect, .join(1)], reads),
-            Plan("a socket closes after sending", [.bind], sends, [.closeAfterSending], sends, arrivals),
-            Plan("a socket closes while tasks receive", [.bind], reads, [.close, .collect], reads),
-            Plan("a socket closes with unread datagrams", [.bind, .receiveOnce], arrivals, [.close, .beginReceiving]),
-            Plan("a connected socket closes", [.connect], sends, arrivals, reads, [.closeAfterSending, .disconnect], sends),
-            Plan("a socket closes twice", [.bind], sends, [.closeAfterSending, .close, .closeAfterSending]),
+                [.join(1), .bind, .join(1), .join(2)], arrivals, [.connect, .join(3)], sends, [.dissolveAssociation, .join(3)]),
+            Plan("a socket closes while it sends", [.bind], sends, [.disconnect], sends, [.bind, .connect, .join(1)], reads),
+            Plan("a socket closes after sending", [.bind], sends, [.disconnectAfterSending], sends, arrivals),
+            Plan("a socket closes while tasks receive", [.bind], reads, [.disconnect, .collect], reads),
+            Plan("a socket closes with unread datagrams", [.bind, .receiveOnce], arrivals, [.disconnect, .beginReceiving]),
+            Plan(
+                "a connected socket closes", [.connect], sends, arrivals, reads, [.disconnectAfterSending, .dissolveAssociation],
+                sends),
+            Plan("a socket closes twice", [.bind], sends, [.disconnectAfterSending, .disconnect, .disconnectAfterSending]),
         ]
     }
 }

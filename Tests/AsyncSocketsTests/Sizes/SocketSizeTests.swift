@@ -169,13 +169,13 @@ import Testing
                     try await client.send(Data(hello.hello()))
                     try await client.send(Data(hello.hello(answering: client.receive().data)))
                     _ = try await client.receive()
-                    return client.close()
+                    return client.disconnect()
                 }
                 try await client.startDTLS(settings: TestCertificates.client())
             }
             try await client.send(Data([UInt8(number % 2)]))
             #expect(try await client.receive().data == Data([UInt8(number % 2)]))
-            client.close()
+            client.disconnect()
         }
         func settled(_ silentCount: Int) async throws {
             try await eventually("the peers are gone: \(listener.peerCount)") {

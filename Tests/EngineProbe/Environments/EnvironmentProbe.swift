@@ -103,7 +103,7 @@ enum EnvironmentProbe {
             }
             let datagrams = AsyncUDPSocket()
             try datagrams.bind(toPort: 0, interface: name)
-            datagrams.close()
+            datagrams.disconnect()
         }
     }
 
@@ -172,7 +172,7 @@ enum EnvironmentProbe {
             try await client.send(Data(count: size))
             guard try await client.receive().data == Data(count: size) else { throw ProbeFailure(description: "another echo") }
         }
-        client.close()
+        client.disconnect()
         await listener.close(timeout: .zero)
         try await running.value
     }

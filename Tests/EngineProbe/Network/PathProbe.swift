@@ -115,7 +115,7 @@ enum PathProbe {
     ///   - settings: Nil: plain datagrams.
     private static func visit(_ host: String, from own: String, _ size: Int, _ settings: TLSClientSettings?) async throws {
         let socket = AsyncUDPSocket()
-        defer { socket.close() }
+        defer { socket.disconnect() }
         try socket.bind(toPort: 0, interface: own)
         try await socket.connect(to: host, port: settings == nil ? plainPort : securePort)
         if let settings {

@@ -131,9 +131,9 @@ enum ResourceScenarios {
         _ = await receiving.result
         let failing = AsyncUDPSocket()
         _ = try? await failing.connect(to: .loopback("255.255.255.255", port: 9))
-        one.close()
+        one.disconnect()
         // 50 datagrams are still in the kernel.
-        other.close()
+        other.disconnect()
     }
 
     // MARK: - DTLS
@@ -155,7 +155,7 @@ enum ResourceScenarios {
                     try await client.send(Data(count: size))
                     _ = try await client.receive()
                 }
-                client.close()
+                client.disconnect()
             }
             let refusing = AsyncUDPSocket()
             try await refusing.connect(to: "127.0.0.1", port: listener.localPort)
@@ -176,7 +176,7 @@ enum ResourceScenarios {
                 try peer.bind(toAddress: address(number, source))
                 try await peer.send(Data([1, 2, 3]), to: "127.0.0.1", port: listener.localPort)
                 _ = try await peer.receive()
-                peer.close()
+                peer.disconnect()
             }
             try await eventually("the peers have closed") { listener.peerCount == 0 }
         }
@@ -205,7 +205,7 @@ enum ResourceScenarios {
                 for datagram in [[UInt8](repeating: 7, count: 20), [23, 254, 253, 0, 1]] {
                     try await stranger.send(Data(datagram), to: "127.0.0.1", port: listener.localPort)
                 }
-                stranger.close()
+                stranger.disconnect()
             }
             try await eventually("all were received") { seen() >= before + 50 }
         }

@@ -124,7 +124,7 @@ import Testing
             #expect((session.preSharedKeyIdentity != nil) == (proof != .certificate))
             if let suite = proof.suite { #expect(session.cipherSuite == suite.name, "\(peer)") }
             try await Self.converse(with: program, peer, over: socket)
-            socket.close()
+            socket.disconnect()
         }
     }
 
