@@ -166,7 +166,8 @@ private struct HandshakeMetrics: Sendable {
     }
 }
 
-private struct MetricNames {
+/// Creates metrics whose names have a prefix.
+struct MetricNames {
     let prefix: String
     let factory: any MetricsFactory
 

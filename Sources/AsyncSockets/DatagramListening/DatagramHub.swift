@@ -43,17 +43,10 @@ final class DatagramHub: EventHandler {
         let failed: @Sendable () -> Void
     }
 
-    final class Counts: Sendable {
-        let refused = Atomic(0)
-        let ignored = Atomic(0)
-        let rateLimited = Atomic(0)
-    }
-
     let loop: SocketEventLoop
     let localAddresses: [SocketEndpoint]
     /// The listener's own descriptors, and those for multicast groups. Empty once the hub has deregistered.
     private let descriptors: Locked<(own: [DatagramDescriptor], receivers: GroupReceivers)>
-    let counts = Counts()
     let mailboxes: MailboxSpace
     private let setup: Setup
     private let state: Locked<PeerTable>
@@ -81,8 +74,6 @@ final class DatagramHub: EventHandler {
 
     // MARK: - Properties
 
-    var peerCount: Int { state.withLock { $0.peerCount } }
-
     var isAccepting: Bool { state.withLock { $0.isAccepting } }
 
     /// The reason why receiving has failed permanently.
@@ -102,6 +93,16 @@ final class DatagramHub: EventHandler {
     }
 
     var handshakeCount: Int { state.withLock { $0.handshakes.count } }
+
+    /// - Parameter waitingCount: The number of peers without a task.
+    func snapshot(waitingCount: Int) -> ServerSnapshot {
+        state.withLock { state in
+            ServerSnapshot(
+                isListening: state.isAccepting, openCount: state.peerCount,
+                handshakeCount: setup.cookies == nil ? 0 : state.handshakes.count, waitingCount: waitingCount,
+                acceptedCount: state.acceptedCount, refused: state.refused)
+        }
+    }
 
     /// Called when a peer has completed its handshake or, without DTLS, its first exchange.
     func noteHandshake(_ number: HandshakeNumber) {
@@ -272,8 +273,7 @@ final class DatagramHub: EventHandler {
         let peer = state.withLock { $0.peer(key) }
         let isOfPeer = peer.map { !isOtherHello(datagram, than: $0) } ?? false
         if limiter != nil, !(isOfPeer && isEstablished(peer)), limiter?.judge(key.peer.socketAddress, at: .now) != .admitted {
-            counts.rateLimited.add(1, ordering: .relaxed)
-            return
+            return state.withLock { $0.refused.byRate += 1 }
         }
         if let peer, isOfPeer { deliver(datagram, to: peer) } else { meet(key, datagram, port, insteadOf: peer) }
     }
@@ -304,14 +304,14 @@ final class DatagramHub: EventHandler {
     {
         guard let cookies = setup.cookies else { return accept(key, datagram, port, digest: nil) }
         switch cookies.judge(datagram.bytes, from: key.bytes) {
-        case .none: counts.ignored.add(1, ordering: .relaxed)
+        case .none: state.withLock { $0.refused.invalid += 1 }
         case .request(let reply):
             reply.withUnsafeBytes { port.replies.append($0) }
             port.addresses.append((reply.count, key.peer, port.source(for: datagram.arrival)))
         case .admission:
             let digest = DTLSCookies.digest(ofHello: datagram.bytes)
             if let digest, earlier?.earlierDigests.contains(digest) == true {
-                counts.ignored.add(1, ordering: .relaxed)
+                state.withLock { $0.refused.invalid += 1 }
             } else {
                 accept(key, datagram, port, digest: digest, insteadOf: earlier)
             }
@@ -322,17 +322,15 @@ final class DatagramHub: EventHandler {
         _ key: PeerKey, _ datagram: ReceivedDatagram, _ port: DatagramPort, digest: Int?, insteadOf earlier: ListenerPeer? = nil
     ) {
         let mayEvict = digest != nil || setup.taskCount() <= maximumPeers + maximumPeers / 8 + Self.unfinishedTasks
-        guard state.withLock({ $0.admit(hasHello: digest != nil, insteadOf: earlier, mayEvict: mayEvict) }) else {
-            return noteRefusal()
+        guard state.withLock({ $0.admit(hasHello: digest != nil, insteadOf: earlier, mayEvict: mayEvict) }) else { return }
+        guard let mailbox = PeerMailbox(in: mailboxes, with: datagram.bytes, datagram.arrival) else {
+            return leaveIfUnused { $0.giveUp { $0.byPendingBytes += 1 } }
         }
-        guard let mailbox = PeerMailbox(in: mailboxes, with: datagram.bytes, datagram.arrival),
-            let (handshake, evicted) = state.withLock({ $0.begin(key, hasHello: digest != nil, insteadOf: earlier) })
-        else {
-            leaveIfUnused { $0.giveUp() }
-            return noteRefusal()
+        guard let (handshake, evicted) = state.withLock({ $0.begin(key, hasHello: digest != nil, insteadOf: earlier) }) else {
+            return leaveIfUnused { $0.giveUp() }
         }
         earlier?.connection.post(.replaced)
-        if let evicted { evict(evicted) }
+        evicted?.connection.post(.close(digest == nil ? .gaveWayToPeer : .gaveWay))
         let channel = PeerChannel(
             port.replyDescriptor, key, from: port.source(for: datagram.arrival), mailbox, hasHello: digest != nil,
             denial: port.denial,
@@ -349,13 +347,6 @@ final class DatagramHub: EventHandler {
         state.withLock { $0.insert(peer) }
         // The socket may have closed before it was added to the table.
         if connection.record.withLock({ $0.isClosed }) { forget(key, mailbox, handshake) }
-    }
-
-    private func noteRefusal() { counts.refused.add(1, ordering: .relaxed) }
-
-    private func evict(_ peer: ListenerPeer) {
-        noteRefusal()
-        peer.connection.post(.close(peer.helloDigest == nil ? .gaveWayToPeer : .gaveWay))
     }
 
     /// Sends the requests for cookies. If the kernel has no room for them, they are lost, and the clients

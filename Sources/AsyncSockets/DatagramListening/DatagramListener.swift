@@ -146,9 +146,6 @@ public final class DatagramListener: Sendable {
     /// See `ServingListener.isListening`.
     public var isListening: Bool { reception.isOpen }
 
-    /// The number of peers, including peers with an incomplete handshake.
-    public var peerCount: Int { hub.peerCount }
-
     /// The maximum number of peers at a time; 10,000 by default, at least 1.
     ///
     /// At the limit, a new peer replaces the oldest unproven peer of the source with the most unproven peers,
@@ -156,8 +153,8 @@ public final class DatagramListener: Sendable {
     /// proven when its DTLS handshake is complete or, without DTLS, when it sends a datagram after the
     /// listener has sent it one, or a second after its first. The socket of the replaced peer closes with
     /// `.tooManyConnections` (with DTLS, `.tooManyHandshakes`), and the replacement is counted in
-    /// `refusedCount`. If all peers are proven, or if many replaced peers have unfinished tasks, datagrams
-    /// from strangers are dropped and counted in `refusedCount` until a peer's socket closes. Lowering the
+    /// `snapshot`. If all peers are proven, or if many replaced peers have unfinished tasks, datagrams from
+    /// strangers are dropped and counted until a peer's socket closes. Lowering the
     /// limit does not close the sockets of existing peers.
     public var maximumPeers: Int {
         get { hub.maximumPeers }
@@ -168,7 +165,7 @@ public final class DatagramListener: Sendable {
     ///
     /// At the limit, a new client replaces the oldest handshake of the source with the most handshakes, so
     /// that no source can shut out other sources. The replaced handshake fails with `.tooManyHandshakes` and
-    /// is counted in `refusedCount`. A source is an IPv4 address or an IPv6 `/64`. Lowering the limit does
+    /// is counted in `snapshot`. A source is an IPv4 address or an IPv6 `/64`. Lowering the limit does
     /// not cancel handshakes: new clients are dropped until enough handshakes have completed or failed.
     public var maximumHandshakes: Int {
         get { hub.maximumHandshakes }
@@ -182,28 +179,15 @@ public final class DatagramListener: Sendable {
     /// Half of the memory is reserved for one datagram per peer, so that peers with slow tasks do not shut
     /// out other peers. To use the reserve, a datagram must not exceed that half divided by `maximumPeers`,
     /// including the 256 bytes: 3,355 bytes by default. Datagrams that do not fit are dropped. They are
-    /// counted in the `droppedCount` of the peer's socket, or in `refusedCount` if a stranger sent them. For
+    /// counted in `dropped` of the peer's socket, or in `snapshot` if a stranger sent them. For
     /// sockets with a delegate, the socket's `maximumPendingReceiveBytes` also applies.
     public var maximumTotalPendingReceiveBytes: Int {
         get { hub.mailboxes.limit.load(ordering: .relaxed) }
         set { hub.mailboxes.limit.store(newValue.clamped(to: 65_536...), ordering: .relaxed) }
     }
 
-    /// The number of datagrams from strangers that were dropped because of `maximumPeers`,
-    /// `maximumHandshakes` or `maximumTotalPendingReceiveBytes`, plus the number of peers that were replaced
-    /// at a limit.
-    public var refusedCount: Int { hub.counts.refused.load(ordering: .relaxed) }
-
-    /// With DTLS, the number of datagrams from strangers that were dropped because they do not start a
-    /// handshake.
-    public var ignoredCount: Int { hub.counts.ignored.load(ordering: .relaxed) }
-
-    /// The number of datagrams dropped because of the rate limit (`AsyncUDPSocket.rateLimit`, set in
-    /// `configure`).
-    ///
-    /// With DTLS, the limit applies to strangers and to peers during their handshake. A peer's datagrams are
-    /// not limited once its handshake is complete.
-    public var rateLimitedCount: Int { hub.counts.rateLimited.load(ordering: .relaxed) }
+    /// See `ServingListener.snapshot`.
+    public var snapshot: ServerSnapshot { hub.snapshot(waitingCount: reception.waitingCount) }
 
     /// See `ServingListener.logger`.
     public var logger: Logger { preparation.model.logger }

@@ -26,6 +26,9 @@ struct PeerTable {
     /// The peers by address. Peers share an address if they send to different local addresses.
     private var peers: [InternetAddress: [ListenerPeer]] = [:]
     private(set) var peerCount = 0
+    /// The number of peers added since the table was created.
+    private(set) var acceptedCount = 0
+    var refused = ServerSnapshot.Refusals()
     /// Whether the loop is adding a peer, from `admit` to `insert` or `giveUp`.
     private var isAdding = false
     /// The unproven peers, which give way to new peers.
@@ -57,16 +60,26 @@ struct PeerTable {
     /// Whether the hub has no peers and accepts no further peers.
     var isUnused: Bool { !isAccepting && peerCount == 0 && !isAdding }
 
-    /// Starts to add a peer, if it is admitted. Until `insert` or `giveUp`, the hub is in use.
+    /// Starts to add a peer, if it is admitted, and otherwise counts a refusal. Until `insert` or `giveUp`,
+    /// the hub is in use.
     ///
     /// - Parameter mayEvict: Whether the new peer may take the place of an unproven one.
     mutating func admit(hasHello: Bool, insteadOf earlier: ListenerPeer?, mayEvict: Bool = true) -> Bool {
         let isFull = excess(hasHello: hasHello, insteadOf: earlier) > 0
         isAdding = admits(hasHello: hasHello, insteadOf: earlier) && (mayEvict || !isFull)
+        if !isAdding { noteRefusal(hasHello: hasHello, insteadOf: earlier) }
         return isAdding
     }
 
-    mutating func giveUp() { isAdding = false }
+    /// - Parameter count: Counts the reason, unless `begin` has counted it.
+    mutating func giveUp(_ count: (inout ServerSnapshot.Refusals) -> Void = { _ in }) {
+        isAdding = false
+        count(&refused)
+    }
+
+    private mutating func noteRefusal(hasHello: Bool, insteadOf earlier: ListenerPeer?) {
+        if peerExcess(insteadOf: earlier) > 0 || !hasHello { refused.byConnections += 1 } else { refused.byHandshakes += 1 }
+    }
 
     /// Whether a new peer is admitted, possibly in place of an unproven peer.
     ///
@@ -80,9 +93,13 @@ struct PeerTable {
     }
 
     private func excess(hasHello: Bool, insteadOf earlier: ListenerPeer?) -> Int {
-        let peerExcess = peerCount - (earlier == nil ? 0 : 1) + 1 - maximumPeers
+        let peerExcess = peerExcess(insteadOf: earlier)
         let handshakeExcess = handshakes.count - (isShakingHands(earlier) ? 1 : 0) + 1 - maximumHandshakes
         return hasHello ? max(peerExcess, handshakeExcess) : peerExcess
+    }
+
+    private func peerExcess(insteadOf earlier: ListenerPeer?) -> Int {
+        peerCount - (earlier == nil ? 0 : 1) + 1 - maximumPeers
     }
 
     private func isShakingHands(_ peer: ListenerPeer?) -> Bool {
@@ -97,17 +114,23 @@ struct PeerTable {
         _ key: PeerKey, hasHello: Bool, insteadOf earlier: ListenerPeer?
     ) -> (handshake: HandshakeNumber, evicted: ListenerPeer?)? {
         // A peer may have been proven since `admit`.
-        guard admits(hasHello: hasHello, insteadOf: earlier) else { return nil }
+        guard admits(hasHello: hasHello, insteadOf: earlier) else {
+            noteRefusal(hasHello: hasHello, insteadOf: earlier)
+            return nil
+        }
         if let earlier { remove(key, earlier.mailbox, earlier.handshake) }
         var evicted: ListenerPeer?
         if excess(hasHello: hasHello, insteadOf: nil) > 0 { evicted = handshakes.endOldestOfLargestSource() }
-        if let evicted { remove(evicted.key, evicted.mailbox, nil) }
+        if let evicted {
+            remove(evicted.key, evicted.mailbox, nil)
+            if hasHello { refused.byHandshakes += 1 } else { refused.byConnections += 1 }
+        }
         return (handshakes.begin(from: key.peer), evicted)
     }
 
     mutating func insert(_ peer: ListenerPeer) {
         peers[peer.key.peer, default: []].append(peer)
-        (peerCount, isAdding) = (peerCount + 1, false)
+        (peerCount, acceptedCount, isAdding) = (peerCount + 1, acceptedCount + 1, false)
         handshakes.setClient(peer, of: peer.handshake)
     }
 

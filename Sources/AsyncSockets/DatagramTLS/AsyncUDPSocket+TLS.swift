@@ -13,7 +13,7 @@ extension AsyncUDPSocket {
     /// or encrypted, so send it earlier or later. A `receiveOnce()` that a delegate requested before the call
     /// receives its datagram first. After that, no plaintext is delivered. Plaintext that was received but
     /// not delivered is dropped, even if it is already queued for a delegate or a filter. Arriving datagrams
-    /// that are not DTLS are dropped and counted (`droppedRecordCount`). To use DTLS from the first datagram,
+    /// that are not DTLS are dropped and counted (`dropped`). To use DTLS from the first datagram,
     /// call this right after `connect`.
     ///
     /// Returns when the handshake is complete and the peer is trusted. If the peer does not reply, handshake
@@ -148,10 +148,6 @@ extension AsyncUDPSocket {
         guard let limit = connection?.counts.secureSendLimit.load(ordering: .relaxed), limit > 0 else { return nil }
         return limit
     }
-
-    /// The number of received records that DTLS dropped because they were not DTLS, not authentic, or
-    /// repeated. Any host can send such records, and they have no other effect.
-    public var droppedRecordCount: Int { connection?.counts.droppedRecords.load(ordering: .relaxed) ?? 0 }
 
     /// Returns a channel binding of the connection: see `AsyncSocket.channelBinding(_:)`.
     ///

@@ -66,8 +66,8 @@ extension AsyncUDPSocket {
     }
 
     /// The maximum rate of received datagrams, per source and in total. If `nil` (the default), all datagrams
-    /// are accepted. Datagrams above the limit are dropped and counted in `rateLimitedCount`. Changing the
-    /// limit discards the rates measured so far.
+    /// are accepted. Datagrams above the limit are dropped and counted in `dropped`. Changing the limit
+    /// discards the rates measured so far.
     ///
     /// Set a limit on servers that reply to strangers: senders can forge their address to direct your replies
     /// at a victim.

@@ -115,7 +115,7 @@ extension AsyncUDPSocket {
     /// Delivers all datagrams to the delegate until `pauseReceiving()` or `receiveOnce()` is called.
     ///
     /// If undelivered datagrams exceed `maximumPendingReceiveBytes`, further datagrams stay in the kernel's
-    /// receive buffer. The kernel drops datagrams when that buffer is full: see `droppedCount`.
+    /// receive buffer. The kernel drops datagrams when that buffer is full: see `dropped`.
     ///
     /// - Throws: The errors of `receiveOnce()`.
     public func beginReceiving() throws(AsyncSocketError) {
@@ -145,20 +145,16 @@ extension AsyncUDPSocket {
         return connection
     }
 
-    /// The number of datagrams dropped by the kernel because the receive buffer was full or the datagrams
-    /// were damaged. For a socket of a `DatagramListener`, the number dropped by the listener because its
-    /// memory limits were reached.
-    ///
-    /// A batch of datagrams from one sender (`UDP_GRO`, udp(7)) counts as one unless `maximumReceiveSize` is
-    /// set. To enlarge the buffer, see `SocketOptionKey.receiveBufferSize`.
-    public var droppedCount: Int {
-        guard let connection else { return 0 }
-        return connection.record.withLock { $0.countDrops() } + connection.counts.mailboxDrops.load(ordering: .relaxed)
-    }
-
-    /// The number of datagrams dropped because of `rateLimit`.
-    public var rateLimitedCount: Int {
-        connection?.counts.rateLimited.load(ordering: .relaxed) ?? 0
+    /// The numbers of received datagrams that were dropped, by reason.
+    public var dropped: DroppedDatagrams {
+        var dropped = DroppedDatagrams()
+        guard let connection else { return dropped }
+        let counts = connection.counts
+        dropped.overflowed =
+            connection.record.withLock { $0.countDrops() } + counts.mailboxDrops.load(ordering: .relaxed)
+        dropped.byRate = counts.rateLimited.load(ordering: .relaxed)
+        dropped.invalid = counts.droppedRecords.load(ordering: .relaxed)
+        return dropped
     }
 
     // MARK: - Filters

@@ -12,7 +12,7 @@ extension AsyncUDPSocket {
     /// Any number of tasks can use one socket at the same time. A datagram is passed to the oldest exchange
     /// that accepts it. Other datagrams are delivered as usual. If nothing is receiving, up to 64 KiB of them
     /// are kept for `receive(timeout:)`. Datagrams beyond that, or beyond the delegate's limit, are dropped
-    /// and counted in `droppedCount`.
+    /// and counted in `dropped`.
     ///
     /// UDP senders can forge their address. Put an unpredictable value into the request (RFC 5452), and
     /// compare it with the reply.

@@ -14,6 +14,11 @@ public protocol ServingListener: AnyObject, Sendable {
     /// permanently.
     var isListening: Bool { get }
 
+    /// The current number of connections or peers, and how many were accepted and refused since the listener
+    /// was created. Costs a few locks. The numbers are read one after another, so connections that arrive or
+    /// close during the call may be missing in some of them.
+    var snapshot: ServerSnapshot { get }
+
     /// The logger of the listener and its sockets, as set by `configure`.
     var logger: Logger { get }
 

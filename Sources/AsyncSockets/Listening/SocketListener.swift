@@ -214,7 +214,7 @@ public final class SocketListener: Sendable {
     /// A source is an IPv4 address or an IPv6 `/64`. With `proxyProtocol`, the client address in the header
     /// counts, and the proxies are not limited. When the limit is reached, further connections from the
     /// source are reset immediately after they are accepted, or closed after their PROXY header, and counted
-    /// in `refusedCount`. A warning is logged, at most once a minute. A change takes effect immediately.
+    /// in `snapshot`. A warning is logged, at most once a minute. A change takes effect immediately.
     /// Lowering the limit does not close connections. Peers that are not on an IP network are not limited.
     ///
     /// If a proxy without the PROXY protocol forwards all connections, set this to `maximumConnections`.
@@ -223,10 +223,17 @@ public final class SocketListener: Sendable {
         set { reception.quota.setLimitPerSource(newValue.clamped(to: 1...)) }
     }
 
-    /// The number of connections that were refused because their source had reached
-    /// `maximumConnectionsPerSource`, or that were replaced at `maximumConnections` or `maximumHandshakes`.
-    /// Connections that wait are not counted.
-    public var refusedCount: Int { reception.quota.refusedCount + preparation.slots.gaveWayCount }
+    /// See `ServingListener.snapshot`.
+    public var snapshot: ServerSnapshot {
+        let (quota, slots) = (reception.quota, preparation.slots)
+        let counts = quota.counts
+        var refused = ServerSnapshot.Refusals()
+        (refused.bySource, refused.byConnections) = (counts.refusedBySource, counts.replaced)
+        refused.byHandshakes = slots.gaveWayCount
+        return ServerSnapshot(
+            isListening: isListening, openCount: quota.openCount, handshakeCount: slots.takenCount,
+            waitingCount: reception.waitingCount + slots.waitingCount, acceptedCount: counts.accepted, refused: refused)
+    }
 
     /// The maximum number of simultaneous handshakes, including PROXY headers. The default is 4,096, and the
     /// minimum is 1.

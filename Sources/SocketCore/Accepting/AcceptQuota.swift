@@ -20,6 +20,16 @@ internal import SocketBuffers
 /// A limit on the accepted connections that a socket may have open at a time, across all its listening
 /// descriptors.
 package final class AcceptQuota: Sendable {
+    /// The numbers of connections since the quota was created.
+    package struct Counts: Sendable {
+        /// Connections that were accepted and not refused immediately.
+        package fileprivate(set) var accepted = 0
+        /// Connections that were refused because of the limit on their source.
+        package fileprivate(set) var refusedBySource = 0
+        /// Connections that another connection replaced.
+        package fileprivate(set) var replaced = 0
+    }
+
     private struct State {
         var limit: Int?
         var limitPerSource: Int?
@@ -29,7 +39,7 @@ package final class AcceptQuota: Sendable {
         var sources = SourceGroups<ConnectionPlace>()
         /// The connection that is being replaced.
         var leaving: ConnectionPlace?
-        var refusedCount = 0
+        var counts = Counts()
         /// The number of accepted connections that have not been taken yet. Counted even if there is no
         /// limit.
         var ahead = 0
@@ -133,17 +143,20 @@ package final class AcceptQuota: Sendable {
     /// Returns the object that a descriptor holds while its connection is open, or `nil` if the peer's source
     /// has as many connections as are allowed.
     fileprivate func place(of peer: SocketEndpoint) -> (any DescriptorObserver)? {
-        if isExempt(peer) { return ProxiedPlace(in: self) }
-        guard let source = SourceKey(limited: peer) else { return self }
-        return place(of: source)
+        let isExempt = isExempt(peer)
+        if !isExempt, let source = SourceKey(limited: peer) { return place(of: source, isNew: true) }
+        state.withLock { $0.counts.accepted += 1 }
+        return isExempt ? ProxiedPlace(in: self) : self
     }
 
-    fileprivate func place(of source: SourceKey) -> ConnectionPlace? {
+    /// - Parameter isNew: Whether the connection has just been accepted.
+    fileprivate func place(of source: SourceKey, isNew: Bool) -> ConnectionPlace? {
         state.withLock { state in
             guard let slot = state.sources.enter(source, limit: state.effectiveLimitPerSource) else {
-                state.refusedCount += 1
+                state.counts.refusedBySource += 1
                 return nil
             }
+            if isNew { state.counts.accepted += 1 }
             return ConnectionPlace(in: self, of: slot)
         }
     }
@@ -177,7 +190,7 @@ package final class AcceptQuota: Sendable {
             state.open -= 1
             owner = place.endTrial(&state.sources)
             state.sources.leave(place.source)
-            if state.leaving === place { state.refusedCount += 1 }
+            if state.leaving === place { state.counts.replaced += 1 }
             noteStay(of: place, &state)
         }
         // Released outside the lock, because its `deinit` may take other locks.
@@ -211,8 +224,7 @@ package final class AcceptQuota: Sendable {
     /// The limit on the open connections of one source.
     package var limitPerSource: Int { state.withLock { $0.effectiveLimitPerSource } }
 
-    /// The number of connections that were refused because of the limit on their source, or replaced.
-    package var refusedCount: Int { state.withLock { $0.refusedCount } }
+    package var counts: Counts { state.withLock { $0.counts } }
 
     /// The number of connections that have a trial. Some may have proved themselves without TLS.
     package var unprovenCount: Int { state.withLock { $0.sources.unprovenCount } }
@@ -330,7 +342,7 @@ package final class ProxiedPlace: DescriptorObserver {
     package func charge(to client: SocketEndpoint) -> Bool {
         state.withLock { state in
             guard case .uncharged(let owner) = state, let source = SourceKey(limited: client) else { return true }
-            guard let place = quota.place(of: source) else { return false }
+            guard let place = quota.place(of: source, isNew: false) else { return false }
             state = .charged(place)
             if let owner { place.descriptorDidFind(owner) }
             return true

@@ -203,6 +203,24 @@ extension SocketEventLoop {
         }
     }
 
+    /// Measures how long each event loop of the process takes to start a new job, for all loops in parallel.
+    ///
+    /// An idle process needs some microseconds. A loop takes longer if its sockets or tasks have much to do,
+    /// or if your code blocks it. Empty if no socket has been used yet.
+    public nonisolated(nonsending) static func latencies() async -> [Duration] {
+        await withTaskGroup { group in
+            for loop in shared.withLock({ $0.loops }) {
+                group.addTask {
+                    let begin = ContinuousClock.now
+                    return await withUnsafeContinuation { continuation in
+                        loop.run { continuation.resume(returning: begin.duration(to: .now)) }
+                    }
+                }
+            }
+            return await group.reduce(into: []) { $0.append($1) }
+        }
+    }
+
     /// The number of CPUs available to this process: the size of its affinity mask, capped by the cgroup CPU
     /// quota (rounded up).
     package static var usableProcessors: Int {

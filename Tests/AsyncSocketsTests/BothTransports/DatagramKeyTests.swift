@@ -98,7 +98,7 @@ import Testing
             try await Self.visit(listener, Self.key("sensor"), timeout: .milliseconds(1_500))
         }
         #expect(error?.code == .handshakeTimeout || error?.code == .tls)
-        try await eventually("its place is free") { listener.hub.handshakeCount == 0 && listener.peerCount == 0 }
+        try await eventually("its place is free") { listener.hub.handshakeCount == 0 && listener.snapshot.openCount == 0 }
         await listener.close(timeout: .zero)
         try await serving.value
     }

@@ -33,7 +33,7 @@ import Testing
                 }
             }
             try await goThroughAll(transport, listener.localPort)
-            try await eventually("all peers have closed") { listener.peerCount == 0 }
+            try await eventually("all peers have closed") { listener.snapshot.openCount == 0 }
             await listener.close(timeout: .zero)
             try await running.value
         }

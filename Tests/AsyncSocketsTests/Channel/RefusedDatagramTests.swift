@@ -145,7 +145,7 @@ import Testing
         }
         // Each peer's socket is still usable.
         for client in clients { try await client.send(Data("end")) }
-        try await eventually("the peers are gone") { listener.peerCount == 0 }
+        try await eventually("the peers are gone") { listener.snapshot.openCount == 0 }
         await listener.close(timeout: .zero)
         try await serving.value
     }

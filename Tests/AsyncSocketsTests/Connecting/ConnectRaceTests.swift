@@ -40,7 +40,8 @@ import Testing
         let first = silent.address
         let (second, third) = (try refusing.localAddress, try listener.localAddress)
         let recorder = Recorder(recordsSteps: true)
-        let client = AsyncSocket.client(of: [first, second, third], delay: 0.05, delegate: recorder)
+        // Long enough for a busy machine to report the refusal before the third attempt is due.
+        let client = AsyncSocket.client(of: [first, second, third], delay: 2, delegate: recorder)
         try client.connectToHost()
         let steps = await recorder.steps()
         guard case .failed(second, let error) = steps.dropFirst(3).first else {

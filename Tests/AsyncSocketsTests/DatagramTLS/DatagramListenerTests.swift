@@ -47,10 +47,10 @@ import Testing
             }
             try await group.waitForAll()
         }
-        if layer == .dtls { try await eventually("they have said goodbye") { listener.peerCount == 0 } }
+        if layer == .dtls { try await eventually("they have said goodbye") { listener.snapshot.openCount == 0 } }
         await listener.close(timeout: .zero)
         try await serving.value
-        #expect(!listener.isListening && listener.refusedCount == 0)
+        #expect(!listener.snapshot.isListening && listener.snapshot.refused.total == 0)
     }
 
     @Test(arguments: Layer.allCases) func aPeerMayHaveADelegate(_ layer: Layer) async throws {
@@ -79,7 +79,7 @@ import Testing
         #expect(sockets.withLock { $0.allSatisfy(\.isOpen) })
         #expect(!clients.contains { !$0.isOpen })
         for socket in sockets.withLock({ $0 }) { socket.disconnect() }
-        try await eventually("all have gone") { listener.peerCount == 0 }
+        try await eventually("all have gone") { listener.snapshot.openCount == 0 }
     }
 
     @Test func aPeerHasTheAddressThatItHasSentTo() async throws {
@@ -112,8 +112,8 @@ import Testing
         try await third.connect(to: "127.0.0.1", port: listener.localPort)
         async let secured = Result.of { if layer == .dtls { try await third.startDTLS(settings: TestCertificates.client()) } }
         if layer == .plain { try await third.send(Data("too early".utf8)) }
-        try await eventually("it is refused") { listener.refusedCount > 0 }
-        #expect(listener.peerCount == 2)
+        try await eventually("it is refused") { listener.snapshot.refused.byConnections > 0 }
+        #expect(listener.snapshot.openCount == 2)
         listener.maximumPeers = 3
         try (await secured).get()
         #expect(try await third.ask("now") == "now")
@@ -149,7 +149,7 @@ import Testing
         }
         let client = try await Self.client(layer, of: listener)
         #expect(try await client.ask("hello") == "hello")
-        try await eventually("it is closed") { listener.peerCount == 0 }
+        try await eventually("it is closed") { listener.snapshot.openCount == 0 }
         try await eventually("its program knows") { errors.withLock { $0.count } == 1 }
         #expect(errors.withLock { ($0.first as? AsyncSocketError)?.code } == .idleTimeout)
         if layer == .dtls {
@@ -178,7 +178,7 @@ import Testing
         listener.beginClosing()
         let stranger = try AsyncUDPSocket.bound()
         try await stranger.send(Data("hello".utf8), to: "127.0.0.1", port: listener.localPort)
-        try await eventually("strangers are dropped") { listener.refusedCount + listener.ignoredCount > 0 }
+        try await eventually("strangers are dropped") { listener.snapshot.refused.total > 0 }
         #expect(try await client.ask("end") == "goodbye")
         await listener.close()
         try await serving.value
@@ -196,7 +196,7 @@ import Testing
         serving.cancel()
         await #expect(throws: CancellationError.self) { try await serving.value }
         if layer == .dtls { await #expect(throws: AsyncSocketError.self) { try await client.receive() } }
-        #expect(listener.peerCount == 0)
+        #expect(listener.snapshot.openCount == 0)
     }
 
     @Test func anErrorOfOnePeerEndsThatPeerAlone() async throws {
@@ -247,7 +247,7 @@ import Testing
         try await second.connect(to: "127.0.0.1", port: listener.localPort)
         try await second.startDTLS(settings: TestCertificates.client())
         #expect(try await second.ask("again") == "again")
-        try await eventually("the one before has gone") { listener.peerCount == 1 }
+        try await eventually("the one before has gone") { listener.snapshot.openCount == 1 }
         await listener.close(timeout: .zero)
         try await serving.value
     }
@@ -280,7 +280,7 @@ import Testing
             try await client.send(Data("after".utf8))
             answer = try? await client.receive(timeout: .milliseconds(200))
         }
-        #expect(answer?.data == Data("after".utf8) && listener.peerCount == 1)
+        #expect(answer?.data == Data("after".utf8) && listener.snapshot.openCount == 1)
         let receiver = DatagramReceiver(maximumSize: 2048)
         var answers = 0
         while case .received = receiver.receive(from: descriptor) {
@@ -309,7 +309,7 @@ import Testing
         let quick = try #require(held.withLock { $0.first { $0 !== slow } })
         try await eventually("its datagrams are dropped") {
             for _ in 0..<10 { try await client.send(Data(count: 1000)) }
-            return slow.droppedCount > 0
+            return slow.dropped.overflowed > 0
         }
         // The other peers are served.
         #expect(try await quick.receive().data == Data("hello".utf8))
@@ -326,8 +326,8 @@ import Testing
         for size in [0, 1, 13, 100, 1400] {
             try await stranger.send(Data(repeating: 22, count: size), to: "127.0.0.1", port: listener.localPort)
         }
-        try await eventually("they are dropped") { listener.ignoredCount == 5 }
-        #expect(listener.peerCount == 0)
+        try await eventually("they are dropped") { listener.snapshot.refused.invalid == 5 }
+        #expect(listener.snapshot.openCount == 0)
         await listener.close()
         try await serving.value
     }

@@ -53,19 +53,19 @@ import Testing
         let other = try await Self.beginSilently(listener, from: "127.0.0.3")
         var silent: [AsyncUDPSocket] = []
         for _ in 0..<20 { silent.append(try await Self.beginSilently(listener, from: "127.0.0.2")) }
-        #expect(listener.refusedCount == 13 && listener.hub.handshakeCount == 8)
+        #expect(listener.snapshot.refused.byHandshakes == 13 && listener.hub.handshakeCount == 8)
         let client = try await Self.secureClient(of: listener, from: "127.0.0.4")
         #expect(try await client.ask("hello") == "hello")
-        #expect(listener.refusedCount == 14 && listener.hub.handshakeCount == 7)
+        #expect(listener.snapshot.refused.byHandshakes == 14 && listener.hub.handshakeCount == 7)
         try await eventually("the replaced handshakes have failed") { errors.withLock { $0.count } == 14 }
         #expect(errors.withLock { $0.allSatisfy { $0 == .tooManyHandshakes } })
-        #expect(listener.peerCount == 8)
+        #expect(listener.snapshot.openCount == 8)
         // The other source's handshake was not replaced. Otherwise its port would be closed, and cause an
         // error.
         #expect(other.isOpen)
         await listener.close(timeout: .zero)
         try await serving.value
-        #expect(listener.hub.handshakeCount == 0 && listener.peerCount == 0)
+        #expect(listener.hub.handshakeCount == 0 && listener.snapshot.openCount == 0)
         withExtendedLifetime(silent) {}
     }
 
@@ -78,14 +78,16 @@ import Testing
         var silent: [AsyncUDPSocket] = []
         for count in 1...40 {
             silent.append(try await Self.beginSilently(listener, from: "127.0.0.2", isServed: false))
-            try await eventually("the listener has handled it") { listener.refusedCount == max(0, count - 4) }
+            try await eventually("the listener has handled it") { listener.snapshot.refused.byHandshakes == max(0, count - 4) }
         }
         // Four are open, and the closed ones are released together.
         try await eventually("closed sockets are released") {
-            listener.reception.waitingCount < 24 && listener.peerCount == 4
+            listener.reception.waitingCount < 24 && listener.snapshot.openCount == 4
         }
         let other = try await Self.beginSilently(listener, from: "127.0.0.3", isServed: false)
-        try await eventually("the other source has a place") { listener.refusedCount == 37 && listener.peerCount == 4 }
+        try await eventually("the other source has a place") {
+            listener.snapshot.refused.byHandshakes == 37 && listener.snapshot.openCount == 4
+        }
         #expect(other.isOpen)
         let serving = listener.echoing()
         let client = try await Self.secureClient(of: listener, from: "127.0.0.4")
@@ -105,12 +107,14 @@ import Testing
         var clients: [AsyncUDPSocket] = []
         for host in ["127.0.0.3", "127.0.0.4"] { clients.append(try await Self.secureClient(of: listener, from: host)) }
         for client in clients { #expect(try await client.ask("hello") == "hello") }
-        #expect(listener.refusedCount == 2 && listener.peerCount == 2 && listener.hub.handshakeCount == 0)
+        var refused = ServerSnapshot.Refusals()
+        refused.byHandshakes = 2
+        #expect(listener.snapshot == ServerSnapshot(openCount: 2, acceptedCount: 4, refused: refused))
         let late = AsyncUDPSocket()
         late.firstRetransmission = .seconds(60)  // a retransmission would be refused too
         try await late.connect(to: "127.0.0.1", port: listener.localPort)
         let securing = Task { try await late.startDTLS(settings: TestCertificates.client()) }
-        try await eventually("it is refused") { listener.refusedCount == 3 }
+        try await eventually("it is refused") { listener.snapshot.refused.byConnections == 1 }
         for client in clients { #expect(try await client.ask("still") == "still") }
         securing.cancel()
         _ = await securing.result
@@ -133,17 +137,17 @@ import Testing
         let other = try AsyncUDPSocket.bound()
         try await eventually("the rate is used up") {
             try await other.send(Data([1]), to: "127.0.0.1", port: listener.localPort)
-            return listener.rateLimitedCount > 0
+            return listener.snapshot.refused.byRate > 0
         }
         for number in 0..<50 {
             try await client.send(client.encrypt("\(number)"))
             #expect(try await client.receive() == "\(number)")
         }
         // A ClientHello from the peer's port is treated as a stranger's.
-        let limited = listener.rateLimitedCount
+        let limited = listener.snapshot.refused.byRate
         for count in 1...3 {
             try await client.send([DTLSHello().hello()])
-            try await eventually("it is dropped") { listener.rateLimitedCount >= limited + count }
+            try await eventually("it is dropped") { listener.snapshot.refused.byRate >= limited + count }
         }
         await listener.close(timeout: .zero)
         try await serving.value

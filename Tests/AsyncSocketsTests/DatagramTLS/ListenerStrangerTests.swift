@@ -30,13 +30,13 @@ import Testing
         for number in 0..<10 {
             try await clients[number % 2].send(Data([1]), to: "127.0.0.1", port: listener.localPort)
         }
-        try await eventually("the others are dropped") { listener.rateLimitedCount == 7 }
+        try await eventually("the others are dropped") { listener.snapshot.refused.byRate == 7 }
         let other = try AsyncUDPSocket.bound("127.0.0.2")
         try await other.send(Data([1]), to: "127.0.0.1", port: listener.localPort)
         try await eventually("another source has a burst of its own") {
             received.withLock { $0 == ["127.0.0.1": 3, "127.0.0.2": 1] }
         }
-        #expect(listener.rateLimitedCount == 7 && listener.peerCount == 3 && listener.refusedCount == 0)
+        #expect(listener.snapshot.refused.byRate == 7 && listener.snapshot.openCount == 3 && listener.snapshot.refused.total == 7)
         await listener.close(timeout: .zero)
         try await serving.value
     }
@@ -52,12 +52,12 @@ import Testing
         let client = try AsyncUDPSocket.bound()
         for _ in 0..<5 { try await client.send(Data(DTLSHello().hello()), to: "127.0.0.1", port: listener.localPort) }
         for _ in 0..<3 { _ = try await client.receive() }
-        try await eventually("two are dropped") { listener.rateLimitedCount == 2 }
+        try await eventually("two are dropped") { listener.snapshot.refused.byRate == 2 }
         // Replies are sent before a later datagram is counted.
         try await client.send(Data([1]), to: "127.0.0.1", port: listener.localPort)
-        try await eventually("junk counts too") { listener.rateLimitedCount == 3 }
+        try await eventually("junk counts too") { listener.snapshot.refused.byRate == 3 }
         let error = await #expect(throws: AsyncSocketError.self) { try await client.receive(timeout: .zero) }
-        #expect(error?.code == .readTimeout && listener.ignoredCount == 0 && listener.peerCount == 0)
+        #expect(error?.code == .readTimeout && listener.snapshot.refused.invalid == 0 && listener.snapshot.openCount == 0)
         await listener.close(timeout: .zero)
         try await serving.value
     }
@@ -115,7 +115,7 @@ import Testing
             await #expect(throws: AsyncSocketError.self) { try await client.startDTLS(settings: clientSettings) }
         }
         try await eventually("it is reported") { reports.withLock { $0.count } == 1 }
-        try await eventually("its place is free") { listener.peerCount == 0 && listener.hub.handshakeCount == 0 }
+        try await eventually("its place is free") { listener.snapshot.openCount == 0 && listener.hub.handshakeCount == 0 }
         let report = try #require(reports.withLock { $0.first })
         #expect(failure.isExpected(report.error), "\(report.error)")
         #expect(!report.wasOpen && !report.socket.isOpen)

@@ -118,16 +118,18 @@ import Testing
         #expect(listener.maximumTotalPendingReceiveBytes == 100_000)
         let serving = Task { try await listener.run { _ in await Self.waitForCancellation() } }
         var strangers: [AsyncUDPSocket] = []
-        while listener.refusedCount == 0, strangers.count < 100 {
+        while listener.snapshot.refused.byPendingBytes == 0, strangers.count < 100 {
             let stranger = AsyncUDPSocket()
             strangers.append(stranger)
             try await stranger.connect(to: "127.0.0.1", port: listener.localPort)
-            let before = listener.peerCount + listener.refusedCount
+            let before = listener.snapshot.openCount + listener.snapshot.refused.byPendingBytes
             try await stranger.send(Data(count: 9_000))
-            try await eventually("it has arrived") { listener.peerCount + listener.refusedCount > before }
+            try await eventually("it has arrived") {
+                listener.snapshot.openCount + listener.snapshot.refused.byPendingBytes > before
+            }
         }
-        #expect(listener.peerCount == 50_000 / (9_000 + Self.costOfDatagram))
-        #expect(listener.refusedCount == 1)
+        #expect(listener.snapshot.openCount == 50_000 / (9_000 + Self.costOfDatagram))
+        #expect(listener.snapshot.refused.byPendingBytes == 1)
         await listener.close(timeout: .zero)
         try await serving.value
         // The refused datagram does not keep the descriptors open.
@@ -219,11 +221,11 @@ import Testing
             try await client.startDTLS(settings: TestCertificates.client())
             relay.setHarm(DatagramRelay.Harm(corruption: 100))
             var pulse = Pulse()
-            await pulse.send(by: client, for: .seconds(60)) { listener.peerCount > 0 }
+            await pulse.send(by: client, for: .seconds(60)) { listener.snapshot.openCount > 0 }
             // Some arrived, so the peer was not merely silent.
-            let droppedCount = peers.withLock { $0.last?.droppedRecordCount ?? 0 }
+            let droppedCount = peers.withLock { $0.last?.dropped.invalid ?? 0 }
             guard pulse.longestPause < Self.idleTimeout / 2, droppedCount > 1 else { continue }
-            #expect(listener.peerCount == 0)
+            #expect(listener.snapshot.openCount == 0)
             isChecked = true
         }
         #expect(isChecked)

@@ -111,7 +111,7 @@ import Testing
         try await client.send("new")
         #expect(try await client.receive() == "new")
         #expect(try await server.receive() == "new")
-        #expect(client.socket.droppedRecordCount == 2 && server.socket.droppedRecordCount == 2)
+        #expect(client.socket.dropped.invalid == 2 && server.socket.dropped.invalid == 2)
     }
 
     @Test func aDelegatesEarlierReceiveGetsItsDatagramFirst() async throws {
@@ -327,7 +327,7 @@ import Testing
         for number in 0..<20 { #expect(try await server.receive() == "\(number)") }
         relay.setHarm(DatagramRelay.Harm(corruption: 100))
         for _ in 0..<20 { try await client.send("corrupted") }
-        try await eventually("they were dropped") { server.socket.droppedRecordCount >= 40 }
+        try await eventually("they were dropped") { server.socket.dropped.invalid >= 40 }
         relay.setHarm(DatagramRelay.Harm())
         try await client.send("end")
         #expect(try await server.receive() == "end")

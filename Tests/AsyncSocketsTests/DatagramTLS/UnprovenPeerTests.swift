@@ -29,7 +29,7 @@ import Testing
             _ = try await stranger.receive(timeout: .patient)
             strangers.append(stranger)
         }
-        #expect(listener.peerCount == 4 && listener.refusedCount == 7)
+        #expect(listener.snapshot.openCount == 4 && listener.snapshot.refused.byConnections == 7)
         #expect(try await honest.ask("again") == "again")
         let late = try await DatagramListenerTests.client(.plain, of: listener)
         #expect(try await late.ask("hello") == "hello")
@@ -53,10 +53,10 @@ import Testing
         for stranger in strangers {
             try await stranger.send(Data("forged".utf8), to: "127.0.0.1", port: listener.localPort)
         }
-        try await eventually("all have arrived") { listener.refusedCount + 1 >= strangers.count }
+        try await eventually("all have arrived") { listener.snapshot.refused.byConnections + 1 >= strangers.count }
         #expect(listener.reception.unfinishedCount <= 66)
         // The replaced peer is counted before its successor is added.
-        try await eventually("one peer is left") { listener.peerCount == 1 }
+        try await eventually("one peer is left") { listener.snapshot.openCount == 1 }
         listener.beginClosing(timeout: .zero)
         while listener.reception.unfinishedCount > 0 {
             for continuation in gate.withLock({ list in

@@ -222,6 +222,6 @@ import Testing
         socket.disconnect()
         _ = try await recorder.closed()
         #expect(try socket.address == local && socket.connectedAddress == peer.address && !socket.isConnected)
-        #expect(socket.droppedCount == 0)
+        #expect(socket.dropped.overflowed == 0)
     }
 }

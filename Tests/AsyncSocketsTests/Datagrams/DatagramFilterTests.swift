@@ -100,12 +100,12 @@ import Testing
         try await eventually("seven datagrams are over the limit") {
             let late = await #expect(throws: AsyncSocketError.self) { try await socket.receive(timeout: .milliseconds(1)) }
             #expect(late?.code == .readTimeout)
-            return socket.rateLimitedCount == 7
+            return socket.dropped.byRate == 7
         }
-        #expect(socket.droppedCount == 0)
+        #expect(socket.dropped.overflowed == 0)
         socket.rateLimit = nil
         try await other.send(Data([99]), to: socket.address)
         #expect(try await socket.receive().data == Data([99]))
-        #expect(socket.rateLimitedCount == 7)
+        #expect(socket.dropped.byRate == 7)
     }
 }

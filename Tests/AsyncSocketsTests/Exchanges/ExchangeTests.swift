@@ -132,7 +132,7 @@ import Testing
         }
         isDone.withLock { $0 = true }
         try await socket.send(Data(), to: peer.address)
-        #expect(socket.droppedCount >= 15)
+        #expect(socket.dropped.overflowed >= 15)
         // 45 of these fit into 64 KiB, because each is charged 256 bytes more.
         for _ in 0..<45 { #expect(try await socket.receive(timeout: .patient).data.count == 1_200) }
         try await serving.value
@@ -153,7 +153,7 @@ import Testing
         for _ in 0..<count {
             _ = try await socket.exchange(
                 Data([1]), with: peer.address, attempts: 1, timeout: .patient, matching: Self.first(1))
-            #expect(socket.droppedCount == 0)
+            #expect(socket.dropped.overflowed == 0)
             for _ in 0..<2 { #expect(try await socket.receive(timeout: .patient).data.count == 1_200) }
         }
         try await serving.value
@@ -174,7 +174,7 @@ import Testing
         // The kernel may drop some of these. Those that the socket receives fill the limit.
         try await eventually("the limit is reached") {
             try await peer.send(Data([2]) + Data(count: 1_000), inReplyTo: request)
-            return socket.droppedCount >= 20
+            return socket.dropped.overflowed >= 20
         }
         try await peer.send(Data([1]), inReplyTo: request)
         #expect(try await asking.value.data == Data([1]))

@@ -160,7 +160,7 @@ import Testing
         }
         await listener.close(timeout: .zero)
         try await serving.value
-        #expect(listener.peerCount == 0 && listener.hub.handshakeCount == 0)
+        #expect(listener.snapshot.openCount == 0 && listener.hub.handshakeCount == 0)
         if !isClient {
             key.runSteps()
             client.disconnect()
@@ -245,7 +245,7 @@ import Testing
                     await listener.close(timeout: .zero)
                     try await serving.value
                 }
-                isEmpty = { listener.peerCount == 0 && listener.hub.handshakeCount == 0 }
+                isEmpty = { listener.snapshot.openCount == 0 && listener.hub.handshakeCount == 0 }
             }
         }
     }

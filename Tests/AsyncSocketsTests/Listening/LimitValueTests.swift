@@ -137,7 +137,7 @@ import Testing
             #expect(try await client.receive().data == Data("hello"))
             client.disconnect()
             limit.expect(value, on: listener)
-            try await eventually("the peer has left") { listener.peerCount == 0 }
+            try await eventually("the peer has left") { listener.snapshot.openCount == 0 }
         }
         await listener.close(timeout: .zero)
         try await running.value

@@ -116,7 +116,7 @@ import Testing
             if clients.count < 60 { try await send() }
             return listener.reception.waitingCount >= 5
         }
-        try await eventually("all are known") { listener.peerCount == clients.count - 1 }
+        try await eventually("all are known") { listener.snapshot.openCount == clients.count - 1 }
         listener.beginClosing(timeout: nil)
         while let socket = try await iterator.next() { try await serve(socket) }
         #expect(served == clients.count)

@@ -58,7 +58,7 @@ import Testing
             for _ in 0..<30 {
                 #expect(throws: LoopbackError.self) { try RawSocket.connected(to: address).receive() }
             }
-            #expect(listener.refusedCount == 30)
+            #expect(listener.snapshot.refused.bySource == 30)
             // The accepting loop takes a permit before it looks for a connection.
             try await eventually("only the silent ones are open") { listener.reception.quota.openCount == 8 }
             try await expectService(listener, from: "127.0.0.2")
@@ -124,7 +124,7 @@ import Testing
                 late.append(try RawSocket.connected(to: address, from: "127.0.0.\(10 + count)"))
                 try late[count - 1].send("late\n")
                 #expect(try late[count - 1].receive(atLeast: 5) == "late\n")
-                #expect(listener.refusedCount == count)
+                #expect(listener.snapshot.refused.byConnections == count)
                 #expect(throws: LoopbackError.self) { try many[count - 1].receive() }
             }
             for connection in active + many[5...] + few + late {
@@ -139,7 +139,7 @@ import Testing
             try await eventually("each connection is found to be proven") { quota.unprovenCount == 0 }
             late.removeLast()
             #expect(try next.receive(atLeast: 5) == "next\n")
-            #expect(listener.refusedCount == 5)
+            #expect(listener.snapshot.refused.byConnections == 5)
         }
         #expect(listener.reception.quota.sourceCount == 0)
     }
@@ -175,7 +175,7 @@ import Testing
                 }
                 try await client.write("hello\n")
                 #expect(try await client.readLine(timeout: .patient) == "hello")
-                #expect(listener.refusedCount == count)
+                #expect(listener.snapshot.refused.byConnections == count)
             }
             for client in clients { try await client.close() }
             withExtendedLifetime(unfinished) {}
@@ -213,7 +213,7 @@ import Testing
             try await eventually("all slots are taken") { slots.takenCount == 5 }
             for number in 3...5 {
                 try await expectService(listener, from: "127.0.0.\(number)", isSecure: true)
-                #expect(listener.refusedCount == number - 2 && slots.takenCount <= 5)
+                #expect(listener.snapshot.refused.byHandshakes == number - 2 && slots.takenCount <= 5)
             }
             withExtendedLifetime((many, few)) {}
         }
@@ -254,7 +254,7 @@ import Testing
             }
             #expect(listener.reception.quota.sourceCount == 3)
             try await eventually("its error is reported") { errors.withLock { $0 } == [.tooManyConnections] }
-            #expect(listener.refusedCount == 1)
+            #expect(listener.snapshot.refused.total == 1)
             connections = []
             try await eventually("their places are free") { listener.reception.quota.sourceCount == 0 }
         }

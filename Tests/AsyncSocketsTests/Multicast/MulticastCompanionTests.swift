@@ -123,12 +123,12 @@ import Testing
         try listeners[left].leaveMulticastGroup(Self.group, onInterface: "lo")
         try await client.send(Data([2]), to: Self.group, port: first.localPort)
         #expect(try await client.receive().data == Data([2]))
-        #expect(listeners.map(\.peerCount) == [1, 1])
+        #expect(listeners.map(\.snapshot.openCount) == [1, 1])
         // Both still have their own address.
         for (number, listener) in listeners.enumerated() {
             try await client.send(Data([UInt8(10 + number)]), to: #require(listener.localAddress))
             #expect(try await client.receive().data == Data([UInt8(10 + number)]))
-            #expect(listener.peerCount == 2)
+            #expect(listener.snapshot.openCount == 2)
         }
         for listener in listeners { await listener.close(timeout: .zero) }
         for task in serving { try await task.value }

@@ -134,10 +134,10 @@ import Testing
             #expect(reply.data == Data([UInt8(number)]) && reply.sender.host == "127.0.0.1")
             #expect(reply.sender.port == listener.localPort)
         }
-        #expect(listener.peerCount == 1)
+        #expect(listener.snapshot.openCount == 1)
         try await client.send(Data([9]), to: "127.0.0.1", port: listener.localPort)
         #expect(try await client.receive().data == Data([9]))
-        #expect(listener.peerCount == 2)
+        #expect(listener.snapshot.openCount == 2)
 
         // A group that is joined and left while the listener runs.
         try listener.joinMulticastGroup("239.255.7.79", onInterface: "lo")

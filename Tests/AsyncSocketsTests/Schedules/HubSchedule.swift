@@ -100,7 +100,7 @@ final class HubSchedule {
         for client in established { try await client.expectEcho() }
         await listener.close(timeout: .zero)
         try await serving.value
-        #expect(listener.hub.handshakeCount == 0 && listener.peerCount == 0)
+        #expect(listener.hub.handshakeCount == 0 && listener.snapshot.openCount == 0)
         let rest = Contents(of: listener.hub)
         #expect(rest["state.peers"] == 0 && rest["state.handshakes.places"] == 0 && rest["state.handshakes.sources"] == 0)
         #expect(bodies.withLock { $0.begun == servedCount && $0.ended == servedCount })
@@ -183,9 +183,11 @@ final class HubSchedule {
 
     private var counts: [Int] {
         let errors = errors.withLock { $0 }
+        let snapshot = listener.snapshot
         return [
-            listener.hub.handshakeCount, listener.peerCount, bodies.withLock { $0.begun - $0.ended }, listener.refusedCount,
-            listener.ignoredCount, errors.count { $0 == .tooManyHandshakes }, errors.count { $0 == .handshakeTimeout },
+            snapshot.handshakeCount, snapshot.openCount, bodies.withLock { $0.begun - $0.ended },
+            snapshot.refused.total - snapshot.refused.invalid, snapshot.refused.invalid,
+            errors.count { $0 == .tooManyHandshakes }, errors.count { $0 == .handshakeTimeout },
         ]
     }
 

@@ -178,8 +178,8 @@ import Testing
             client.disconnect()
         }
         func settled(_ silentCount: Int) async throws {
-            try await eventually("the peers are gone: \(listener.peerCount)") {
-                listener.peerCount == silentCount && listener.reception.servedCount == silentCount
+            try await eventually("the peers are gone: \(listener.snapshot.openCount)") {
+                listener.snapshot.openCount == silentCount && listener.reception.servedCount == silentCount
             }
         }
         listener.maximumHandshakes = 3
@@ -348,7 +348,7 @@ import Testing
             try await client.send(Data(hello.hello(answering: receive(3))))
             _ = try await receive(2)
         }
-        #expect(listener.peerCount == 1)
+        #expect(listener.snapshot.openCount == 1)
         #expect(await contents(of: listener)["state.peers[][].earlierDigests"] == 16)
         await listener.close(timeout: .zero)
         try await running.value

@@ -15,6 +15,7 @@ import Testing
     /// Returns settings in which both sides sign slowly.
     private static func settings(_ version: TLSProtocolVersion) throws -> (client: TLSClientSettings, server: TLSServerSettings) {
         var (client, server) = try TestCertificates.mutual()
+        (client.handshakeTimeout, server.handshakeTimeout) = (.patient, .patient)
         (server.identity, client.identity) = try identities.get()
         return (client.only(version), server.only(version))
     }

@@ -160,7 +160,7 @@ enum ResourceScenarios {
             let refusing = AsyncUDPSocket()
             try await refusing.connect(to: "127.0.0.1", port: listener.localPort)
             _ = try? await refusing.startDTLS(settings: certificates.stranger)
-            try await eventually("the peers have closed") { listener.peerCount == 0 }
+            try await eventually("the peers have closed") { listener.snapshot.openCount == 0 }
         }
     }
 
@@ -178,7 +178,7 @@ enum ResourceScenarios {
                 _ = try await peer.receive()
                 peer.disconnect()
             }
-            try await eventually("the peers have closed") { listener.peerCount == 0 }
+            try await eventually("the peers have closed") { listener.snapshot.openCount == 0 }
         }
     }
 
@@ -197,7 +197,7 @@ enum ResourceScenarios {
         let running = Task { try await listener.run { _ in } }
         let client = AsyncUDPSocket()
         return Scenario(base: (running, client)) { number in
-            let seen = { listener.ignoredCount + listener.rateLimitedCount }
+            let seen = { listener.snapshot.refused.invalid + listener.snapshot.refused.byRate }
             let before = seen()
             for source in 0..<25 {
                 let stranger = AsyncUDPSocket()
