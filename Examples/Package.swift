@@ -64,6 +64,8 @@ let package = Package(
             name: "json-frames", dependencies: [sockets], path: "Sources/JSONFrames", swiftSettings: strict),
         .executableTarget(
             name: "reconnecting-client", dependencies: [sockets], path: "Sources/ReconnectingClient", swiftSettings: strict),
+        .executableTarget(
+            name: "restarting-server", dependencies: [sockets], path: "Sources/RestartingServer", swiftSettings: strict),
         .executableTarget(name: "dns-query", dependencies: [sockets], path: "Sources/DNSQuery", swiftSettings: strict),
         .executableTarget(name: "discovery", dependencies: [sockets], path: "Sources/Discovery", swiftSettings: strict),
         .executableTarget(name: "dtls-server", dependencies: [sockets], path: "Sources/DTLSServer", swiftSettings: strict),

@@ -65,6 +65,19 @@ static inline int CLinux_tcp_has_carried_data(int descriptor) {
     return facts.data_segs_in > 0 || facts.data_segs_out > 0;
 }
 
+/// Returns the effective user of the peer when it connected or began to listen (SO_PEERCRED, unix(7)), or
+/// `(uid_t)-1`, which is nobody's. glibc declares `struct ucred` only under _GNU_SOURCE.
+static inline uid_t CLinux_peer_user(int descriptor) {
+    struct {
+        pid_t process;
+        uid_t user;
+        gid_t group;
+    } peer;
+    socklen_t length = sizeof peer;
+    if (getsockopt(descriptor, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0 || length != sizeof peer) return (uid_t)-1;
+    return peer.user;
+}
+
 /// Returns the number of processors that this process may run on, which `taskset` or a container may
 /// restrict. The kernel rejects a set smaller than its own with EINVAL. The kernel's set may have room for
 /// 8,192 processors, so the set is enlarged until it is sufficient.

@@ -27,23 +27,27 @@ import Testing
         listener.maximumConnectionsPerSource = 1
         let server = ServerMetrics(of: listener, named: "echo", factory: metrics)
         let address = try #require(listener.localAddress)
-        async let serving: Void = listener.run { try await $0.write(try await $0.read()) }
+        async let serving: Void = listener.run { socket in
+            for try await bytes in socket.chunks { try await socket.write(bytes) }
+        }
         try await AsyncSocket.withConnection(to: address) { socket in
-            for (count, text) in ["hello\n"].enumerated() {
-                try await socket.write(text)
-                #expect(try await socket.readLine() == "hello")
+            try await socket.writeLine("hello")
+            #expect(try await socket.readLine() == "hello")
+            let refused = AsyncSocket()
+            try await refused.connect(to: address)
+            await #expect(throws: AsyncSocketError.self) { try await refused.read() }
+            for _ in 0..<2 {
                 await server.record()
-                try expect(open: 1, accepted: Int64(count + 1), refused: 0)
+                try expect(open: 1, accepted: 1, refused: 1)
             }
         }
         try await eventually("it is closed") { listener.snapshot.openCount == 0 }
         await server.record()
-        try expect(open: 0, accepted: 1, refused: 0)
+        try expect(open: 0, accepted: 1, refused: 1)
         #expect(try metrics.expectTimer("async_sockets_event_loop_latency", [("server", "echo")]).values.count >= 2)
         async let recording: Void = server.run(every: .patient)
         await listener.close()
-        try await recording
-        try await serving
+        _ = try await (recording, serving)
     }
 }
 #endif

@@ -79,3 +79,7 @@ try await peers.run(untilSignals: [SIGTERM]) { _ in }
 try await peers.reloadTLS(from: []) { try .server(identity: TLSIdentity(pem: "")) }
 _ = try await peers.untilClosing { 7 }
 await peers.close()
+
+let restart = try await HotRestart(path: "/run/example")
+_ = try await restart.run(["example": listener])
+try await ServiceManager.current?.keepAlive()

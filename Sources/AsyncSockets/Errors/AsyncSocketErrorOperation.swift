@@ -42,6 +42,8 @@ extension AsyncSocketError {
         case requestClientCertificate
         /// `SocketEndpoint.lookUp(host:port:)`, and looking up the host to connect or send to.
         case resolve
+        /// Taking over from another process, or handing over to one, with `HotRestart`.
+        case restart
         /// `run` of a `SocketListener` or `DatagramListener`.
         case run
         /// Sending datagrams, by any call.
@@ -76,7 +78,7 @@ extension AsyncSocketError.Operation {
         case .write, .send, .close: .writeTimeout
         // These operations have no time limit.
         case .accept, .adopt, .bind, .channelBinding, .connections, .deliveryFailures, .exportKeyingMaterial, .join, .leave,
-            .listen, .option, .readToFile, .resolve, .run, .setFilter, .setMulticastInterface, .setOption, .watch:
+            .listen, .option, .readToFile, .resolve, .restart, .run, .setFilter, .setMulticastInterface, .setOption, .watch:
             .system
         }
     }

@@ -86,7 +86,7 @@ final class Listener: Sendable {
         }
     }
 
-    private var acceptors: [Acceptor] { state.withLock { $0.acceptors } }
+    var acceptors: [Acceptor] { state.withLock { $0.acceptors } }
 
     /// Returns `true` for the first lost connection only.
     func isFirstLoss() -> Bool {
@@ -157,8 +157,8 @@ final class Listener: Sendable {
             do throws(SystemError) {
                 acceptors.append(
                     try Acceptor(
-                        adopting: descriptor.takeListener(), options: setup.options, quota: setup.quota, loop: setup.loop,
-                        receiver: receiver))
+                        adopting: descriptor.takeListener(), inheritedPath: descriptor.filePath, options: setup.options,
+                        quota: setup.quota, loop: setup.loop, receiver: receiver))
             } catch {
                 for acceptor in acceptors { acceptor.discard() }
                 throw error

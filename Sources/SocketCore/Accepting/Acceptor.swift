@@ -57,7 +57,7 @@ package final class Acceptor: EventHandler, Sendable {
         }
     }
 
-    private enum Phase {
+    enum Phase {
         /// Listening, but not accepting yet.
         case bound
         case accepting
@@ -69,13 +69,15 @@ package final class Acceptor: EventHandler, Sendable {
         case retired
     }
 
-    private struct State {
+    struct State {
         var phase = Phase.bound
         var failing = FailingCall()
         var skippedCount = 0
         /// The permanent error, if accepting failed.
         var failure: SystemError?
         var registration: LoopRegistration?
+        /// The file that is removed when this acceptor closes.
+        var file: UnixSocketFile?
     }
 
     /// The address of the listener, with the port that the kernel chose if port 0 was requested.
@@ -85,8 +87,9 @@ package final class Acceptor: EventHandler, Sendable {
     private let receiver: Receiver
     private let quota: AcceptQuota
     private let descriptor: SocketDescriptor
-    private let file: UnixSocketFile?
-    private let state = Locked(State())
+    /// The path of an inherited socket file.
+    let inheritedPath: String?
+    let state: Locked<State>
 
     private static let batchLimit = 64
     private static let batchSeconds = 0.001
@@ -107,7 +110,7 @@ package final class Acceptor: EventHandler, Sendable {
         let file = try UnixSocketFile.make(for: address) { () throws(SystemError) in
             try descriptor.listen(on: address, options: options, backlog: Self.backlog)
         }
-        try self.init(listening: descriptor, file, quota, loop, receiver)
+        try self.init(listening: descriptor, file, nil, quota, loop, receiver)
     }
 
     /// Uses a socket that is already listening. Accepting starts with `start()`.
@@ -119,22 +122,24 @@ package final class Acceptor: EventHandler, Sendable {
     /// - Parameters:
     ///   - descriptor: Checked with `SocketDescriptor.checkListening`. It is closed if this initializer
     ///     throws.
+    ///   - inheritedPath: The path of the file that `takeFile()` takes over.
     ///   - options: Only options that take effect on a bound socket are set. They also apply to the other
     ///     processes that share the socket.
     package convenience init(
-        adopting descriptor: SocketDescriptor, options: SocketOptionSet = SocketOptionSet(), quota: AcceptQuota? = nil,
-        loop: SocketEventLoop, receiver: Receiver
+        adopting descriptor: SocketDescriptor, inheritedPath: String? = nil, options: SocketOptionSet = SocketOptionSet(),
+        quota: AcceptQuota? = nil, loop: SocketEventLoop, receiver: Receiver
     ) throws(SystemError) {
         try SocketDescriptor.checkListening(descriptor.rawValue)
         try options.apply(toBound: descriptor)
-        try self.init(listening: descriptor, nil, quota, loop, receiver)
+        try self.init(listening: descriptor, nil, inheritedPath, quota, loop, receiver)
     }
 
     private init(
-        listening descriptor: SocketDescriptor, _ file: UnixSocketFile?, _ quota: AcceptQuota?, _ loop: SocketEventLoop,
-        _ receiver: Receiver
+        listening descriptor: SocketDescriptor, _ file: UnixSocketFile?, _ inheritedPath: String?, _ quota: AcceptQuota?,
+        _ loop: SocketEventLoop, _ receiver: Receiver
     ) throws(SystemError) {
-        self.file = file
+        state = Locked(State(file: file))
+        self.inheritedPath = inheritedPath
         guard let bound = descriptor.localAddress else { throw SystemError("getsockname") }
         localAddress = bound
         self.descriptor = descriptor
@@ -200,7 +205,7 @@ package final class Acceptor: EventHandler, Sendable {
         case .bound, .accepting, .pausing: break
         }
         state.phase = phase
-        file?.remove()
+        state.file?.remove()
         loop.unwatch(descriptor)
         descriptor.close()
         return true

@@ -28,6 +28,15 @@ final class UnixSocketFile: Sendable {
         self.identity = identity
     }
 
+    /// The file that another process created for a socket. `nil` if the path is not a socket.
+    convenience init?(ofSocketAt path: String) {
+        let path = path.utf8.map { CChar(bitPattern: $0) } + [0]
+        guard let file = Self.look(at: path), file.st_mode & S_IFMT == S_IFSOCK else { return nil }
+        self.init(path, Self.identity(file))
+    }
+
+    var pathText: String { Self.text(path) }
+
     /// Removes the file, unless another file has replaced it.
     func remove() {
         guard Self.look(at: path).map(Self.identity) == identity else { return }
@@ -50,6 +59,15 @@ final class UnixSocketFile: Sendable {
             try listen()
             return look(at: path).map { UnixSocketFile(path, identity($0)) }
         }
+    }
+
+    /// Calls `body` while no listener of this library is between `bind` and `listen` at `address`, so that a
+    /// refused connection means that no process listens.
+    static func whileStable<Result>(
+        at address: SocketEndpoint, _ body: () throws(SystemError) -> Result
+    ) throws(SystemError) -> Result {
+        guard let name = pathBytes(of: address) else { return try body() }
+        return try whileHoldingLock(onDirectoryOf: absolute(name), body)
     }
 
     // MARK: - Clearing the path

@@ -44,6 +44,9 @@ package struct SystemError: Error, Hashable, Sendable, CustomStringConvertible {
     package var isTooLarge: Bool { errno == EMSGSIZE }
     package static let tooLarge = EMSGSIZE
 
+    /// Whether no socket listens at the path.
+    package var isMissing: Bool { errno == ENOENT || errno == ECONNREFUSED }
+
     /// The error for a file that was truncated while it was being sent.
     static func shorterFile(_ call: String) -> SystemError {
         SystemError(call, errno: ENODATA, detail: "the file became shorter while it was being sent")

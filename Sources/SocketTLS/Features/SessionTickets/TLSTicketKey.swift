@@ -26,11 +26,20 @@ public final class TLSTicketKey: Sendable {
 
     static let length = 80
 
-    init(_ bytes: SecretBytes) {
+    /// - Parameter birth: The time of creation, by the clock of the caller.
+    init(_ bytes: SecretBytes, birth: Int = 0) {
         (name, secret) = bytes.withBytes { bytes in
             (Array(bytes.prefix(Self.nameLength)), SecretBytes(copying: bytes.dropFirst(Self.nameLength)))
         }
-        birth = 0
+        self.birth = birth
+    }
+
+    /// Writes the 80 bytes from which `init(bytes:)` creates this key.
+    func copy(to room: UnsafeMutableRawBufferPointer) {
+        room.copyBytes(from: name)
+        withExtendedLifetime(self) {
+            UnsafeMutableRawBufferPointer(rebasing: room[Self.nameLength...]).copyMemory(from: secret.keptBytes)
+        }
     }
 
     /// Creates a random key. This runs inside an OpenSSL callback, so it does not use `OpenSSLCall`,

@@ -1,0 +1,327 @@
+import AsyncSocketsTesting
+import Foundation
+import Logging
+import SocketBuffers
+import SocketCore
+import SocketTLS
+import SocketTestSupport
+import SocketTestTraits
+import Testing
+
+@testable import AsyncSockets
+
+/// Two generations of a server. In most of these tests they are in the same process.
+@Suite(.timeLimit(.patient)) struct HotRestartTests {
+    private let folder: TemporaryFolder
+    private let path: String
+
+    init() throws {
+        folder = try TemporaryFolder()
+        path = folder.path("restart")
+    }
+
+    /// A generation of a server that answers each line with its name.
+    private struct Generation {
+        let restart: HotRestart
+        let listener: SocketListener
+        let serving: Task<Void, any Error>
+        let handingOver: Task<Bool, any Error>
+
+        /// Waits until it serves a successor, unless the listener is closed.
+        init(
+            _ name: String, _ path: String, tls: TLSServerSettings? = nil, closeTimeout: Duration = .patient,
+            startTimeout: Duration = .patient, listen: ([InheritedDescriptor]) throws -> SocketListener? = { _ in nil }
+        ) async throws {
+            let restart = try await HotRestart(path: path)
+            let inherited = restart.descriptors(named: "greeter")
+            var tls = tls
+            if tls?.sessionTickets != nil { tls?.sessionTickets = .issued(2, keys: restart.ticketKeys) }
+            let configure: (AsyncSocket) -> Void = { $0.logger = LogRecorder.logger(of: path) }
+            let listener =
+                try listen(inherited)
+                ?? (inherited.isEmpty
+                    ? SocketListener(port: 0, interface: "127.0.0.1", tls: tls, configure: configure)
+                    : SocketListener(inherited: inherited, tls: tls, configure: configure))
+            (self.restart, self.listener) = (restart, listener)
+            serving = Task {
+                try await listener.run { socket in
+                    for try await line in socket.lines { try await socket.write("\(name) \(line)\n") }
+                }
+            }
+            handingOver = Task {
+                try await restart.run(["greeter": listener], closeTimeout: closeTimeout, startTimeout: startTimeout)
+            }
+            try await eventually("the path is in use") { FileManager.default.fileExists(atPath: path) }
+        }
+
+        /// Waits until the successor has taken over and all connections are closed.
+        func replaced() async throws {
+            #expect(try await handingOver.value == true)
+            try await serving.value
+        }
+
+        func end() async throws {
+            await listener.close(timeout: .zero)
+            #expect(try await handingOver.value == false)
+            try await serving.value
+        }
+    }
+
+    private func expect(_ reply: String, _ client: AsyncSocket) async throws {
+        try await client.write("hello\n")
+        #expect(try await client.readLine(timeout: .patient) == "\(reply) hello")
+    }
+
+    private func connected(to listener: SocketListener) async throws -> AsyncSocket {
+        let client = AsyncSocket()
+        try await client.connect(to: "127.0.0.1", port: listener.localPort)
+        return client
+    }
+
+    /// New connections belong to the successor, and old ones finish.
+    @Test func aSuccessorTakesOver() async throws {
+        let first = try await Generation("first", path)
+        #expect(!first.restart.hasPredecessor)
+        let early = try await connected(to: first.listener)
+        try await expect("first", early)
+        let second = try await Generation("second", path)
+        #expect(second.restart.hasPredecessor && second.listener.localPort == first.listener.localPort)
+        #expect(try await first.handingOver.value == true)
+        #expect(!first.listener.isListening)
+        for _ in 0..<20 {
+            let client = try await connected(to: second.listener)
+            try await expect("second", client)
+        }
+        try await expect("first", early)
+        try await early.close()
+        try await first.replaced()
+        let third = try await Generation("third", path)
+        try await second.replaced()
+        try await expect("third", try await connected(to: third.listener))
+        try await third.end()
+        #expect(try folder.names == [])
+    }
+
+    /// The successor accepts the connections that nobody has accepted before.
+    @Test func theBacklogIsNotLost() async throws {
+        let first = try await Generation("first", path)
+        let restart = try await HotRestart(path: path)
+        let listener = try SocketListener(inherited: restart.descriptors(named: "greeter"))
+        let handingOver = Task { try await restart.run(["greeter": listener]) }
+        try await first.replaced()
+        var clients: [AsyncSocket] = []
+        for _ in 0..<20 { clients.append(try await connected(to: listener)) }
+        for client in clients { try await client.write("hello\n") }
+        try await serving(listener, { try await $0.echo() }) { _ in
+            for client in clients {
+                let line = try await client.readLine(timeout: .patient)
+                #expect(line == "hello")
+            }
+        }
+        #expect(try await handingOver.value == false)
+    }
+
+    /// Under TLS, the successor resumes the sessions of its predecessor.
+    @Test(arguments: TLSProtocolVersion.tested) func sessionsAreResumed(_ version: TLSProtocolVersion) async throws {
+        var server = try TestCertificates.server()
+        server.sessionTickets = .issued(2)
+        var client = try TestCertificates.client().only(version)
+        client.resumption = .store(TLSInMemorySessionStore())
+        let settings = client
+        func isResumed(at listener: SocketListener) async throws -> Bool? {
+            try await AsyncSocket.withConnection(to: "127.0.0.1", port: listener.localPort, tls: settings) { socket in
+                try await socket.writeLine("hello")
+                #expect(try await socket.readLine()?.hasSuffix("hello") == true)
+                return socket.tlsSession?.isResumed
+            }
+        }
+        let first = try await Generation("first", path, tls: server)
+        #expect(try await isResumed(at: first.listener) == false)
+        let second = try await Generation("second", path, tls: server)
+        try await first.replaced()
+        #expect(try await isResumed(at: second.listener) == true)
+        try await second.end()
+    }
+
+    /// The predecessor continues if its successor is released before it is ready.
+    @Test func aFailedSuccessorChangesNothing() async throws {
+        let first = try await Generation("first", path)
+        for _ in 0..<3 {
+            var failed: HotRestart? = try await HotRestart(path: path)
+            #expect(failed?.descriptors(named: "greeter").first?.localAddress == first.listener.localAddress)
+            #expect(failed?.descriptors(named: "greeter").isEmpty == true)
+            failed = nil
+        }
+        try await eventually("it is logged") {
+            LogRecorder.warnings(of: path).count { $0.message.contains("did not take over") } == 3
+        }
+        try await expect("first", try await connected(to: first.listener))
+        let second = try await Generation("second", path)
+        try await first.replaced()
+        try await second.end()
+    }
+
+    /// A successor that does not become ready does not prevent another one.
+    @Test func aSlowSuccessorLosesItsTurn() async throws {
+        let first = try await Generation("first", path, startTimeout: .seconds(2))
+        let slow = try await HotRestart(path: path)
+        let second = try await Generation("second", path)
+        try await first.replaced()
+        let listener = try SocketListener(inherited: slow.descriptors(named: "greeter"))
+        await #expect {
+            try await slow.run(["greeter": listener])
+        } throws: {
+            "\($0)".contains("started too slowly")
+        }
+        #expect(listener.isListening)
+        await listener.close(timeout: .zero)
+        try await expect("second", try await connected(to: second.listener))
+        try await second.end()
+    }
+
+    /// The file of a Unix-domain socket stays until the last generation closes it.
+    @Test func theSocketFileHasOneOwner() async throws {
+        let socket = folder.path("greeter")
+        let first = try await Generation("first", path) { _ in try SocketListener(path: socket) }
+        let second = try await Generation("second", path) { try SocketListener(inherited: $0) }
+        try await first.replaced()
+        let client = AsyncSocket()
+        try await client.connect(toPath: socket)
+        try await expect("second", client)
+        try await client.close()
+        try await second.end()
+        #expect(try folder.names == [])
+    }
+
+    /// A successor that is not ready leaves the file to its predecessor.
+    @Test func aFailedSuccessorKeepsTheSocketFile() async throws {
+        let socket = folder.path("greeter")
+        let first = try await Generation("first", path) { _ in try SocketListener(path: socket) }
+        do {
+            let failed = try await HotRestart(path: path)
+            let listener = try SocketListener(inherited: failed.descriptors(named: "greeter"))
+            await listener.close(timeout: .zero)
+        }
+        let client = AsyncSocket()
+        try await client.connect(toPath: socket)
+        try await expect("first", client)
+        try await client.close()
+        try await first.end()
+        #expect(try folder.names == [])
+    }
+
+    /// The path is free when the listener closes, and when the task is cancelled.
+    @Test func thePathIsFreedWithoutASuccessor() async throws {
+        let first = try await Generation("first", path)
+        try await first.end()
+        #expect(try folder.names == [])
+        let second = try await Generation("second", path)
+        second.handingOver.cancel()
+        await #expect(throws: CancellationError.self) { try await second.handingOver.value }
+        #expect(try folder.names == [])
+        #expect(second.listener.isListening)
+        await second.listener.close(timeout: .zero)
+        try await second.serving.value
+    }
+
+    /// Misuse is refused without harm to the running process.
+    @Test func unusableListenersAreRefused() async throws {
+        let restart = try await HotRestart(path: path)
+        await #expect(throws: AsyncSocketError.self) { try await restart.run([:]) }
+        let datagrams = try DatagramListener(port: 0, interface: "127.0.0.1")
+        await #expect(throws: AsyncSocketError.self) { try await restart.run(["dns": datagrams]) }
+        await #expect(throws: AsyncSocketError.self) { try await HotRestart(path: "") }
+        try Data().write(to: folder.url("restart"))
+        let listener = try SocketListener(port: 0, interface: "127.0.0.1")
+        // A file that is not a socket refuses connections, and is not replaced.
+        await #expect(throws: AsyncSocketError.self) { try await restart.run(["greeter": listener]) }
+        #expect(listener.isListening)
+    }
+
+    // MARK: - Hostile peers
+
+    /// Answers one connection with packets, each with as many descriptors as stated.
+    private func offering(_ packets: [(bytes: [UInt8], descriptorCount: Int)], _ test: () async throws -> Void) async throws {
+        let door = try PacketSocket.listen(at: try folder.address("restart"), on: .next())
+        defer { door.close() }
+        let offer = Task {
+            let successor = try await door.accept()
+            for packet in packets {
+                let descriptors = (0..<packet.descriptorCount).map { _ in open("/dev/null", O_RDONLY | O_CLOEXEC) }
+                defer { for number in descriptors { close(number) } }
+                try packet.bytes.withUnsafeBytes { try successor.send($0, descriptors: descriptors) }
+            }
+            successor.close()
+        }
+        try await test()
+        _ = await offer.result
+    }
+
+    @Test(arguments: [
+        "", "hello", "{}", #"{"version":2,"listeners":[]}"#, #"{"version":1,"listeners":[{"name":"a","filePaths":[null,null]}]}"#,
+        #"{"version":1,"listeners":[]}"#,
+    ])
+    func anInvalidOfferIsRefused(_ json: String) async throws {
+        let keys = [UInt8](repeating: 0, count: 88)
+        try await offering(json.isEmpty ? [] : [(Array(json.utf8), 1), (keys, 0)]) {
+            await #expect { try await HotRestart(path: path) } throws: { ($0 as? AsyncSocketError)?.code == .badConfiguration }
+        }
+    }
+
+    @Test(arguments: [0, 1, 87, 89, 264]) func invalidKeysAreRefused(_ count: Int) async throws {
+        let json = #"{"version":1,"listeners":[{"name":"a","filePaths":[null]}]}"#
+        let keys = [UInt8](repeating: 0, count: count)
+        try await offering([(Array(json.utf8), 1)] + (count == 0 ? [] : [(keys, 0)])) {
+            await #expect(throws: (any Error).self) { try await HotRestart(path: path) }
+        }
+    }
+
+    @Test func aSilentProcessIsNotAwaitedForLong() async throws {
+        let door = try PacketSocket.listen(at: try folder.address("restart"), on: .next())
+        defer { door.close() }
+        await #expect {
+            try await HotRestart(path: path, timeout: .milliseconds(20))
+        } throws: {
+            ($0 as? AsyncSocketError)?.errno == ETIMEDOUT
+        }
+        let waiting = Task.immediate { [path] in try await HotRestart(path: path) }
+        waiting.cancel()
+        await #expect(throws: CancellationError.self) { _ = try await waiting.value }
+    }
+
+    /// The mode of the file keeps other users out, and so does the check of the user.
+    @Test(.enabled(if: geteuid() == 0, "only root can become another user")) func otherUsersGetNothing() async throws {
+        chmod(folder.path, 0o755)
+        let first = try await Generation("first", path)
+        let script = """
+            import os, socket, sys
+            os.setuid(65534)
+            s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            try:
+                s.connect(sys.argv[1])
+                print("received", len(s.recv(65536)))
+            except PermissionError:
+                print("refused")
+            """
+        #expect(try await output(of: script, path) == "refused\n")
+        chmod(path, 0o777)
+        #expect(try await output(of: script, path) == "received 0\n")
+        try await first.end()
+    }
+
+    private func output(of script: String, _ argument: String) async throws -> String {
+        let process = Process()
+        process.executableURL = URL(fileURLWithPath: "/usr/bin/python3")
+        process.arguments = ["-c", script, argument]
+        let pipe = Pipe()
+        process.standardOutput = pipe
+        let (ends, end) = AsyncStream<Int32>.makeStream()
+        process.terminationHandler = { end.yield($0.terminationStatus) }
+        try process.run()
+        for await status in ends {
+            #expect(status == 0)
+            break
+        }
+        return String(decoding: pipe.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
+    }
+}
