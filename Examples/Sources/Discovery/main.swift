@@ -22,7 +22,7 @@ func offer(_ service: String, _ description: String, onInterface interface: Stri
             // Let other programs on this machine bind the same port.
             try $0.setOption(.reuseAddress, to: true)
             // Limits replies even if the source addresses of queries are forged.
-            $0.rateLimit = DatagramRateLimit(perSource: .init(perSecond: 10, burst: 20), total: .init(perSecond: 100, burst: 100))
+            $0.rateLimit = SourceRateLimit(perSource: .init(perSecond: 10, burst: 20), total: .init(perSecond: 100, burst: 100))
         }
     ) { socket in
         try socket.joinMulticastGroup(group, onInterface: interface)

@@ -22,7 +22,7 @@ struct DatagramConfiguration: Sendable {
     var sendHighWaterMark: Int?
     /// The largest datagram that may be sent, or `nil` for the limit of UDP.
     var maximumSendLength: Int?
-    var rateLimit: DatagramRateLimit?
+    var rateLimit: SourceRateLimit?
     /// The maximum size of a DTLS datagram, or `nil` to use the path MTU known to the kernel.
     var maximumDatagramSize: Int?
     /// Whether a DTLS handshake fails when the network reports an undelivered datagram.

@@ -28,7 +28,7 @@ final class DatagramHub: EventHandler {
     struct Setup {
         let loop: SocketEventLoop
         let logger: Logger
-        let rateLimit: DatagramRateLimit?
+        let rateLimit: SourceRateLimit?
         /// If `nil`, datagrams are plaintext.
         let cookies: DTLSCookies?
         let maximumReceiveSize: Int
@@ -52,7 +52,7 @@ final class DatagramHub: EventHandler {
     private let state: Locked<PeerTable>
     // Confined to the loop: `handle` is called there, one call at a time.
     @exclusivity(unchecked) nonisolated(unsafe) private var ports: [DatagramPort]
-    @exclusivity(unchecked) nonisolated(unsafe) private var limiter: DatagramRateLimiter?
+    @exclusivity(unchecked) nonisolated(unsafe) private var limiter: SourceRateLimiter?
     /// Sockets of peers with new datagrams, to be notified at the end of this turn.
     @exclusivity(unchecked) nonisolated(unsafe) private var announced: [DatagramConnection] = []
 
@@ -67,7 +67,7 @@ final class DatagramHub: EventHandler {
         localAddresses = descriptors.compactMap(\.localAddress)
         self.descriptors = Locked((descriptors, GroupReceivers()))
         ports = descriptors.map { DatagramPort($0, maximumSize: setup.maximumReceiveSize, coalesces: setup.coalesces) }
-        limiter = setup.rateLimit.map { DatagramRateLimiter($0) }
+        limiter = setup.rateLimit.map { SourceRateLimiter($0) }
         state = Locked(PeerTable(maximumPeers: maximumPeers))
         mailboxes = MailboxSpace(mailboxLimit: maximumPeers)
     }
@@ -90,6 +90,11 @@ final class DatagramHub: EventHandler {
     var maximumHandshakes: Int {
         get { state.withLock { $0.maximumHandshakes } }
         set { state.withLock { $0.maximumHandshakes = newValue } }
+    }
+
+    var sourcePrefix: SourcePrefix {
+        get { state.withLock { $0.prefix } }
+        set { state.withLock { $0.prefix = newValue } }
     }
 
     var handshakeCount: Int { state.withLock { $0.handshakes.count } }

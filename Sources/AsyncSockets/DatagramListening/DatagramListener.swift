@@ -186,6 +186,13 @@ public final class DatagramListener: Sendable {
         set { hub.mailboxes.limit.store(newValue.clamped(to: 65_536...), ordering: .relaxed) }
     }
 
+    /// The bits of an address that identify a source: an IPv4 address or an IPv6 `/64` by default. A change
+    /// applies to later peers. `AsyncUDPSocket.rateLimit` always uses the default.
+    public var sourcePrefix: SourcePrefix {
+        get { hub.sourcePrefix }
+        set { hub.sourcePrefix = newValue }
+    }
+
     /// See `ServingListener.snapshot`.
     public var snapshot: ServerSnapshot { hub.snapshot(waitingCount: reception.waitingCount) }
 

@@ -13,6 +13,7 @@ struct HandshakeTable<Client> {
 
     private typealias Sources = SourceGroups<Handshake>
 
+    var prefix = SourcePrefix()
     private var sources = Sources()
     private var places: [HandshakeNumber: (slot: Sources.Slot, place: Sources.Place)] = [:]
     private var lastNumber: HandshakeNumber = 0
@@ -23,7 +24,7 @@ struct HandshakeTable<Client> {
 
     mutating func begin(from address: InternetAddress) -> HandshakeNumber {
         lastNumber += 1
-        let slot = sources.enter(SourceKey(address.socketAddress))
+        let slot = sources.enter(SourceKey(address.socketAddress, prefix))
         places[lastNumber] = (slot, sources.append(Handshake(number: lastNumber), of: slot))
         return lastNumber
     }

@@ -33,6 +33,10 @@ struct PeerTable {
     private var isAdding = false
     /// The unproven peers, which give way to new peers.
     private(set) var handshakes = HandshakeTable<ListenerPeer>()
+    var prefix: SourcePrefix {
+        get { handshakes.prefix }
+        set { handshakes.prefix = newValue }
+    }
     var maximumPeers: Int
     var maximumHandshakes = 4096
     var isAccepting = true

@@ -71,7 +71,7 @@ extension AsyncUDPSocket {
     ///
     /// Set a limit on servers that reply to strangers: senders can forge their address to direct your replies
     /// at a victim.
-    public var rateLimit: DatagramRateLimit? {
+    public var rateLimit: SourceRateLimit? {
         get { configuration.rateLimit }
         set { configure { $0.rateLimit = newValue } }
     }

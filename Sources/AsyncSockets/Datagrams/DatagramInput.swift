@@ -35,7 +35,7 @@ final class DatagramInput {
     /// Whether a replaced filter is still judging datagrams. Until it has finished, no datagrams are
     /// received.
     @exclusivity(unchecked) private var isBetweenFilters = false
-    @exclusivity(unchecked) private var limiter: DatagramRateLimiter?
+    @exclusivity(unchecked) private var limiter: SourceRateLimiter?
     /// Whether the marker of `startDTLS` is set. It is removed when the socket is secure.
     @exclusivity(unchecked) private var isStartingTLS = false
     /// The mode that was set after the marker. It takes effect when the socket is secure.
@@ -82,7 +82,7 @@ final class DatagramInput {
 
     func configure(_ old: DatagramConfiguration, _ new: DatagramConfiguration) {
         credit.setLimit(max(new.maximumPendingReceiveBytes, 1))
-        if old.rateLimit != new.rateLimit { limiter = new.rateLimit.map { DatagramRateLimiter($0) } }
+        if old.rateLimit != new.rateLimit { limiter = new.rateLimit.map { SourceRateLimiter($0) } }
     }
 
     func append(_ receiver: DatagramWaiter) {

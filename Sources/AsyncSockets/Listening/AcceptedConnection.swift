@@ -20,8 +20,8 @@ final class AcceptedConnection: Sendable {
     /// The source to which limits apply. A connection from a proxy has the source of the client in its
     /// header, or none if the header names no client.
     func source(with header: ProxyHeader?) -> SourceKey? {
-        guard proxiedPlace != nil else { return SourceKey(limited: peer) }
-        return header?.client.flatMap { SourceKey(limited: $0) }
+        guard proxiedPlace != nil else { return listener.source(of: peer) }
+        return header?.client.flatMap { listener.source(of: $0) }
     }
 
     /// Charges a connection from a proxy to the client in its header. Returns an error if the client's source

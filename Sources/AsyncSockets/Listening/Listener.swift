@@ -201,7 +201,9 @@ final class Listener: Sendable {
         deliverPause(.connectionLimit)
     }
 
-    /// Called on the loop when a connection was closed because of the limit on its source.
+    func source(of peer: SocketEndpoint) -> SourceKey? { quota.source(of: peer) }
+
+    /// Called on the loop when a connection was closed because of the limits on its source.
     private func refuse(_ peer: SocketEndpoint) {
         let error = noteCrowd(of: peer)
         ConnectionObservation.deliver(.failed(error), of: peer, to: observer)
@@ -214,7 +216,7 @@ final class Listener: Sendable {
             logger.warning(
                 "connections refused",
                 metadata: [
-                    "reason": "maximumConnectionsPerSource reached", "limit": "\(limit)", "peer": "\(peer)",
+                    "reason": "maximumConnectionsPerSource or rateLimit reached", "limit": "\(limit)", "peer": "\(peer)",
                     "listener": "\(name)",
                 ])
         }
@@ -314,6 +316,6 @@ extension AsyncSocketError {
     fileprivate static func crowded(_ limit: Int) -> AsyncSocketError {
         AsyncSocketError(
             .tooManyConnections, fault: .peer, operation: .accept,
-            message: "the peer's source already has \(limit) connections (maximumConnectionsPerSource)")
+            message: "the peer's source already has \(limit) connections, or opens them faster than rateLimit allows")
     }
 }

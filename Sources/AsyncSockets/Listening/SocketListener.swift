@@ -21,6 +21,7 @@ public final class SocketListener: Sendable {
     let reception: Reception<AcceptedConnection>
     let preparation: Preparation
     let queue = SocketQueue()
+    private let rate = Locked<SourceRateLimit?>(nil)
 
     /// The maximum number of accepted connections that have not been taken by a task yet.
     private static let aheadLimit = 64
@@ -228,11 +229,38 @@ public final class SocketListener: Sendable {
         let (quota, slots) = (reception.quota, preparation.slots)
         let counts = quota.counts
         var refused = ServerSnapshot.Refusals()
-        (refused.bySource, refused.byConnections) = (counts.refusedBySource, counts.replaced)
-        refused.byHandshakes = slots.gaveWayCount
+        (refused.bySource, refused.byRate) = (counts.refusedBySource, counts.refusedByRate)
+        (refused.byConnections, refused.byHandshakes) = (counts.replaced, slots.gaveWayCount)
         return ServerSnapshot(
             isListening: isListening, openCount: quota.openCount, handshakeCount: slots.takenCount,
             waitingCount: reception.waitingCount + slots.waitingCount, acceptedCount: counts.accepted, refused: refused)
+    }
+
+    /// The bits of an address that identify a source: an IPv4 address or an IPv6 `/64` by default. A change
+    /// applies to later connections.
+    public var sourcePrefix: SourcePrefix {
+        get { reception.quota.prefix }
+        set { reception.quota.prefix = newValue }
+    }
+
+    /// The maximum rate of new connections, per source and in total. If `nil` (the default), the rate is not
+    /// limited.
+    ///
+    /// Connections over the limit are treated as those over `maximumConnectionsPerSource`: they are reset, or
+    /// closed after their PROXY header, and counted in `snapshot`. Changing the limit discards the rates
+    /// measured so far. Peers that are not on an IP network are not limited.
+    ///
+    /// ```swift
+    /// listener.rateLimit = SourceRateLimit(perSource: .init(perSecond: 10, burst: 100))
+    /// ```
+    public var rateLimit: SourceRateLimit? {
+        get { rate.withLock { $0 } }
+        set {
+            rate.withLock { rate in
+                rate = newValue
+                reception.quota.setRateLimit(newValue)
+            }
+        }
     }
 
     /// The maximum number of simultaneous handshakes, including PROXY headers. The default is 4,096, and the

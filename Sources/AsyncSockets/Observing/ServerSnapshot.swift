@@ -31,8 +31,9 @@ public struct ServerSnapshot: Sendable, Hashable, Codable {
         public var byHandshakes = 0
         /// Datagrams from strangers that were dropped because of `maximumTotalPendingReceiveBytes`.
         public var byPendingBytes = 0
-        /// Datagrams that were dropped because of the rate limit (`AsyncUDPSocket.rateLimit`, set in
-        /// `configure`). With DTLS, the rate limit applies to strangers and to peers during their handshake.
+        /// Connections that were reset because of `SocketListener.rateLimit`, or datagrams that were dropped
+        /// because of `AsyncUDPSocket.rateLimit`, set in `configure`. With DTLS, the rate limit applies to
+        /// strangers and to peers during their handshake.
         public var byRate = 0
         /// With DTLS, datagrams from strangers that do not start a handshake.
         public var invalid = 0

@@ -5,9 +5,9 @@
 //     listener resumes when permits are available again: after a permit is returned, connections are taken,
 //     or a limit is raised. Until then, an event from the kernel only causes another check of the quota.
 //  3. Lowering the limit closes no connections.
-//  4. A source has at most `limitPerSource` connections. Further connections from it are closed when they are
-//     accepted, because the kernel's backlog cannot be reordered. A connection from an exempt peer, such as a
-//     proxy, is charged to its client later (`charge(to:)`).
+//  4. A source has at most `limitPerSource` connections. Further connections from it, and those over the rate
+//     limit, are closed when they are accepted, because the kernel's backlog cannot be reordered. A proxy's
+//     connection is charged to its client later (`charge(to:)`).
 //  5. At the limit, a new connection replaces the oldest unproven connection of the source with the most
 //     unproven connections. Connections accepted while the listener is at most half full are not replaced.
 //     The quota chooses a connection, and its owner then decides whether it is unproven. One connection is
@@ -26,6 +26,8 @@ package final class AcceptQuota: Sendable {
         package fileprivate(set) var accepted = 0
         /// Connections that were refused because of the limit on their source.
         package fileprivate(set) var refusedBySource = 0
+        /// Connections that were refused because of the rate limit.
+        package fileprivate(set) var refusedByRate = 0
         /// Connections that another connection replaced.
         package fileprivate(set) var replaced = 0
     }
@@ -37,6 +39,8 @@ package final class AcceptQuota: Sendable {
         var open = 0
         /// The open connections of each source, with a list of the connections that may be unproven.
         var sources = SourceGroups<ConnectionPlace>()
+        var limiter: SourceRateLimiter?
+        var prefix = SourcePrefix()
         /// The connection that is being replaced.
         var leaving: ConnectionPlace?
         var counts = Counts()
@@ -144,7 +148,7 @@ package final class AcceptQuota: Sendable {
     /// has as many connections as are allowed.
     fileprivate func place(of peer: SocketEndpoint) -> (any DescriptorObserver)? {
         let isExempt = isExempt(peer)
-        if !isExempt, let source = SourceKey(limited: peer) { return place(of: source, isNew: true) }
+        if !isExempt, let source = source(of: peer) { return place(of: source, isNew: true) }
         state.withLock { $0.counts.accepted += 1 }
         return isExempt ? ProxiedPlace(in: self) : self
     }
@@ -154,6 +158,11 @@ package final class AcceptQuota: Sendable {
         state.withLock { state in
             guard let slot = state.sources.enter(source, limit: state.effectiveLimitPerSource) else {
                 state.counts.refusedBySource += 1
+                return nil
+            }
+            if state.limiter != nil, state.limiter?.judge(source, at: .now) != .admitted {
+                state.counts.refusedByRate += 1
+                state.sources.leave(slot)
                 return nil
             }
             if isNew { state.counts.accepted += 1 }
@@ -197,7 +206,6 @@ package final class AcceptQuota: Sendable {
         withExtendedLifetime(owner) {}
     }
 
-    /// Called if no connection was accepted.
     fileprivate func returnUnusedPermit() {
         wake { state in
             state.open -= 1
@@ -220,6 +228,18 @@ package final class AcceptQuota: Sendable {
     package func setLimitPerSource(_ limit: Int?) {
         state.withLock { $0.limitPerSource = limit }
     }
+
+    /// Changes the limit on the rate of new connections, and discards the rates measured so far.
+    package func setRateLimit(_ limit: SourceRateLimit?) { state.withLock { $0.limiter = limit.map { SourceRateLimiter($0) } } }
+
+    /// The bits of an address that identify its source. A change applies to later connections.
+    package var prefix: SourcePrefix {
+        get { state.withLock { $0.prefix } }
+        set { state.withLock { $0.prefix = newValue } }
+    }
+
+    /// Returns `nil` for a peer that is not on an IP network.
+    package func source(of peer: SocketEndpoint) -> SourceKey? { SourceKey(limited: peer, prefix) }
 
     /// The limit on the open connections of one source.
     package var limitPerSource: Int { state.withLock { $0.effectiveLimitPerSource } }
@@ -341,7 +361,7 @@ package final class ProxiedPlace: DescriptorObserver {
     /// connections as are allowed.
     package func charge(to client: SocketEndpoint) -> Bool {
         state.withLock { state in
-            guard case .uncharged(let owner) = state, let source = SourceKey(limited: client) else { return true }
+            guard case .uncharged(let owner) = state, let source = quota.source(of: client) else { return true }
             guard let place = quota.place(of: source, isNew: false) else { return false }
             state = .charged(place)
             if let owner { place.descriptorDidFind(owner) }

@@ -1,4 +1,25 @@
-/// A source: an IPv4 address, or the first 64 bits of an IPv6 address and its scope.
+internal import SocketBuffers
+
+/// How many bits of an address identify a source, to which limits per source apply. All addresses with the
+/// same first bits are one source.
+public struct SourcePrefix: Sendable, Hashable {
+    /// The number of bits of an IPv4 address: 32 by default, which is the whole address.
+    public let ipv4Bits: Int
+    /// The number of bits of an IPv6 address: 64 by default, the size of a network.
+    public let ipv6Bits: Int
+
+    /// Creates a prefix.
+    ///
+    /// - Parameters:
+    ///   - ipv4Bits: From 1 to 32; other values are clamped.
+    ///   - ipv6Bits: From 1 to 64; other values are clamped. Subscribers usually receive from 48 to 64 bits
+    ///     (RFC 6177).
+    public init(ipv4Bits: Int = 32, ipv6Bits: Int = 64) {
+        (self.ipv4Bits, self.ipv6Bits) = (ipv4Bits.clamped(to: 1...32), ipv6Bits.clamped(to: 1...64))
+    }
+}
+
+/// A source: the first bits of an IPv4 address, or of an IPv6 address and its scope.
 package struct SourceKey: Hashable, Sendable {
     private let network: UInt64
     /// The scope of a link-local address, or `ofIPv4`.
@@ -10,19 +31,19 @@ package struct SourceKey: Hashable, Sendable {
     package func hash(into hasher: inout Hasher) { hasher.combine(network ^ scope) }
 
     /// All peers of other address families form one source.
-    package init(_ address: SocketEndpoint) {
+    package init(_ address: SocketEndpoint, _ prefix: SourcePrefix = SourcePrefix()) {
         let (network, isIPv6) = address.withHostBytes { host in
             let isIPv6 = host.count == 16 && !host.starts(with: AddressPrefix.mappedBeginning)
             return ((isIPv6 ? host.prefix(8) : host.suffix(4)).reduce(0) { $0 << 8 | UInt64($1) }, isIPv6)
         }
-        self.network = network
+        self.network = isIPv6 ? network & .max << UInt64(64 - prefix.ipv6Bits) : network & .max << UInt64(32 - prefix.ipv4Bits)
         scope = isIPv6 ? UInt64(address.scope) : Self.ofIPv4
     }
 
     /// Returns `nil` for a peer that is not on an IP network. Limits per source do not apply to it.
-    package init?(limited address: SocketEndpoint) {
+    package init?(limited address: SocketEndpoint, _ prefix: SourcePrefix = SourcePrefix()) {
         switch address.family {
-        case .ipv4, .ipv6: self.init(address)
+        case .ipv4, .ipv6: self.init(address, prefix)
         default: return nil
         }
     }

@@ -126,7 +126,7 @@ import Testing
     /// Another socket at the same address has used up the rate.
     @Test func anEstablishedPeerIsNotRateLimited() async throws {
         let listener = try Self.listener() {
-            $0.rateLimit = DatagramRateLimit(perSource: .init(perSecond: 0.001, burst: 40))
+            $0.rateLimit = SourceRateLimit(perSource: .init(perSecond: 0.001, burst: 40))
         }
         let serving = listener.echoing()
         let client = try ManualDTLS(TestCertificates.client())

@@ -10,7 +10,7 @@ import Testing
 
 /// Peers of a `DatagramListener` that send too much, and peers whose handshake fails.
 @Suite(.timeLimit(.patient)) struct ListenerStrangerTests {
-    private static let threePerSource = DatagramRateLimit(perSource: .init(perSecond: 0.000_001, burst: 3))
+    private static let threePerSource = SourceRateLimit(perSource: .init(perSecond: 0.000_001, burst: 3))
 
     // MARK: - Rate limits
 

@@ -101,7 +101,7 @@ import Testing
             case 8: _ = try await socket.receive(timeout: .milliseconds(1))
             case 9: socket.setReceiveFilter(on: call.isVariant ? DispatchQueue(label: "filter") : nil) { _ in .accept() }
             case 10: try call.isVariant ? socket.beginReceiving() : socket.receiveOnce()
-            default: socket.rateLimit = call.isVariant ? nil : DatagramRateLimit(perSource: .init(perSecond: 1_000, burst: 10))
+            default: socket.rateLimit = call.isVariant ? nil : SourceRateLimit(perSource: .init(perSecond: 1_000, burst: 10))
             }
         } catch let error as AsyncSocketError {
             // Another task has disconnected, connected or bound the socket, or nothing was received.

@@ -93,7 +93,7 @@ import Testing
     @Test func aRateLimitDropsAndCounts() async throws {
         let (one, other) = (try AsyncUDPSocket.bound(), try AsyncUDPSocket.bound("127.0.0.1"))
         let socket = AsyncUDPSocket()
-        socket.rateLimit = DatagramRateLimit(perSource: .init(perSecond: 0.000_001, burst: 3))
+        socket.rateLimit = SourceRateLimit(perSource: .init(perSecond: 0.000_001, burst: 3))
         try socket.bind(toAddress: .loopback())
         for number in UInt8(0)..<10 { try await one.send(Data([number]), to: socket.address) }
         for number in UInt8(0)..<3 { #expect(try await socket.receive().data == Data([number])) }

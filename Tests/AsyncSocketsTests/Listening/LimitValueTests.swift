@@ -179,9 +179,9 @@ import Testing
     }
 
     @Test(arguments: values) func initializersThatCannotThrowTakeTheNearestValue(_ value: Int) {
-        let rate = DatagramRateLimit.Rate(perSecond: Double(value), burst: value)
+        let rate = SourceRateLimit.Rate(perSecond: Double(value), burst: value)
         #expect(rate.burst == max(value, 1))
         #expect(rate.perSecond == min(max(Double(value), 0.000_001), 1_000_000_000))
-        #expect(DatagramRateLimit(perSource: rate, maximumSources: value).maximumSources == min(max(value, 1), 1 << 20))
+        #expect(SourceRateLimit(perSource: rate, maximumSources: value).maximumSources == min(max(value, 1), 1 << 20))
     }
 }

@@ -224,6 +224,59 @@ import Testing
 
     private func header(_ client: String) -> String { "PROXY TCP4 \(client) 127.0.0.1 50000 443\r\n" }
 
+    /// A burst is accepted, and other sources are not affected.
+    @Test(arguments: [false, true]) func aRateRefusesFurtherConnections(_ isProxied: Bool) async throws {
+        let listener = try listener(isProxied ? .required(from: .anyone, timeout: .patient) : nil)
+        let limit = SourceRateLimit(perSource: .init(perSecond: 0.001, burst: 3))
+        listener.rateLimit = limit
+        #expect(listener.rateLimit == limit)
+        let address = try #require(listener.localAddress)
+        try await serving(listener, { try await $0.echo() }) { _ in
+            func isServed(_ host: String) throws -> Bool {
+                let connection = try RawSocket.connected(to: address, from: isProxied ? "127.0.0.1" : host)
+                try? connection.send((isProxied ? header(host) : "") + "hello\n")
+                return (try? connection.receive(atLeast: 6)) == "hello\n"
+            }
+            for count in 1...5 { #expect(try isServed("127.0.0.2") == (count <= 3)) }
+            #expect(try isServed("127.0.0.3"))
+            try await eventually("they are counted") { listener.snapshot.refused.byRate == 2 }
+            #expect(listener.snapshot.refused.total == 2)
+            listener.rateLimit = nil
+            #expect(try isServed("127.0.0.2"))
+        }
+        #expect(listener.reception.quota.sourceCount == 0)
+    }
+
+    /// With a shorter prefix, neighbours are one source.
+    @Test func aPrefixJoinsAddresses() async throws {
+        let listener = try listener()
+        listener.maximumConnectionsPerSource = 1
+        listener.sourcePrefix = SourcePrefix(ipv4Bits: 24)
+        let address = try #require(listener.localAddress)
+        try await serving(listener, { try await $0.echo() }) { _ in
+            let first = try RawSocket.connected(to: address, from: "127.0.5.1")
+            try first.send("hello\n")
+            #expect(try first.receive(atLeast: 6) == "hello\n")
+            #expect(throws: LoopbackError.self) { try RawSocket.connected(to: address, from: "127.0.5.2").receive() }
+            try await expectService(listener, from: "127.0.6.1")
+        }
+    }
+
+    @Test func aPrefixSelectsBits() throws {
+        func key(_ host: String, _ prefix: SourcePrefix) throws -> SourceKey? {
+            SourceKey(limited: try #require(SocketEndpoint(literal: host, port: 1)), prefix)
+        }
+        let short = SourcePrefix(ipv4Bits: 8, ipv6Bits: 56)
+        #expect(try key("10.1.2.3", short) == key("10.200.0.1", short))
+        #expect(try key("10.1.2.3", short) != key("11.1.2.3", short))
+        #expect(try key("::ffff:10.1.2.3", short) == key("10.200.0.1", short))
+        #expect(try key("2001:db8:0:1200::1", short) == key("2001:db8:0:12ff::1", short))
+        #expect(try key("2001:db8:0:1200::1", short) != key("2001:db8:0:1300::1", short))
+        #expect(try key("2001:db8:0:1200::1", SourcePrefix()) != key("2001:db8:0:1201::1", SourcePrefix()))
+        #expect(SourcePrefix(ipv4Bits: 0, ipv6Bits: 128) == SourcePrefix(ipv4Bits: 1, ipv6Bits: 64))
+        #expect(SourcePrefix(ipv4Bits: 33, ipv6Bits: .min) == SourcePrefix(ipv4Bits: 32, ipv6Bits: 1))
+    }
+
     /// The limit counts the clients, not the proxy.
     @Test func aProxyIsNotLimited() async throws {
         let listener = try listener(.required(from: .addresses(["127.0.0.1"]), timeout: .patient), maximumConnections: 10)

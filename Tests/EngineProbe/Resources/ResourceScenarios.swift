@@ -192,7 +192,7 @@ enum ResourceScenarios {
         let listener = try DatagramListener(
             address: .loopback(), dtls: certificates.server,
             configure: {
-                $0.rateLimit = DatagramRateLimit(perSource: .init(perSecond: 0.001, burst: 2), maximumSources: 64)
+                $0.rateLimit = SourceRateLimit(perSource: .init(perSecond: 0.001, burst: 2), maximumSources: 64)
             })
         let running = Task { try await listener.run { _ in } }
         let client = AsyncUDPSocket()

@@ -146,8 +146,8 @@ import Testing
 
     /// Sources that send once, that send again after they were forgotten, and that get no place.
     @Test(arguments: [1, 64]) func aRateLimiterKeepsNoMoreSourcesThanItsLimit(_ limit: Int) throws {
-        var limiter = DatagramRateLimiter(
-            DatagramRateLimit(perSource: .init(perSecond: 1, burst: 1), maximumSources: limit))
+        var limiter = SourceRateLimiter(
+            SourceRateLimit(perSource: .init(perSecond: 1, burst: 1), maximumSources: limit))
         let start = Deadline.now
         for number in 0..<Self.count {
             let source = try SocketEndpoint.loopback("10.0.\(number / 250 % 250).\(number % 250 + 1)", port: 9)

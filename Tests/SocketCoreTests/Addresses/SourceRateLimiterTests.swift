@@ -3,7 +3,7 @@ import SocketCore
 import SocketTestSupport
 import Testing
 
-@Suite struct DatagramRateLimiterTests {
+@Suite struct SourceRateLimiterTests {
     private let start = Deadline.now
 
     private func address(_ host: String, _ port: UInt16 = 9) throws -> SocketEndpoint {
@@ -12,7 +12,7 @@ import Testing
 
     /// Returns the limiter's decisions on datagrams, each given by time and sender: `+` admitted, `s` too
     /// many from the source, `a` too many in total.
-    private func transcript(_ limiter: inout DatagramRateLimiter, _ events: [(Double, String)]) throws -> String {
+    private func transcript(_ limiter: inout SourceRateLimiter, _ events: [(Double, String)]) throws -> String {
         try events.map { seconds, host in
             guard let now = Deadline(after: seconds, from: start) else { return "?" }
             return switch limiter.judge(try address(host), at: now) {
@@ -24,7 +24,7 @@ import Testing
     }
 
     @Test func aSourceHasABurstAndThenItsRate() throws {
-        var limiter = DatagramRateLimiter(.init(perSource: .init(perSecond: 2, burst: 3)))
+        var limiter = SourceRateLimiter(.init(perSource: .init(perSecond: 2, burst: 3)))
         let a = "192.0.2.1"
         #expect(try transcript(&limiter, [(0, a), (0, a), (0, a), (0, a), (0.4, a), (0.5, a), (0.6, a), (1.0, a)]) == "+++ss+s+")
         #expect(try transcript(&limiter, [(60, a), (60, a), (60, a), (60, a)]) == "+++s")
@@ -32,21 +32,21 @@ import Testing
     }
 
     @Test func oneSourceDoesNotTakeFromAnother() throws {
-        var limiter = DatagramRateLimiter(.init(perSource: .init(perSecond: 1, burst: 1)))
+        var limiter = SourceRateLimiter(.init(perSource: .init(perSecond: 1, burst: 1)))
         #expect(
             try transcript(&limiter, [(0, "192.0.2.1"), (0, "192.0.2.1"), (0, "192.0.2.2"), (0, "::1"), (0, "::1")]) == "+s++s")
     }
 
     /// A forgotten source does not share a bucket with the source that replaced it.
     @Test func aForgottenSourceDoesNotUseTheBucketOfItsSuccessor() throws {
-        var limiter = DatagramRateLimiter(.init(perSource: .init(perSecond: 1, burst: 1), maximumSources: 1))
+        var limiter = SourceRateLimiter(.init(perSource: .init(perSecond: 1, burst: 1), maximumSources: 1))
         let (a, b) = ("192.0.2.1", "192.0.2.2")
         #expect(try transcript(&limiter, [(0, a), (10, b), (10, a), (10, b)]) == "++" + "+s")
         #expect(limiter.trackedCount == 1)
     }
 
     @Test func allTogetherHaveALimitToo() throws {
-        var limiter = DatagramRateLimiter(
+        var limiter = SourceRateLimiter(
             .init(perSource: .init(perSecond: 1, burst: 2), total: .init(perSecond: 1, burst: 3)))
         let events: [(Double, String)] = [(0, "10.0.0.1"), (0, "10.0.0.1"), (0, "10.0.0.1"), (0, "10.0.0.2"), (0, "10.0.0.3")]
         #expect(try transcript(&limiter, events) == "++s+a")
@@ -56,27 +56,27 @@ import Testing
     }
 
     @Test func withoutRatesEverythingIsAdmitted() throws {
-        var limiter = DatagramRateLimiter(.init(perSource: nil))
+        var limiter = SourceRateLimiter(.init(perSource: nil))
         #expect(try transcript(&limiter, (0..<1000).map { _ in (0, "192.0.2.1") }) == String(repeating: "+", count: 1000))
         #expect(limiter.trackedCount == 0)
     }
 
     @Test func aSourceOfIPv6IsANetwork() throws {
-        var limiter = DatagramRateLimiter(.init(perSource: .init(perSecond: 1, burst: 1)))
+        var limiter = SourceRateLimiter(.init(perSource: .init(perSecond: 1, burst: 1)))
         let events = ["2001:db8::1", "2001:db8::ffff:2", "2001:db8:0:1::1", "2001:db8:0:1:8000::"]
         #expect(try transcript(&limiter, events.map { (0, $0) }) == "+s+s")
         #expect(try transcript(&limiter, [(0, "192.0.2.1"), (0, "::ffff:192.0.2.1"), (0, "::ffff:192.0.2.2")]) == "+s+")
     }
 
     @Test func thePortDoesNotMakeAnotherSource() throws {
-        var limiter = DatagramRateLimiter(.init(perSource: .init(perSecond: 1, burst: 1)))
+        var limiter = SourceRateLimiter(.init(perSource: .init(perSecond: 1, burst: 1)))
         #expect(try limiter.judge(address("192.0.2.1", 1), at: start) == .admitted)
         #expect(try limiter.judge(address("192.0.2.1", 2), at: start) == .sourceRefused)
     }
 
     /// An attacker forges many sources, so that the table evicts a source that has sent too many.
     @Test func inventedSourcesDoNotLiftTheLimitOfAnother() throws {
-        var limiter = DatagramRateLimiter(.init(perSource: .init(perSecond: 1, burst: 2), maximumSources: 16))
+        var limiter = SourceRateLimiter(.init(perSource: .init(perSecond: 1, burst: 2), maximumSources: 16))
         #expect(try transcript(&limiter, [(0, "192.0.2.1"), (0, "192.0.2.1"), (0, "192.0.2.1")]) == "++s")
         for step in 0..<20_000 {
             _ = try limiter.judge(address("10.\(step >> 16 & 255).\(step >> 8 & 255).\(step & 255)"), at: start)
@@ -88,7 +88,7 @@ import Testing
     /// A source that shares a bucket while the table is full does not get a second burst when it gets its own
     /// entry.
     @Test func movingIntoTheTableBringsNoSecondBurst() throws {
-        var limiter = DatagramRateLimiter(.init(perSource: .init(perSecond: 1, burst: 4), maximumSources: 1))
+        var limiter = SourceRateLimiter(.init(perSource: .init(perSecond: 1, burst: 4), maximumSources: 1))
         #expect(try transcript(&limiter, [(0, "10.0.0.1")]) == "+")
         #expect(try transcript(&limiter, (0..<5).map { _ in (0.5, "192.0.2.1") }) == "++++s")
         // The only entry is free from 1.0 on.
@@ -97,7 +97,7 @@ import Testing
 
     /// The clock hand gives up after a few entries if all are busy.
     @Test func aFullTableForgetsThoseWithAWholeBurst() throws {
-        var limiter = DatagramRateLimiter(.init(perSource: .init(perSecond: 1, burst: 1), maximumSources: 4))
+        var limiter = SourceRateLimiter(.init(perSource: .init(perSecond: 1, burst: 1), maximumSources: 4))
         #expect(try transcript(&limiter, (1...4).map { (0, "10.0.0.\($0)") }) == "++++")
         #expect(try transcript(&limiter, (5...8).map { (2, "10.0.0.\($0)") }) == "++++")
         #expect(limiter.trackedCount == 4)
@@ -105,10 +105,10 @@ import Testing
     }
 
     @Test func theSlowestRateAndTheLongestBurstDoNotOverflow() throws {
-        var limiter = DatagramRateLimiter(
+        var limiter = SourceRateLimiter(
             .init(perSource: .init(perSecond: .leastNonzeroMagnitude, burst: .max), total: .init(perSecond: 1e9, burst: .max)))
         #expect(try transcript(&limiter, [(0, "192.0.2.1"), (1e8, "192.0.2.1")]).first == "+")
-        var fast = DatagramRateLimiter(.init(perSource: .init(perSecond: 1e9, burst: 1)))
+        var fast = SourceRateLimiter(.init(perSource: .init(perSecond: 1e9, burst: 1)))
         #expect(try transcript(&fast, [(0, "192.0.2.1"), (1, "192.0.2.1")]) == "++")
     }
 
@@ -116,7 +116,7 @@ import Testing
     @Test func randomSourcesGetWhatAModelGivesThem() throws {
         let seed = Seeds.first("LIMITER_SEED")
         var random = SeededGenerator(seed: seed)
-        var limiter = DatagramRateLimiter(.init(perSource: .init(perSecond: 10, burst: 5), maximumSources: 1000))
+        var limiter = SourceRateLimiter(.init(perSource: .init(perSecond: 10, burst: 5), maximumSources: 1000))
         var full: [String: Double] = [:]
         var now = 0.0
         for _ in 0..<20_000 {

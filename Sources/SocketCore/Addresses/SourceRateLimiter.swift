@@ -11,8 +11,8 @@
 
 internal import Glibc
 
-/// Decides which datagrams a `DatagramRateLimit` admits.
-package struct DatagramRateLimiter: Sendable {
+/// Decides which datagrams or connections a `SourceRateLimit` admits.
+package struct SourceRateLimiter: Sendable {
     package enum Verdict: Hashable, Sendable {
         case admitted
         /// The limit for the datagram's source is exceeded.
@@ -29,7 +29,7 @@ package struct DatagramRateLimiter: Sendable {
     private var all = Bucket()
     private var sources: SourceTable
 
-    package init(_ limit: DatagramRateLimit) {
+    package init(_ limit: SourceRateLimit) {
         perSource = limit.perSource.map { Pace($0) }
         total = limit.total.map { Pace($0) }
         sources = SourceTable(limit: limit.maximumSources)
@@ -40,7 +40,11 @@ package struct DatagramRateLimiter: Sendable {
 
     /// - Parameter now: Must not be earlier than in the previous call.
     package mutating func judge(_ sender: SocketEndpoint, at now: Deadline) -> Verdict {
-        let source = perSource == nil ? nil : SourceKey(sender)
+        judge(perSource == nil ? nil : SourceKey(sender), at: now)
+    }
+
+    /// - Parameter now: Must not be earlier than in the previous call.
+    mutating func judge(_ source: SourceKey?, at now: Deadline) -> Verdict {
         let verdict = verdict(on: source, at: now)
         switch verdict {
         case .admitted:
@@ -65,7 +69,7 @@ private struct Pace: Sendable {
     /// The length of a full burst.
     let tolerance: UInt64
 
-    init(_ rate: DatagramRateLimit.Rate) {
+    init(_ rate: SourceRateLimit.Rate) {
         // A century is effectively never, and keeps the sums in range.
         let longest = 3_155_760_000.0 * 1_000_000_000
         interval = UInt64(max(1, min(1_000_000_000 / rate.perSecond, longest)))
