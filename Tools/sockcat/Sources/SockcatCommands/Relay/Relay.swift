@@ -18,12 +18,16 @@ struct Relay: SockcatCommand {
             Certificates are read again when their files change. On SIGTERM or Ctrl-C, the relay stops accepting \
             connections. Existing connections may continue until --grace expires.
 
+            With --hot-restart, a relay that is started with the same path takes over the sockets of the running \
+            relay, which then stops accepting connections as after a signal.
+
             EXAMPLES:
               sockcat relay --listen 8443 --listen-tls --cert a.pem --to localhost:8080
               sockcat relay --listen 5433 --to db.example.org:5432 --to-starttls postgres
               sockcat relay --listen 443 --route a.example=h1:443 --route '*.b=h2:443'
               sockcat relay --listen 80 --to h1:80 --proxy-in 10.0.0.0/8 --proxy-out 2
               sockcat relay --config /etc/sockcat/relay.conf
+              sockcat relay --listen 80 --to h1:80 --hot-restart /run/relay.restart --status unix:/run/relay.status
             """)
 
     @OptionGroup(title: "Addresses") var addresses: RelayAddresses
@@ -31,6 +35,7 @@ struct Relay: SockcatCommand {
     @OptionGroup(title: "TLS of accepted connections") var tls: TLSServerOptions
     @OptionGroup(title: "Forwarded connections") var target: RelayTargetOptions
     @OptionGroup(title: "Limits") var limits: RelayLimits
+    @OptionGroup(title: "Operation") var operation: RelayOperation
     @OptionGroup(title: "Output") var output: OutputOptions
 
     func validate() throws {
@@ -52,7 +57,9 @@ struct Relay: SockcatCommand {
     }
 
     func perform(_ reporter: Reporter) async throws {
-        let choices = tls.choices
+        let generation = try await RelayGeneration(operation)
+        var choices = tls.choices
+        choices.ticketKeys = generation.ticketKeys
         let settings = accepting.isSecure ? try ReloadingSettings(choices, fresh: nil, reporter) : nil
         if target.toInsecure { reporter.warn("--to-insecure accepts any certificate of the target") }
         let link = RelayLink(
@@ -61,7 +68,7 @@ struct Relay: SockcatCommand {
             target: target, plan: try target.plan(timeout: limits.timeout.duration), limits: limits, reporter: reporter)
         let server = RelayServer(
             address: addresses.listen, proxyProtocol: try accepting.proxyProtocol, choices: choices,
-            settings: accepting.listenTls ? settings : nil, link: link)
+            settings: accepting.listenTls ? settings : nil, generation: generation, link: link)
         try await server.run()
     }
 }
@@ -139,7 +146,50 @@ struct RelayLimits: ParsableArguments {
     @Option(help: ArgumentHelp("The maximum number of simultaneous connections.", valueName: "count"))
     var maxConnections = 10_000
 
+    @Option(
+        help: ArgumentHelp(
+            "The maximum number of simultaneous connections from one source: an IPv4 address or an IPv6 /64. "
+                + "By default, four fifths of --max-connections.", valueName: "count"))
+    var maxConnectionsPerSource: Int?
+
+    @Option(
+        help: ArgumentHelp(
+            "The maximum number of new connections per second from one source, after a burst of ten times as many.",
+            valueName: "count"))
+    var maxRatePerSource: Double?
+
     func validate() throws {
         if maxConnections < 1 { throw ValidationError("--max-connections must be at least 1") }
+        if let count = maxConnectionsPerSource, count < 1 {
+            throw ValidationError("--max-connections-per-source must be at least 1")
+        }
+        if let rate = maxRatePerSource, !(rate > 0) { throw ValidationError("--max-rate-per-source must be greater than 0") }
+    }
+
+    func apply(to listener: SocketListener) {
+        if let maxConnectionsPerSource { listener.maximumConnectionsPerSource = maxConnectionsPerSource }
+        if let maxRatePerSource {
+            let burst = Int(min(maxRatePerSource * 10, 1e9).rounded(.up))
+            listener.rateLimit = SourceRateLimit(perSource: .init(perSecond: maxRatePerSource, burst: burst))
+        }
+    }
+}
+
+/// How to operate a relay.
+struct RelayOperation: ParsableArguments {
+    @Option(
+        help: ArgumentHelp(
+            "Take over the sockets of the relay that runs with the same path, and offer them to the next one.",
+            valueName: "path"), completion: .file())
+    var hotRestart: String?
+
+    @Option(
+        help: ArgumentHelp(
+            "Write the relay's state as JSON to each client of this socket: unix:PATH or unix:@NAME.", valueName: "address"),
+        transform: ListenAddress.init)
+    var status: ListenAddress?
+
+    func validate() throws {
+        if let status, !status.isUnix { throw ValidationError("--status must be unix:PATH or unix:@NAME") }
     }
 }

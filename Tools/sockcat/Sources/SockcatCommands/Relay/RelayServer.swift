@@ -11,21 +11,29 @@ struct RelayServer: Sendable {
     let choices: TLSServerChoices
     /// The settings for TLS from the first byte.
     let settings: ReloadingSettings?
+    let generation: RelayGeneration
     let link: RelayLink
 
     private var reporter: Reporter { link.reporter }
 
     func run() async throws {
         let listener = try address.listen(
-            tls: settings?.current(), proxyProtocol: proxyProtocol, maximumConnections: link.limits.maxConnections,
-            reporter)
+            inherited: generation.relay, tls: settings?.current(), proxyProtocol: proxyProtocol,
+            maximumConnections: link.limits.maxConnections, reporter)
+        link.limits.apply(to: listener)
+        let status = try generation.status.map {
+            try RelayStatus($0, inherited: generation.inheritedStatus, of: listener, reporter)
+        }
         reporter.note("listening on \(listener.localAddresses.text)")
         try await withThrowingTaskGroup(of: Void.self) { group in
             if settings != nil { group.addTask { try await reload(listener) } }
+            if let status { group.addTask { try await status.run() } }
+            async let offer: Void = generation.serve(listener, status, grace: link.limits.grace.duration, reporter)
             try await listener.run(
                 untilSignals: [SIGTERM, SIGINT], closeTimeout: link.limits.grace.duration, onError: report
             ) { try await link.serve($0) }
             group.cancelAll()
+            try await offer
         }
         reporter.detail("all connections are closed")
     }

@@ -26,12 +26,20 @@ struct ListenAddress: Equatable, Sendable {
         place = .port(port, interface: isBracketed ? name.map { String($0.dropFirst().dropLast()) } : name)
     }
 
-    /// Starts to listen.
+    var isUnix: Bool { if case .unix = place { true } else { false } }
+
+    /// Starts to listen, or continues with sockets of another process.
     func listen(
-        tls: TLSServerSettings?, proxyProtocol: SocketListener.ProxyProtocol? = nil, maximumConnections: Int,
+        inherited: [InheritedDescriptor] = [], tls: TLSServerSettings?, proxyProtocol: SocketListener.ProxyProtocol? = nil,
+        maximumConnections: Int,
         _ reporter: Reporter
     ) throws -> SocketListener {
         let configure = { (model: AsyncSocket) in model.logger.logLevel = reporter.libraryLevel }
+        if !inherited.isEmpty {
+            return try SocketListener(
+                inherited: inherited, tls: tls, proxyProtocol: proxyProtocol, maximumConnections: maximumConnections,
+                configure: configure)
+        }
         switch place {
         case .port(let port, let interface):
             return try SocketListener(

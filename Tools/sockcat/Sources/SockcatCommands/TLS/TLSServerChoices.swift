@@ -9,6 +9,8 @@ struct TLSServerChoices: Sendable {
     var preSharedKey: PreSharedKeyArgument?
     var applicationProtocols: [String] = []
     var keyLogFile: String?
+    /// The keys of session tickets, if another process takes them over.
+    var ticketKeys: (any TLSTicketKeySource)?
 
     /// The files that the settings are read from, which may change while the server runs.
     var files: [String] { (identity?.paths ?? []) + (clientAuthorities.map { [$0] } ?? []) }
@@ -24,7 +26,7 @@ struct TLSServerChoices: Sendable {
     func settings(fresh: FreshCertificate? = nil, isForDatagrams: Bool = false) throws -> TLSServerSettings {
         var settings = try base(fresh)
         if preSharedKey != nil, isForDatagrams { settings.minimumVersion = .tls12 }
-        if preSharedKey == nil { settings.sessionTickets = .issued(2) }
+        if preSharedKey == nil { settings.sessionTickets = .issued(2, keys: ticketKeys) }
         settings.applicationProtocols = applicationProtocols
         settings.keyLogFile = keyLogFile
         if let clientAuthorities {
