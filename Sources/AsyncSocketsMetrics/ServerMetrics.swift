@@ -11,8 +11,8 @@ internal import Synchronization
 /// async let recording: Void = metrics.run()
 /// ```
 ///
-/// `Documentation/Integrations.md` in the repository lists the metrics and their labels. Use it together with
-/// a `MetricsObserver`, which records each connection and handshake.
+/// `Documentation/Integrations.md` in the repository lists the metrics and their labels. To record each
+/// connection and handshake as well, add a `MetricsObserver`.
 public final class ServerMetrics: Sendable {
     private let listener: any ServingListener
     private let open: Meter
@@ -24,7 +24,8 @@ public final class ServerMetrics: Sendable {
     /// The snapshot recorded last.
     private let recorded = Mutex(ServerSnapshot())
 
-    /// Prepares the metrics of a listener. Nothing is recorded before `record()` or `run(every:)`.
+    /// Prepares the metrics of a listener. Nothing is recorded until `record()` or `run(every:)` is
+    /// called. Do not call `record()` concurrently.
     ///
     /// - Parameters:
     ///   - listener: The listener.
@@ -48,33 +49,39 @@ public final class ServerMetrics: Sendable {
         refused = [
             (\.bySource, refusals("source")), (\.byConnections, refusals("connections")),
             (\.byHandshakes, refusals("handshakes")), (\.byPendingBytes, refusals("pending_bytes")),
-            (\.byRate, refusals("rate")), (\.invalid, refusals("invalid")),
+            (\.byRate, refusals("rate")), (\.byClosing, refusals("closing")), (\.invalid, refusals("invalid")),
         ]
         latency = names.timer("event_loop_latency", server)
     }
 
     /// Records the listener's snapshot, and the latency of each event loop of the process.
     public nonisolated(nonsending) func record() async {
-        recorded.withLock { last in
-            let snapshot = listener.snapshot
-            open.set(snapshot.openCount)
-            handshakes.set(snapshot.handshakeCount)
-            waiting.set(snapshot.waitingCount)
-            accepted.increment(by: snapshot.acceptedCount - last.acceptedCount)
-            for (count, counter) in refused { counter.increment(by: count(snapshot.refused) - count(last.refused)) }
-            last = snapshot
+        let snapshot = listener.snapshot
+        let last = recorded.withLock { recorded in
+            defer { recorded = snapshot }
+            return recorded
         }
+        open.set(snapshot.openCount)
+        handshakes.set(snapshot.handshakeCount)
+        waiting.set(snapshot.waitingCount)
+        accepted.increment(by: snapshot.acceptedCount - last.acceptedCount)
+        for (count, counter) in refused { counter.increment(by: count(snapshot.refused) - count(last.refused)) }
         for time in await SocketEventLoop.latencies() { latency.recordSeconds(time / .seconds(1)) }
     }
 
-    /// Records immediately, then after each interval, and once more when the listener starts to close.
+    /// Records immediately and after each interval, until the listener is closed and has no connections.
     ///
-    /// - Parameter interval: How often to record. The default is every 10 seconds.
+    /// - Parameter interval: How often to record. Defaults to every 10 seconds.
     /// - Throws: `CancellationError` if the task is cancelled.
     public nonisolated(nonsending) func run(every interval: Duration = .seconds(10)) async throws {
+        let interval = max(interval, .milliseconds(1))
         while listener.isListening {
             await record()
             try await listener.untilClosing { try await Task.sleep(for: interval) }
+        }
+        while listener.snapshot.openCount > 0 {
+            await record()
+            try await Task.sleep(for: min(interval, .seconds(1)))
         }
         await record()
     }

@@ -66,7 +66,7 @@ static inline int CLinux_tcp_has_carried_data(int descriptor) {
 }
 
 /// Returns the effective user of the peer when it connected or began to listen (SO_PEERCRED, unix(7)), or
-/// `(uid_t)-1`, which is nobody's. glibc declares `struct ucred` only under _GNU_SOURCE.
+/// `(uid_t)-1`, which no user has. glibc declares `struct ucred` only under _GNU_SOURCE.
 static inline uid_t CLinux_peer_user(int descriptor) {
     struct {
         pid_t process;

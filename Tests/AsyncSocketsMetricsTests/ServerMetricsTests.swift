@@ -33,9 +33,10 @@ import Testing
         try await AsyncSocket.withConnection(to: address) { socket in
             try await socket.writeLine("hello")
             #expect(try await socket.readLine() == "hello")
-            let refused = AsyncSocket()
-            try await refused.connect(to: address)
-            await #expect(throws: AsyncSocketError.self) { try await refused.read() }
+            await #expect(throws: AsyncSocketError.self) {
+                try await AsyncSocket.withConnection(to: address) { _ = try await $0.read() }
+            }
+            try await eventually("it is closed") { listener.snapshot.openCount == 1 }
             for _ in 0..<2 {
                 await server.record()
                 try expect(open: 1, accepted: 1, refused: 1)

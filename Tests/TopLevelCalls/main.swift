@@ -81,5 +81,6 @@ _ = try await peers.untilClosing { 7 }
 await peers.close()
 
 let restart = try await HotRestart(path: "/run/example")
-_ = try await restart.run(["example": listener])
+try await restart.takeOver(["example": listener])
+try await restart.untilReplaced()
 try await ServiceManager.current?.keepAlive()

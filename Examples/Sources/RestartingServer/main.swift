@@ -25,7 +25,8 @@ do {
         inherited.isEmpty
         ? try SocketListener(port: port, interface: "127.0.0.1", tls: settings)
         : try SocketListener(inherited: inherited, tls: settings)
-    async let isReplaced = restart.run(["echo": listener])
+    try await restart.takeOver(["echo": listener])
+    async let isReplaced = restart.untilReplaced()
     print("process \(getpid()) serves port \(listener.localPort)")
     try await listener.run(untilSignals: [SIGTERM]) { socket in
         for try await line in socket.lines { try await socket.writeLine(line) }

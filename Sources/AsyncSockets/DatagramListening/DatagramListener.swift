@@ -186,8 +186,9 @@ public final class DatagramListener: Sendable {
         set { hub.mailboxes.limit.store(newValue.clamped(to: 65_536...), ordering: .relaxed) }
     }
 
-    /// The bits of an address that identify a source: an IPv4 address or an IPv6 `/64` by default. A change
-    /// applies to later peers. `AsyncUDPSocket.rateLimit` always uses the default.
+    /// How many leading bits of an address identify a source. Defaults to all 32 bits of an IPv4 address and
+    /// the first 64 bits of an IPv6 address. A change applies to later peers. `AsyncUDPSocket.rateLimit`
+    /// always uses the default.
     public var sourcePrefix: SourcePrefix {
         get { hub.sourcePrefix }
         set { hub.sourcePrefix = newValue }

@@ -82,7 +82,13 @@ struct PeerTable {
     }
 
     private mutating func noteRefusal(hasHello: Bool, insteadOf earlier: ListenerPeer?) {
-        if peerExcess(insteadOf: earlier) > 0 || !hasHello { refused.byConnections += 1 } else { refused.byHandshakes += 1 }
+        if !isAccepting {
+            refused.byClosing += 1
+        } else if peerExcess(insteadOf: earlier) > 0 || !hasHello {
+            refused.byConnections += 1
+        } else {
+            refused.byHandshakes += 1
+        }
     }
 
     /// Whether a new peer is admitted, possibly in place of an unproven peer.

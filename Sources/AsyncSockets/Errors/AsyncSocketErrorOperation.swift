@@ -42,7 +42,7 @@ extension AsyncSocketError {
         case requestClientCertificate
         /// `SocketEndpoint.lookUp(host:port:)`, and looking up the host to connect or send to.
         case resolve
-        /// Taking over from another process, or handing over to one, with `HotRestart`.
+        /// Replacing a process with `HotRestart`, and the `ServiceManager`.
         case restart
         /// `run` of a `SocketListener` or `DatagramListener`.
         case run

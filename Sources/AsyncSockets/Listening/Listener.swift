@@ -157,7 +157,7 @@ final class Listener: Sendable {
             do throws(SystemError) {
                 acceptors.append(
                     try Acceptor(
-                        adopting: descriptor.takeListener(), inheritedPath: descriptor.filePath, options: setup.options,
+                        adopting: descriptor.takeListener(), inheritedFile: descriptor.file, options: setup.options,
                         quota: setup.quota, loop: setup.loop, receiver: receiver))
             } catch {
                 for acceptor in acceptors { acceptor.discard() }
@@ -316,6 +316,6 @@ extension AsyncSocketError {
     fileprivate static func crowded(_ limit: Int) -> AsyncSocketError {
         AsyncSocketError(
             .tooManyConnections, fault: .peer, operation: .accept,
-            message: "the peer's source already has \(limit) connections, or opens them faster than rateLimit allows")
+            message: "the peer's source has reached maximumConnectionsPerSource (\(limit)), or rateLimit is exceeded")
     }
 }

@@ -89,12 +89,13 @@ public final class SocketListener: Sendable {
         try self.init(model, tls, trust, proxyProtocol, on: .addresses([SocketEndpoint.ofSocket(at: path, .listen)]))
     }
 
-    /// Accepts connections from listening sockets that a service manager such as systemd has opened:
+    /// Accepts connections from listening sockets that were opened by a service manager such as systemd, or
+    /// by the process that this process replaces (`HotRestart`):
     /// `SocketListener(inherited: try InheritedDescriptor.claim(named: "web"))`.
     ///
-    /// When this listener closes, the service manager keeps the sockets open, including the connections that
-    /// have not been accepted yet. Pass at least one descriptor. If a descriptor cannot be used, the
-    /// descriptors before it in the list are closed.
+    /// A service manager keeps its copies of the sockets open when this listener closes, including the
+    /// connections that have not been accepted yet. Pass at least one descriptor. If a descriptor cannot be
+    /// used, the descriptors before it in the list are closed.
     ///
     /// - Throws: `.system` with an `errno`: EINVAL if the list is empty or a descriptor is not a listening
     ///   socket, EBADF if a descriptor has already been taken, or the kernel's error if it rejects an option;
@@ -232,12 +233,12 @@ public final class SocketListener: Sendable {
         (refused.bySource, refused.byRate) = (counts.refusedBySource, counts.refusedByRate)
         (refused.byConnections, refused.byHandshakes) = (counts.replaced, slots.gaveWayCount)
         return ServerSnapshot(
-            isListening: isListening, openCount: quota.openCount, handshakeCount: slots.takenCount,
-            waitingCount: reception.waitingCount + slots.waitingCount, acceptedCount: counts.accepted, refused: refused)
+            isListening: isListening, openCount: counts.open, handshakeCount: slots.takenCount,
+            waitingCount: reception.waitingCount + slots.waitingConnectionCount, acceptedCount: counts.accepted, refused: refused)
     }
 
-    /// The bits of an address that identify a source: an IPv4 address or an IPv6 `/64` by default. A change
-    /// applies to later connections.
+    /// How many leading bits of an address identify a source. Defaults to all 32 bits of an IPv4 address and
+    /// the first 64 bits of an IPv6 address. A change applies to later connections.
     public var sourcePrefix: SourcePrefix {
         get { reception.quota.prefix }
         set { reception.quota.prefix = newValue }
@@ -246,9 +247,9 @@ public final class SocketListener: Sendable {
     /// The maximum rate of new connections, per source and in total. If `nil` (the default), the rate is not
     /// limited.
     ///
-    /// Connections over the limit are treated as those over `maximumConnectionsPerSource`: they are reset, or
-    /// closed after their PROXY header, and counted in `snapshot`. Changing the limit discards the rates
-    /// measured so far. Peers that are not on an IP network are not limited.
+    /// Connections over the limit are treated like connections over `maximumConnectionsPerSource`: they are
+    /// reset, or closed after their PROXY header, and counted in `snapshot`. Changing the limit discards the
+    /// rates measured so far. Peers that are not on an IP network are not limited.
     ///
     /// ```swift
     /// listener.rateLimit = SourceRateLimit(perSource: .init(perSecond: 10, burst: 100))

@@ -9,30 +9,29 @@ internal import SocketTLS
 struct HandoverParty: Sendable {
     private let listeners: [(name: String, listener: SocketListener)]
 
-    init(_ listeners: [String: any ServingListener]) throws(AsyncSocketError) {
-        var all: [(String, SocketListener)] = []
-        for (name, listener) in listeners.sorted(by: { $0.key < $1.key }) {
-            guard let listener = listener as? SocketListener else {
-                throw .badParameter(.restart, "the listener \"\(name)\" cannot be handed over: only a SocketListener can")
-            }
-            all.append((name, listener))
+    init(_ listeners: [String: SocketListener]) throws(AsyncSocketError) {
+        self.listeners = listeners.sorted { $0.key < $1.key }.map { ($0.key, $0.value) }
+        guard !listeners.isEmpty else { throw .badParameter(.restart, "the list of listeners is empty: pass at least one") }
+        for (name, listener) in listeners where !listener.isListening {
+            throw .badParameter(.restart, "the listener \"\(name)\" is closed: pass a listener that is open")
         }
-        guard !all.isEmpty else { throw .badParameter(.restart, "the list of listeners is empty: pass at least one") }
-        let count = all.reduce(0) { $0 + $1.1.listener.acceptors.count }
-        guard count <= PacketSocket.maximumDescriptorCount else {
-            throw .badParameter(
-                .restart, "at most \(PacketSocket.maximumDescriptorCount) sockets can be handed over, but there are \(count)")
+        // The socket at the path is handed over too.
+        let limit = PacketSocket.maximumDescriptorCount - 1
+        let count = listeners.reduce(0) { $0 + $1.value.listener.acceptors.count }
+        guard count <= limit else {
+            throw .badParameter(.restart, "at most \(limit) sockets can be handed over, but there are \(count)")
         }
-        self.listeners = all
     }
 
     private var logger: Logger? { listeners.first?.listener.logger }
 
+    private var acceptors: [Acceptor] { listeners.flatMap(\.listener.listener.acceptors) }
+
+    private var isListening: Bool { listeners.allSatisfy(\.listener.isListening) }
+
     func note(_ fault: String, _ error: (any Error)? = nil) {
         logger?.warning("\(fault)", metadata: error.map { ["reason": "\($0)"] })
     }
-
-    func noteReplacement() { logger?.info("a new process took over") }
 
     /// Notifies the service manager of the process.
     func notify(_ notifications: ServiceManager.Notification...) {
@@ -45,7 +44,7 @@ struct HandoverParty: Sendable {
 
     /// Calls `body`, and cancels it when one of the listeners starts to close.
     func untilClosing<Result: Sendable>(_ body: @escaping @Sendable () async throws -> Result?) async throws -> Result? {
-        try await Self.untilClosing(listeners[...].map(\.listener)[...], body)
+        try await Self.untilClosing(listeners.map(\.listener)[...], body)
     }
 
     private static func untilClosing<Result: Sendable>(
@@ -55,43 +54,90 @@ struct HandoverParty: Sendable {
         return try await first.untilClosing { try await untilClosing(listeners.dropFirst(), body) }
     }
 
-    /// Sends the descriptors and the keys, and returns when the successor is ready.
-    nonisolated(nonsending) func offer(
-        to successor: PacketSocket, _ keys: TLSRotatingTicketKeys, _ timeout: Duration
+    /// Accepts the connection of a new process. If descriptors or memory run out, tries again.
+    ///
+    /// - Throws: `CancellationError` if the task is cancelled.
+    nonisolated(nonsending) func successor(at door: PacketSocket) async throws -> PacketSocket {
+        while true {
+            do throws(SystemError) {
+                return try await door.accept()
+            } catch {
+                try Task.checkCancellation()
+                note("a new process could not connect", error)
+                try await Task.sleep(for: .seconds(1))
+            }
+        }
+    }
+
+    /// Offers the sockets to a new process. Returns `true` if it takes over, after the listeners have
+    /// started to close, and `false` if this process stays in service.
+    ///
+    /// - Throws: `CancellationError` if the task is cancelled. If the listeners are closing, the new process
+    ///   has permission to serve.
+    nonisolated(nonsending) func handOver(
+        to successor: PacketSocket, _ door: PacketSocket, _ keys: TLSRotatingTicketKeys, _ startTimeout: Duration,
+        _ closeTimeout: Duration?
+    ) async throws -> Bool {
+        do throws(SystemError) {
+            try successor.checkPeer()
+        } catch {
+            note("a new process did not take over", error)
+            return false
+        }
+        let files = acceptors.map { ($0, $0.lendFile()) }
+        let doorFile = door.lendFile()
+        do {
+            try await offer(to: successor, door, doorFile, files.map(\.1), keys, startTimeout)
+        } catch {
+            let isClosing = !isListening
+            if isClosing, !successor.hasEnded {
+                try? successor.send(HandoverReply.closing)
+            } else {
+                for (acceptor, file) in files { acceptor.returnFile(file) }
+                door.returnFile(doorFile)
+                try? successor.send(HandoverReply.late)
+            }
+            try Task.checkCancellation()
+            note("a new process did not take over", error)
+            return false
+        }
+        for (_, listener) in listeners { listener.beginClosing(timeout: closeTimeout) }
+        door.close()
+        try? successor.send(HandoverReply.closing)
+        logger?.info("a new process took over")
+        return true
+    }
+
+    /// Sends the descriptors and the keys, and returns when the new process is ready.
+    private nonisolated(nonsending) func offer(
+        to successor: PacketSocket, _ door: PacketSocket, _ doorFile: UnixSocketFile?, _ files: [UnixSocketFile?],
+        _ keys: TLSRotatingTicketKeys, _ timeout: Duration
     ) async throws {
-        var numbers: [CInt] = []
+        var numbers: [CInt] = [try door.duplicate()]
         defer { for number in numbers { close(number) } }
-        var offered: [HandoverOffer.Listener] = []
+        var (offered, files) = ([HandoverOffer.Listener](), files[...])
         for (name, listener) in listeners {
-            var paths: [String?] = []
+            var places: [UnixSocketFile.Place?] = []
             for acceptor in listener.listener.acceptors {
+                let file = files.popFirst() ?? nil
                 guard let number = try acceptor.duplicate() else { continue }
                 numbers.append(number)
-                paths.append(acceptor.filePath)
+                places.append(file?.place)
             }
-            offered.append(HandoverOffer.Listener(name: name, filePaths: paths))
+            offered.append(HandoverOffer.Listener(name: name, files: places))
         }
-        let json = try JSONEncoder().encode(HandoverOffer(offered))
+        let json = try JSONEncoder().encode(HandoverOffer(door: doorFile?.place, offered))
         try json.withUnsafeBytes { try successor.send($0, descriptors: numbers) }
         try keys.withRecords { try successor.send($0, descriptors: []) }
         let reply = try await successor.receive(until: Deadline(after: timeout.inSeconds))
-        // A successor that has exited since then cannot serve.
+        reply?.closeDescriptors()
+        // The successor may have exited after it sent its reply.
         guard reply?.bytes == HandoverReply.ready, !successor.hasEnded else {
             throw AsyncSocketError.handover("the new process closed the connection before it was ready")
         }
     }
 
-    /// Stops accepting. The successor has the descriptors.
-    func handOver(_ closeTimeout: Duration?) {
-        for (_, listener) in listeners {
-            for acceptor in listener.listener.acceptors { acceptor.leaveFile() }
-            listener.beginClosing(timeout: closeTimeout)
-        }
-    }
-
     func takeFiles() {
-        for (_, listener) in listeners {
-            for acceptor in listener.listener.acceptors { acceptor.takeFile() }
-        }
+        for acceptor in acceptors { acceptor.takeFile() }
     }
 }

@@ -1,68 +1,73 @@
 // Rules of a handover:
-//  1. The successor connects to the predecessor's socket. Both check that the other process belongs to the
-//     same user or root.
-//  2. The predecessor sends its listening sockets and ticket keys, and stays in service until the successor
-//     replies that it is ready. If the successor closes the connection instead, or does not reply in time,
-//     the predecessor continues as before.
-//  3. When the successor is ready, the predecessor frees its path, gives up the files of its Unix-domain
-//     sockets, stops accepting, and confirms. It closes its descriptors without shutting down the sockets, so
-//     the successor accepts the connections in the kernel's backlog.
-//  4. If the predecessor exits after its offer, the successor continues with the sockets it has.
-//  5. A process offers its sockets to one successor at a time. Others wait.
+//  1. The successor connects to the predecessor's socket, the door. Each process rejects a peer that belongs
+//     neither to its own user nor to root.
+//  2. The predecessor sends its listening sockets, the door and its ticket keys, and stays in service until
+//     the successor replies that it is ready. If the successor closes the connection instead, or does not
+//     reply in time, the predecessor continues as before.
+//  3. When the successor is ready, the predecessor stops accepting and confirms. It closes its descriptors
+//     without shutting down the sockets, so the successor accepts the connections in the kernel's backlog.
+//     The successor accepts nothing before the confirmation.
+//  4. While an offer is open, neither process removes the files of Unix-domain sockets, because the
+//     predecessor may be shut down. Later they belong to the process that continues to serve.
+//  5. If the predecessor exits after its offer, the successor continues with the sockets that it received.
+//  6. A process offers its sockets to one successor at a time. Further successors are queued at the door.
 
 internal import SocketBuffers
 public import SocketCore
 public import SocketTLS
 
-/// Replaces a running server by a new process that continues with the same listening sockets, so that no
-/// client is refused and no connection is lost.
+/// Replaces a running server with a new process that takes over the listening sockets. Clients are not
+/// refused, connections in the backlog are kept, and open connections have time to finish.
 ///
 /// ```swift
 /// let restart = try await HotRestart(path: "/run/mail/restart")
 /// let inherited = restart.descriptors(named: "smtp")
 /// let listener = inherited.isEmpty ? try SocketListener(port: 25) : try SocketListener(inherited: inherited)
-/// async let handover = restart.run(["smtp": listener])
+/// try await restart.takeOver(["smtp": listener])
+/// async let isReplaced = restart.untilReplaced()
 /// try await listener.run(untilSignals: [SIGTERM]) { socket in … }
-/// _ = try await handover
+/// _ = try await isReplaced
 /// ```
 ///
-/// Start the new version of the program while the old one is running. It takes over the listening sockets and
-/// the session ticket keys, and reports with `run` that it can serve. The old process then stops accepting,
-/// lets its connections finish, and exits. If the new process fails before that, the old process stays in
-/// service.
+/// Start the new version of the program while the old one is running. The new process receives the listening
+/// sockets and the session ticket keys, and calls `takeOver` when it is ready. The old process then stops
+/// accepting, lets its connections finish, and exits. If the new process fails before that, the old process
+/// stays in service.
 ///
-/// Both processes must run as the same user or as root. TCP and Unix-domain sockets can be handed over, but
-/// not the sockets of a `DatagramListener`, because the peers of the old process would be lost.
+/// Both processes must run as the same user. TCP and Unix-domain sockets can be handed over, but not the
+/// sockets of a `DatagramListener`, because the peers of the old process would be lost.
 public final class HotRestart: Sendable {
     private struct State {
-        /// The connection to the predecessor, until it has confirmed.
+        /// The connection to the predecessor, until `takeOver` is called.
         var predecessor: PacketSocket?
         var descriptors: [InheritedDescriptor] = []
+        /// The socket for successors.
+        var door: PacketSocket?
+        var party: HandoverParty?
     }
 
-    /// Ticket keys that the successor takes over:
-    /// `settings.sessionTickets = .issued(2, keys: restart.ticketKeys)`.
+    /// The session ticket keys of the old process, or new keys in the first process. Use them in the TLS
+    /// settings: `settings.sessionTickets = .issued(2, keys: restart.ticketKeys)`.
     public let ticketKeys: TLSRotatingTicketKeys
-    /// Whether another process has offered its sockets.
+    /// Whether this process has received the sockets of a running process.
     public let hasPredecessor: Bool
-    private let path: String
     private let address: SocketEndpoint
     private let loop: SocketEventLoop
     private let state: Locked<State>
 
-    /// Takes over the sockets of a running process with the same path.
+    /// Receives the sockets of a running process with the same path.
     ///
     /// - Parameters:
-    ///   - path: The path of the Unix-domain socket at which the running process offers its sockets. Its
-    ///     directory must be writable only for the user of the server, for example a `RuntimeDirectory=` of
-    ///     systemd.exec(5). The path has 1 to 107 bytes.
-    ///   - timeout: How long the running process may take to send its offer.
+    ///   - path: The path of the Unix-domain socket at which the old process offers its sockets, from 1 to
+    ///     107 bytes. Only the user of the server and root may have write access to the directory. A
+    ///     `RuntimeDirectory=` (systemd.exec(5)) is suitable.
+    ///   - timeout: How long the old process may take to send its offer, for example because another process
+    ///     is taking over. Defaults to 90 seconds.
     /// - Throws: `.badParameter` for an invalid path; `.badConfiguration` if the offer cannot be used;
-    ///   `.system` with EPERM if the running process belongs to another user, with ETIMEDOUT after `timeout`,
-    ///   and with the kernel's error if connecting fails; `.tls` for invalid keys; `CancellationError` if the
+    ///   `.system` with EPERM if the old process belongs to another user, with ETIMEDOUT after `timeout`, and
+    ///   with the kernel's error if connecting fails; `.tls` for invalid keys; `CancellationError` if the
     ///   task is cancelled.
-    public nonisolated(nonsending) init(path: String, timeout: Duration = .seconds(30)) async throws {
-        self.path = path
+    public nonisolated(nonsending) init(path: String, timeout: Duration = .seconds(90)) async throws {
         address = try SocketEndpoint.ofSocket(at: path, .restart)
         loop = try Self.typed { () throws(SystemError) in try SocketEventLoop.next() }
         guard let predecessor = try Self.typed({ [address, loop] () throws(SystemError) in try Self.connect(to: address, loop) })
@@ -73,11 +78,10 @@ public final class HotRestart: Sendable {
         do {
             try Self.typed { () throws(SystemError) in try predecessor.checkPeer() }
             let deadline = Deadline(after: timeout.inSeconds)
-            let offer = try await Self.packet(from: predecessor, until: deadline)
-            let descriptors = try HandoverOffer.descriptors(in: offer)
-            let keys = try await Self.packet(from: predecessor, until: deadline)
-            ticketKeys = try keys.bytes.withUnsafeBytes { try TLSRotatingTicketKeys(records: $0) }
-            state = Locked(State(predecessor: predecessor, descriptors: descriptors))
+            let (door, descriptors) = try HandoverOffer.parse(await Self.packet(from: predecessor, until: deadline))
+            ticketKeys = try await Self.keys(from: predecessor, until: deadline)
+            let socket = try Self.typed { [loop] () throws(SystemError) in try PacketSocket(adoptingListener: door, on: loop) }
+            state = Locked(State(predecessor: predecessor, descriptors: descriptors, door: socket))
             hasPredecessor = true
         } catch {
             predecessor.close()
@@ -85,7 +89,11 @@ public final class HotRestart: Sendable {
         }
     }
 
-    deinit { state.withLock { $0.predecessor.take() }?.close() }
+    deinit {
+        let state = state.withLock { $0 }
+        state.predecessor?.close()
+        state.door?.close()
+    }
 
     /// Returns `nil` if no process listens at the address.
     private static func connect(to address: SocketEndpoint, _ loop: SocketEventLoop) throws(SystemError) -> PacketSocket? {
@@ -107,8 +115,20 @@ public final class HotRestart: Sendable {
             try Task.checkCancellation()
             throw AsyncSocketError(error, operation: .restart)
         }
-        guard let packet else { throw AsyncSocketError.handover("the running process closed the connection without an offer") }
+        guard let packet else { throw AsyncSocketError.handover("the old process closed the connection without an offer") }
         return packet
+    }
+
+    private nonisolated(nonsending) static func keys(
+        from socket: PacketSocket, until deadline: Deadline?
+    ) async throws -> TLSRotatingTicketKeys {
+        var packet = try await packet(from: socket, until: deadline)
+        defer { packet.wipe() }
+        guard packet.descriptors.isEmpty else {
+            packet.closeDescriptors()
+            throw AsyncSocketError.handover("the old process sent unexpected descriptors")
+        }
+        return try packet.bytes.withUnsafeBytes { try TLSRotatingTicketKeys(records: $0) }
     }
 
     private static func typed<Result>(_ call: () throws(SystemError) -> Result) throws(AsyncSocketError) -> Result {
@@ -121,12 +141,12 @@ public final class HotRestart: Sendable {
 
     // MARK: - The successor
 
-    /// Returns the listening sockets that the running process offered under a name, once. The array is empty
-    /// if the process offered none, or if no process was running.
+    /// Returns the listening sockets that the old process offered under this name. A second call with the
+    /// same name returns an empty array, as does a call when no process was running.
     ///
-    /// Pass them to `SocketListener(inherited:)`. Sockets that you do not request are closed when `run`
-    /// is called or this object is released. Their connections in the backlog are reset if the old process
-    /// has also closed the socket.
+    /// Pass the result to `SocketListener(inherited:)`. Sockets that you have not requested are closed when
+    /// you call `takeOver` or release this object. Connections in their backlog are then reset when the old
+    /// process closes its copies.
     public func descriptors(named name: String) -> [InheritedDescriptor] {
         state.withLock { state in
             defer { state.descriptors.removeAll { $0.name == name } }
@@ -134,79 +154,46 @@ public final class HotRestart: Sendable {
         }
     }
 
-    /// Declares that this process can serve, so that the running process stops accepting, and then offers the
-    /// listeners to a later process.
+    /// Takes over from the old process, which then stops accepting. Without an old process, listens at the
+    /// path.
     ///
-    /// Call this when your program is ready: the listeners exist, configuration and certificates are loaded.
-    /// Connections that arrive before `SocketListener.run` is called are kept in the kernel's backlog.
-    /// Returns when a successor takes over, or when one of the listeners starts to close for another reason,
-    /// such as a signal. The path is then free.
+    /// Call this once, when your program is ready to serve: its listeners exist, and its configuration and
+    /// certificates are loaded. Call `run` of the listeners after it has returned. Until then, connections
+    /// are kept in the kernel's backlog. Also sends `.ready` and `.mainProcess` to the `ServiceManager`.
     ///
-    /// - Parameters:
-    ///   - listeners: The listeners by name. A successor receives their sockets under the same names.
-    ///   - closeTimeout: How long the connections may take after a successor takes over. Defaults to 30
-    ///     seconds; `nil` sets no limit. See `ServingListener.close(timeout:)`.
-    ///   - startTimeout: How long a successor may take from the offer to its call of `run`. After that, this
-    ///     process stays in service. Defaults to 60 seconds.
-    /// - Returns: Whether this process was replaced.
-    /// - Throws: `.badParameter` for a listener that cannot be handed over, or for too many sockets;
-    ///   `.badConfiguration` if the running process stays in service because this process started too slowly;
-    ///   `.system` with EADDRINUSE if another process uses the path, and with the kernel's error if listening
-    ///   or accepting fails; `CancellationError` if the task is cancelled. The listeners are not closed.
+    /// - Parameter listeners: The listeners by name. A later process receives their sockets under the same
+    ///   names.
+    /// - Throws: `.badParameter` for an empty list, too many sockets, or a listener that is closed;
+    ///   `.badConfiguration` if the old process stays in service because this process took too long to start,
+    ///   or if this was called before; `.system` with ETIMEDOUT if the old process does not confirm within 30
+    ///   seconds, with EADDRINUSE if the path is in use, and with the kernel's error if listening fails;
+    ///   `CancellationError` if the task is cancelled. The listeners are not closed.
     @concurrent
-    public func run(
-        _ listeners: [String: any ServingListener], closeTimeout: Duration? = .seconds(30),
-        startTimeout: Duration = .seconds(60)
-    ) async throws -> Bool {
+    public func takeOver(_ listeners: [String: SocketListener]) async throws {
         let party = try HandoverParty(listeners)
-        try await takeOver(party)
-        let door = try Self.typed { () throws(SystemError) in try PacketSocket.listen(at: address, on: loop) }
-        defer { door.close() }
-        party.notify(.ready, .mainProcess)
-        let ticketKeys = ticketKeys
-        let isReplaced =
-            try await party.untilClosing { () async throws -> Bool? in
-                while true {
-                    let successor: PacketSocket
-                    do throws(SystemError) {
-                        successor = try await door.accept()
-                    } catch {
-                        try Task.checkCancellation()
-                        throw AsyncSocketError(error, operation: .restart)
-                    }
-                    defer { successor.close() }
-                    var isTrusted = false
-                    do {
-                        try successor.checkPeer()
-                        isTrusted = true
-                        try await party.offer(to: successor, ticketKeys, startTimeout)
-                    } catch {
-                        try Task.checkCancellation()
-                        party.note("a new process did not take over", error)
-                        if isTrusted { try? successor.send(HandoverReply.late) }
-                        continue
-                    }
-                    door.close()
-                    party.handOver(closeTimeout)
-                    try? successor.send(HandoverReply.closing)
-                    party.noteReplacement()
-                    return true
-                }
-            } ?? false
-        if !isReplaced { party.notify(.stopping) }
-        return isReplaced
-    }
-
-    /// Replaces the predecessor, and takes over its files.
-    private nonisolated(nonsending) func takeOver(_ party: HandoverParty) async throws {
-        let (predecessor, unused) = state.withLock { state in
-            defer { state = State() }
-            return (state.predecessor, state.descriptors)
+        let (predecessor, door, unused, isFirst) = state.withLock { state in
+            defer { (state.predecessor, state.descriptors) = (nil, []) }
+            let isFirst = state.party == nil
+            if isFirst { state.party = party }
+            return (state.predecessor, state.door, state.descriptors, isFirst)
         }
         withExtendedLifetime(unused) {}
-        guard let predecessor else { return }
-        defer { predecessor.close() }
-        // If the predecessor has closed the connection, its last packet can still be received.
+        guard isFirst else { throw AsyncSocketError.handover("takeOver was called before", fault: .caller) }
+        if let predecessor, let door {
+            defer { predecessor.close() }
+            try await confirm(predecessor, party)
+            party.takeFiles()
+            door.takeFile()
+        } else {
+            let door = try Self.typed { () throws(SystemError) in try PacketSocket.listen(at: address, on: loop) }
+            state.withLock { $0.door = door }
+        }
+        party.notify(.ready, .mainProcess)
+    }
+
+    /// Returns when the predecessor has stopped accepting, or has exited.
+    private nonisolated(nonsending) func confirm(_ predecessor: PacketSocket, _ party: HandoverParty) async throws {
+        // Ignores the error: if the predecessor has closed the connection, its reply can still be read.
         try? predecessor.send(HandoverReply.ready)
         let reply: PacketSocket.Packet?
         do throws(SystemError) {
@@ -215,13 +202,54 @@ public final class HotRestart: Sendable {
             try Task.checkCancellation()
             throw AsyncSocketError(error, operation: .restart)
         }
+        reply?.closeDescriptors()
         switch reply?.bytes {
         case HandoverReply.closing: break
-        case nil: party.note("the previous process exited during the handover")
-        default: throw AsyncSocketError.handover("the previous process stays in service, because this process started too slowly")
+        case nil: party.note("the old process exited during the handover")
+        default: throw AsyncSocketError.handover("the old process stays in service, because this process started too slowly")
         }
-        party.takeFiles()
     }
 
     private static let confirmationSeconds = 30.0
+
+    // MARK: - The predecessor
+
+    /// Offers the listeners to later processes until one of them takes over.
+    ///
+    /// Call this after `takeOver`, while the listeners run. Returns when a new process takes over, and then
+    /// closes the listeners, or when one of them starts to close for another reason, such as a
+    /// signal. In that case, also sends `.stopping` to the `ServiceManager`. If the task is cancelled, the
+    /// listeners stay open, but can no longer be handed over.
+    ///
+    /// - Parameters:
+    ///   - closeTimeout: How long open connections may take to finish after a new process takes over.
+    ///     Defaults to 30 seconds; `nil` sets no limit. See `ServingListener.close(timeout:)`.
+    ///   - startTimeout: How long a new process may take to call `takeOver` after it has received the
+    ///     sockets. If it takes longer, this process stays in service. Defaults to 60 seconds.
+    /// - Returns: Whether this process was replaced.
+    /// - Throws: `.badConfiguration` if `takeOver` has not been called; `CancellationError` if the task is
+    ///   cancelled.
+    @concurrent
+    @discardableResult
+    public func untilReplaced(
+        closeTimeout: Duration? = .seconds(30), startTimeout: Duration = .seconds(60)
+    ) async throws -> Bool {
+        let (party, door) = state.withLock { state in
+            defer { state.door = nil }
+            return (state.party, state.door)
+        }
+        guard let party, let door else { throw AsyncSocketError.handover("call takeOver first, and this once", fault: .caller) }
+        defer { door.close() }
+        let ticketKeys = ticketKeys
+        let isReplaced =
+            try await party.untilClosing { () async throws -> Bool? in
+                while true {
+                    let successor = try await party.successor(at: door)
+                    defer { successor.close() }
+                    if try await party.handOver(to: successor, door, ticketKeys, startTimeout, closeTimeout) { return true }
+                }
+            } ?? false
+        if !isReplaced { party.notify(.stopping) }
+        return isReplaced
+    }
 }

@@ -2,8 +2,8 @@ internal import FoundationEssentials
 internal import Glibc
 internal import SocketCore
 
-/// The service manager that started this process, such as systemd, as the receiver of notifications
-/// (sd_notify(3)).
+/// The service manager that started this process, such as systemd. Use it to send notifications
+/// (sd_notify(3)) and to store sockets across a restart.
 ///
 /// ```swift
 /// let listener = try SocketListener(port: 25)
@@ -11,7 +11,7 @@ internal import SocketCore
 /// ```
 ///
 /// The manager expects notifications if the unit has `Type=notify` or `Type=notify-reload`
-/// (systemd.service(5)). `HotRestart.run` sends `.ready` and `.mainProcess` itself.
+/// (systemd.service(5)). `HotRestart` sends `.ready`, `.mainProcess` and `.stopping`.
 public struct ServiceManager: Sendable {
     /// A notification of sd_notify(3).
     public struct Notification: Sendable, Hashable, CustomStringConvertible {
@@ -44,14 +44,16 @@ public struct ServiceManager: Sendable {
         }
     }
 
-    /// The manager of this process, according to the environment. `nil` if none expects notifications.
+    /// The service manager of this process, or `nil` if the environment variable `NOTIFY_SOCKET` is not set
+    /// or not valid.
     public static let current = ServiceManager(
         environment: Dictionary(
             uniqueKeysWithValues: [notifyVariable, intervalVariable, processVariable].compactMap { name in
                 getenv(name).map { (name, String(cString: $0)) }
             }))
 
-    /// How often the manager expects `.watchdog` at the latest (`WatchdogSec=`). `nil` if it does not.
+    /// The longest permitted time between two `.watchdog` notifications (`WatchdogSec=`), or `nil` if the
+    /// manager expects no such notifications.
     public let watchdogInterval: Duration?
     private let address: SocketEndpoint
 
@@ -75,7 +77,7 @@ public struct ServiceManager: Sendable {
 
     /// Sends notifications in one message.
     ///
-    /// - Throws: `.system` with the kernel's error, for example if the manager's socket no longer exists.
+    /// - Throws: `.system` with the kernel's error, for example EAGAIN if the manager's queue is full.
     public func notify(_ notifications: Notification...) throws(AsyncSocketError) {
         try send(notifications.map(\.description), [])
     }
@@ -83,12 +85,13 @@ public struct ServiceManager: Sendable {
     /// Passes copies of a listener's sockets to the manager (`FDSTORE=1`), which keeps them while the service
     /// restarts. The next process claims them with `InheritedDescriptor.claim(named:)`.
     ///
-    /// Requires `FileDescriptorStoreMax=` in the unit. Remove the sockets with `removeStored(named:)` before
+    /// The file of a Unix-domain socket is then no longer removed when the listener closes. Requires
+    /// `FileDescriptorStoreMax=` in the unit. Remove the sockets with `removeStored(named:)` before
     /// the listener closes for good.
     ///
     /// - Parameters:
     ///   - listener: The listener.
-    ///   - name: 1 to 255 characters of ASCII, without control characters and colons.
+    ///   - name: From 1 to 255 printable ASCII characters, without colons.
     /// - Throws: `.badParameter` for an invalid name; otherwise the errors of `notify(_:)`.
     public func store(_ listener: SocketListener, named name: String) throws(AsyncSocketError) {
         try Self.check(name)
@@ -102,6 +105,8 @@ public struct ServiceManager: Sendable {
             }
         }
         try send(["FDSTORE=1", "FDNAME=\(name)"], numbers)
+        // The next process needs it.
+        for acceptor in listener.listener.acceptors { _ = acceptor.lendFile() }
     }
 
     /// Removes the sockets that were stored under a name (`FDSTOREREMOVE=1`).
@@ -112,18 +117,21 @@ public struct ServiceManager: Sendable {
         try send(["FDSTOREREMOVE=1", "FDNAME=\(name)"], [])
     }
 
-    /// Sends `.watchdog` at half of `watchdogInterval`, as long as each event loop of the process responds.
+    /// Sends `.watchdog` every half `watchdogInterval`, as long as each event loop of the process responds.
     ///
-    /// If code blocks an event loop, or the process hangs, the manager restarts the service. Returns
-    /// immediately if the manager expects no such notifications, and otherwise when the task is cancelled.
+    /// If the process hangs or code blocks an event loop, the notifications stop and the manager restarts the
+    /// service. If the manager expects no notifications, this returns immediately. Otherwise it runs until
+    /// the task is cancelled.
     ///
-    /// - Throws: `CancellationError` if the task is cancelled, and the errors of `notify(_:)`.
+    /// - Throws: `CancellationError` if the task is cancelled.
     @concurrent
     public func keepAlive() async throws {
         guard let watchdogInterval else { return }
         while true {
             _ = await SocketEventLoop.latencies()
-            try notify(.watchdog)
+            // If the manager's queue is full, the next notification counts.
+            try? notify(.watchdog)
+            try Task.checkCancellation()
             try await Task.sleep(for: watchdogInterval / 2)
         }
     }

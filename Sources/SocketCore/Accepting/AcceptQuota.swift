@@ -20,18 +20,6 @@ internal import SocketBuffers
 /// A limit on the accepted connections that a socket may have open at a time, across all its listening
 /// descriptors.
 package final class AcceptQuota: Sendable {
-    /// The numbers of connections since the quota was created.
-    package struct Counts: Sendable {
-        /// Connections that were accepted and not refused immediately.
-        package fileprivate(set) var accepted = 0
-        /// Connections that were refused because of the limit on their source.
-        package fileprivate(set) var refusedBySource = 0
-        /// Connections that were refused because of the rate limit.
-        package fileprivate(set) var refusedByRate = 0
-        /// Connections that another connection replaced.
-        package fileprivate(set) var replaced = 0
-    }
-
     private struct State {
         var limit: Int?
         var limitPerSource: Int?
@@ -43,7 +31,7 @@ package final class AcceptQuota: Sendable {
         var prefix = SourcePrefix()
         /// The connection that is being replaced.
         var leaving: ConnectionPlace?
-        var counts = Counts()
+        var counts = AcceptCounts()
         /// The number of accepted connections that have not been taken yet. Counted even if there is no
         /// limit.
         var ahead = 0
@@ -149,7 +137,7 @@ package final class AcceptQuota: Sendable {
     fileprivate func place(of peer: SocketEndpoint) -> (any DescriptorObserver)? {
         let isExempt = isExempt(peer)
         if !isExempt, let source = source(of: peer) { return place(of: source, isNew: true) }
-        state.withLock { $0.counts.accepted += 1 }
+        state.withLock { $0.counts.noteAccepted() }
         return isExempt ? ProxiedPlace(in: self) : self
     }
 
@@ -165,7 +153,7 @@ package final class AcceptQuota: Sendable {
                 state.sources.leave(slot)
                 return nil
             }
-            if isNew { state.counts.accepted += 1 }
+            if isNew { state.counts.noteAccepted() }
             return ConnectionPlace(in: self, of: slot)
         }
     }
@@ -190,13 +178,17 @@ package final class AcceptQuota: Sendable {
     }
 
     fileprivate func returnPermit() {
-        wake { $0.open -= 1 }
+        wake { state in
+            state.open -= 1
+            state.counts.open -= 1
+        }
     }
 
     fileprivate func returnPermit(of place: ConnectionPlace) {
         var owner: (any ConnectionOwner)?
         wake { state in
             state.open -= 1
+            state.counts.open -= 1
             owner = place.endTrial(&state.sources)
             state.sources.leave(place.source)
             if state.leaving === place { state.counts.replaced += 1 }
@@ -244,7 +236,7 @@ package final class AcceptQuota: Sendable {
     /// The limit on the open connections of one source.
     package var limitPerSource: Int { state.withLock { $0.effectiveLimitPerSource } }
 
-    package var counts: Counts { state.withLock { $0.counts } }
+    package var counts: AcceptCounts { state.withLock { $0.counts } }
 
     /// The number of connections that have a trial. Some may have proved themselves without TLS.
     package var unprovenCount: Int { state.withLock { $0.sources.unprovenCount } }

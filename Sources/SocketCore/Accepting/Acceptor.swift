@@ -87,8 +87,7 @@ package final class Acceptor: EventHandler, Sendable {
     private let receiver: Receiver
     private let quota: AcceptQuota
     private let descriptor: SocketDescriptor
-    /// The path of an inherited socket file.
-    let inheritedPath: String?
+    let inheritedFile: UnixSocketFile?
     let state: Locked<State>
 
     private static let batchLimit = 64
@@ -122,24 +121,24 @@ package final class Acceptor: EventHandler, Sendable {
     /// - Parameters:
     ///   - descriptor: Checked with `SocketDescriptor.checkListening`. It is closed if this initializer
     ///     throws.
-    ///   - inheritedPath: The path of the file that `takeFile()` takes over.
+    ///   - inheritedFile: The file that `takeFile()` takes over.
     ///   - options: Only options that take effect on a bound socket are set. They also apply to the other
     ///     processes that share the socket.
     package convenience init(
-        adopting descriptor: SocketDescriptor, inheritedPath: String? = nil, options: SocketOptionSet = SocketOptionSet(),
+        adopting descriptor: SocketDescriptor, inheritedFile: UnixSocketFile? = nil, options: SocketOptionSet = SocketOptionSet(),
         quota: AcceptQuota? = nil, loop: SocketEventLoop, receiver: Receiver
     ) throws(SystemError) {
         try SocketDescriptor.checkListening(descriptor.rawValue)
         try options.apply(toBound: descriptor)
-        try self.init(listening: descriptor, nil, inheritedPath, quota, loop, receiver)
+        try self.init(listening: descriptor, nil, inheritedFile, quota, loop, receiver)
     }
 
     private init(
-        listening descriptor: SocketDescriptor, _ file: UnixSocketFile?, _ inheritedPath: String?, _ quota: AcceptQuota?,
+        listening descriptor: SocketDescriptor, _ file: UnixSocketFile?, _ inheritedFile: UnixSocketFile?, _ quota: AcceptQuota?,
         _ loop: SocketEventLoop, _ receiver: Receiver
     ) throws(SystemError) {
         state = Locked(State(file: file))
-        self.inheritedPath = inheritedPath
+        self.inheritedFile = inheritedFile
         guard let bound = descriptor.localAddress else { throw SystemError("getsockname") }
         localAddress = bound
         self.descriptor = descriptor

@@ -21,18 +21,17 @@ public final class InheritedDescriptor: Sendable {
     /// or `unknown` if the manager passed no names. Several descriptors may have the same name.
     public let name: String
 
-    /// The path of the file that this process removes when it closes the socket. `nil` if another process
-    /// does.
-    package let filePath: String?
+    /// The socket file that this process may take over. `nil` if another process removes it.
+    package let file: UnixSocketFile?
 
     /// `nil` if the descriptor was handed over.
     private let number: Locked<CInt?>
 
     /// Takes over an open descriptor and makes it close-on-exec.
-    package init(_ number: CInt, name: String, filePath: String? = nil) {
+    package init(_ number: CInt, name: String, file: UnixSocketFile.Place? = nil) {
         // Cannot fail for an open descriptor (fcntl(2)).
         _ = fcntl(number, F_SETFD, FD_CLOEXEC)
-        (self.name, self.filePath) = (name, filePath)
+        (self.name, self.file) = (name, file.map { UnixSocketFile($0) })
         self.number = Locked(number)
     }
 

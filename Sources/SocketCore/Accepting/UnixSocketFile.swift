@@ -14,7 +14,14 @@ internal import CLinux
 internal import Glibc
 
 /// The file that a Unix-domain listener creates, and removes when it closes.
-final class UnixSocketFile: Sendable {
+package final class UnixSocketFile: Sendable {
+    /// A file as another process knows it.
+    package struct Place: Codable, Sendable {
+        let path: String
+        let device: UInt64
+        let inode: UInt64
+    }
+
     private struct Identity: Hashable {
         let device: dev_t
         let inode: ino_t
@@ -28,14 +35,15 @@ final class UnixSocketFile: Sendable {
         self.identity = identity
     }
 
-    /// The file that another process created for a socket. `nil` if the path is not a socket.
-    convenience init?(ofSocketAt path: String) {
-        let path = path.utf8.map { CChar(bitPattern: $0) } + [0]
-        guard let file = Self.look(at: path), file.st_mode & S_IFMT == S_IFSOCK else { return nil }
-        self.init(path, Self.identity(file))
+    /// A file that another process created.
+    convenience init(_ place: Place) {
+        self.init(
+            place.path.utf8.map { CChar(bitPattern: $0) } + [0], Identity(device: dev_t(place.device), inode: ino_t(place.inode)))
     }
 
-    var pathText: String { Self.text(path) }
+    package var place: Place {
+        Place(path: Self.text(path), device: UInt64(identity.device), inode: UInt64(identity.inode))
+    }
 
     /// Removes the file, unless another file has replaced it.
     func remove() {

@@ -1,19 +1,19 @@
 internal import SocketBuffers
 
-/// How many bits of an address identify a source, to which limits per source apply. All addresses with the
-/// same first bits are one source.
+/// How many leading bits of an address identify a source. Limits per source treat all addresses that share
+/// these bits as one source.
 public struct SourcePrefix: Sendable, Hashable {
-    /// The number of bits of an IPv4 address: 32 by default, which is the whole address.
+    /// The number of leading bits of an IPv4 address. Defaults to 32, the whole address.
     public let ipv4Bits: Int
-    /// The number of bits of an IPv6 address: 64 by default, the size of a network.
+    /// The number of leading bits of an IPv6 address. Defaults to 64, the size of a typical network prefix.
     public let ipv6Bits: Int
 
     /// Creates a prefix.
     ///
     /// - Parameters:
     ///   - ipv4Bits: From 1 to 32; other values are clamped.
-    ///   - ipv6Bits: From 1 to 64; other values are clamped. Subscribers usually receive from 48 to 64 bits
-    ///     (RFC 6177).
+    ///   - ipv6Bits: From 1 to 64; other values are clamped. Subscribers usually receive a prefix of 48 to 64
+    ///     bits (RFC 6177).
     public init(ipv4Bits: Int = 32, ipv6Bits: Int = 64) {
         (self.ipv4Bits, self.ipv6Bits) = (ipv4Bits.clamped(to: 1...32), ipv6Bits.clamped(to: 1...64))
     }

@@ -4,7 +4,9 @@ internal import SocketBuffers
 /// limit are dropped or reset, and counted.
 ///
 /// A source is an IPv4 address or an IPv6 `/64`, because a single host may be able to use any address in a
-/// whole `/64` (RFC 6177). The sender address of a datagram can be forged. If a server's replies are larger
+/// whole `/64` (RFC 6177). `SocketListener.sourcePrefix` changes this for connections.
+///
+/// The sender address of a datagram can be forged. If a server's replies are larger
 /// than the requests, an attacker can use the server to flood a victim by forging the victim's address. A
 /// per-source limit bounds how many replies one victim receives.
 ///

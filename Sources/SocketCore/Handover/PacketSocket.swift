@@ -13,8 +13,18 @@ internal import SocketBuffers
 /// SCM_RIGHTS, unix(7)).
 package final class PacketSocket: EventHandler, Sendable {
     package struct Packet: Sendable {
-        package let bytes: [UInt8]
+        package fileprivate(set) var bytes: [UInt8]
+        /// Close-on-exec. The receiver of the packet must close them.
         package let descriptors: [CInt]
+
+        package func closeDescriptors() {
+            for number in descriptors { _ = Glibc.close(number) }
+        }
+
+        /// Overwrites the bytes.
+        package mutating func wipe() {
+            for index in bytes.indices { bytes[index] = 0 }
+        }
     }
 
     private struct State {
@@ -22,6 +32,8 @@ package final class PacketSocket: EventHandler, Sendable {
         var hasTimedOut = false
         var waiter: UnsafeContinuation<Void, Never>?
         var registration: LoopRegistration?
+        /// The file that is removed when this socket closes.
+        var file: UnixSocketFile?
     }
 
     /// The maximum size of a packet.
@@ -31,14 +43,17 @@ package final class PacketSocket: EventHandler, Sendable {
     private static let backlog: CInt = 16
 
     private let descriptor: SocketDescriptor
-    private let file: UnixSocketFile?
+    private let inheritedFile: UnixSocketFile?
     private let loop: SocketEventLoop
     private let state = Locked(State())
 
-    private init(_ descriptor: SocketDescriptor, _ file: UnixSocketFile? = nil, on loop: SocketEventLoop) throws(SystemError) {
-        (self.descriptor, self.file, self.loop) = (descriptor, file, loop)
+    private init(
+        _ descriptor: SocketDescriptor, _ file: UnixSocketFile? = nil, inheritedFile: UnixSocketFile? = nil,
+        on loop: SocketEventLoop
+    ) throws(SystemError) {
+        (self.descriptor, self.inheritedFile, self.loop) = (descriptor, inheritedFile, loop)
         let registration = loop.register(self)
-        state.withLock { $0.registration = registration }
+        state.withLock { ($0.registration, $0.file) = (registration, file) }
         do throws(SystemError) {
             try loop.watch(descriptor, for: registration)
         } catch {
@@ -67,6 +82,16 @@ package final class PacketSocket: EventHandler, Sendable {
         return try PacketSocket(descriptor, file, on: loop)
     }
 
+    /// Continues to listen with a socket of another process. Its file is removed after `takeFile()`.
+    package convenience init(adoptingListener inherited: InheritedDescriptor, on loop: SocketEventLoop) throws(SystemError) {
+        guard let number = inherited.relinquish() else { throw SystemError("accept4", errno: EBADF) }
+        let descriptor = SocketDescriptor(adopting: number)
+        guard try descriptor.option(SO_TYPE, "SO_TYPE") == CInt(SOCK_SEQPACKET.rawValue),
+            try descriptor.option(SO_ACCEPTCONN, "SO_ACCEPTCONN") != 0
+        else { throw SystemError("accept4", errno: EINVAL, detail: "not a listening packet socket") }
+        try self.init(descriptor, inheritedFile: inherited.file, on: loop)
+    }
+
     /// Connects to a listening packet socket.
     package static func connect(to address: SocketEndpoint, on loop: SocketEventLoop) throws(SystemError) -> PacketSocket {
         let descriptor = try open()
@@ -79,9 +104,9 @@ package final class PacketSocket: EventHandler, Sendable {
 
     /// Closes the socket, and removes the file of a listening socket. A waiting task continues.
     package func close() {
-        let (waiter, registration) = state.withLock { state in
-            defer { (state.waiter, state.registration) = (nil, nil) }
-            return (state.waiter, state.registration)
+        let (waiter, registration, file) = state.withLock { state in
+            defer { (state.waiter, state.registration, state.file) = (nil, nil, nil) }
+            return (state.waiter, state.registration, state.file)
         }
         guard let registration else { return }
         file?.remove()
@@ -90,6 +115,27 @@ package final class PacketSocket: EventHandler, Sendable {
         descriptor.close()
         waiter?.resume()
     }
+
+    // MARK: - Handover
+
+    /// Gives up the file, so that it is not removed.
+    package func lendFile() -> UnixSocketFile? { state.withLock { $0.file.take() } }
+
+    /// Takes back a file. Removes it if this socket has closed in the meantime.
+    package func returnFile(_ file: UnixSocketFile?) {
+        guard let file else { return }
+        let isOpen = state.withLock { state in
+            if state.registration != nil { state.file = file }
+            return state.registration != nil
+        }
+        if !isOpen { file.remove() }
+    }
+
+    /// Takes over the file of an inherited socket.
+    package func takeFile() { returnFile(inheritedFile) }
+
+    /// Returns a duplicate of the descriptor, which the caller must close.
+    package func duplicate() throws(SystemError) -> CInt { try descriptor.duplicate() }
 
     /// Throws EPERM unless the peer is this user or root.
     package func checkPeer() throws(SystemError) {
@@ -178,13 +224,14 @@ package final class PacketSocket: EventHandler, Sendable {
         try Self.send(bytes, descriptors, on: descriptor.rawValue)
     }
 
-    /// Sends one datagram to a Unix-domain address.
+    /// Sends one datagram to a Unix-domain address, without blocking.
     ///
-    /// - Throws: The errors of `send(_:descriptors:)`, and of socket(2).
+    /// - Throws: EAGAIN if the receiver's queue is full, the errors of `send(_:descriptors:)`, and of
+    ///   socket(2).
     package static func sendDatagram(
         _ bytes: [UInt8], descriptors: [CInt], to address: SocketEndpoint
     ) throws(SystemError) {
-        let number = socket(AF_UNIX, CInt(SOCK_DGRAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
+        let number = socket(AF_UNIX, CInt(SOCK_DGRAM.rawValue | SOCK_CLOEXEC.rawValue | SOCK_NONBLOCK.rawValue), 0)
         guard number >= 0 else { throw SystemError("socket") }
         defer { Glibc.close(number) }
         guard address.withSockaddr({ Glibc.connect(number, $0, $1) }) == 0 else { throw SystemError("connect").about(address) }
@@ -218,8 +265,12 @@ package final class PacketSocket: EventHandler, Sendable {
 
     /// Receives a packet. Returns `nil` after the peer has closed the socket.
     ///
+    /// A peer that closes the socket with packets unread also resets it. The packets that it has sent before
+    /// are received nevertheless.
+    ///
     /// - Throws: ETIMEDOUT after the deadline, ECANCELED if the task is cancelled or the socket is closed,
-    ///   EMSGSIZE for a packet that does not fit, and the errors of recvmsg(2).
+    ///   EMFILE if the process has too many descriptors, EMSGSIZE for a packet that does not fit, and the
+    ///   errors of recvmsg(2).
     package nonisolated(nonsending) func receive(until deadline: Deadline?) async throws(SystemError) -> Packet? {
         while true {
             if let packet = try receiveNow() { return packet.bytes.isEmpty && packet.descriptors.isEmpty ? nil : packet }
@@ -256,14 +307,19 @@ package final class PacketSocket: EventHandler, Sendable {
                     }
                 }
                 bytes = Array(content[..<count])
-                if message.msg_flags & (CInt(MSG_TRUNC) | CInt(MSG_CTRUNC)) != 0 {
-                    failure = SystemError("recvmsg", errno: EMSGSIZE)
-                }
+                // The buffer has room for the descriptors, but the process may not.
+                if message.msg_flags & CInt(MSG_CTRUNC) != 0 { failure = SystemError("recvmsg", errno: EMFILE) }
+                if message.msg_flags & CInt(MSG_TRUNC) != 0 { failure = SystemError("recvmsg", errno: EMSGSIZE) }
+                content.initializeMemory(as: UInt8.self, repeating: 0)
             }
         }
         guard let failure else { return Packet(bytes: bytes, descriptors: descriptors) }
         for number in descriptors { _ = Glibc.close(number) }
-        if failure.errno == EAGAIN { return nil }
-        throw failure
+        switch failure.errno {
+        case EAGAIN: return nil
+        // The error is reported once, and then the packets before it or the end.
+        case ECONNRESET: return try receiveNow()
+        default: throw failure
+        }
     }
 }

@@ -205,19 +205,28 @@ extension SocketEventLoop {
 
     /// Measures how long each event loop of the process takes to start a new job, for all loops in parallel.
     ///
-    /// An idle process needs some microseconds. A loop takes longer if its sockets or tasks have much to do,
-    /// or if your code blocks it. Empty if no socket has been used yet.
+    /// In an idle process, this takes a few microseconds. A loop takes longer if its sockets or tasks are
+    /// busy, or if your code blocks it. The result is empty if no socket has been used yet. If the task is
+    /// cancelled, loops that have not responded are missing.
     public nonisolated(nonsending) static func latencies() async -> [Duration] {
-        await withTaskGroup { group in
-            for loop in shared.withLock({ $0.loops }) {
-                group.addTask {
-                    let begin = ContinuousClock.now
-                    return await withUnsafeContinuation { continuation in
-                        loop.run { continuation.resume(returning: begin.duration(to: .now)) }
-                    }
-                }
+        await withTaskGroup(of: Duration?.self) { group in
+            for loop in shared.withLock({ $0.loops }) { group.addTask { await loop.latency() } }
+            return await group.reduce(into: []) { $0 += [$1].compactMap(\.self) }
+        }
+    }
+
+    /// Returns `nil` if the task is cancelled first.
+    private nonisolated(nonsending) func latency() async -> Duration? {
+        let begin = ContinuousClock.now
+        let waiter = Locked<UnsafeContinuation<Duration?, Never>?>(nil)
+        return await withTaskCancellationHandler {
+            await withUnsafeContinuation { continuation in
+                waiter.withLock { $0 = continuation }
+                if Task.isCancelled { waiter.withLock { $0.take() }?.resume(returning: nil) }
+                run { waiter.withLock { $0.take() }?.resume(returning: begin.duration(to: .now)) }
             }
-            return await group.reduce(into: []) { $0.append($1) }
+        } onCancel: {
+            waiter.withLock { $0.take() }?.resume(returning: nil)
         }
     }
 

@@ -27,10 +27,11 @@ import Testing
         let serving: Task<Void, any Error>
         let handingOver: Task<Bool, any Error>
 
-        /// Waits until it serves a successor, unless the listener is closed.
+        /// - Parameter isServing: Whether it accepts connections.
         init(
             _ name: String, _ path: String, tls: TLSServerSettings? = nil, closeTimeout: Duration = .patient,
-            startTimeout: Duration = .patient, listen: ([InheritedDescriptor]) throws -> SocketListener? = { _ in nil }
+            startTimeout: Duration = .patient, isServing: Bool = true,
+            listen: ([InheritedDescriptor]) throws -> SocketListener? = { _ in nil }
         ) async throws {
             let restart = try await HotRestart(path: path)
             let inherited = restart.descriptors(named: "greeter")
@@ -43,15 +44,17 @@ import Testing
                     ? SocketListener(port: 0, interface: "127.0.0.1", tls: tls, configure: configure)
                     : SocketListener(inherited: inherited, tls: tls, configure: configure))
             (self.restart, self.listener) = (restart, listener)
+            let isServing = isServing
             serving = Task {
+                guard isServing else { return }
                 try await listener.run { socket in
                     for try await line in socket.lines { try await socket.write("\(name) \(line)\n") }
                 }
             }
+            try await restart.takeOver(["greeter": listener])
             handingOver = Task {
-                try await restart.run(["greeter": listener], closeTimeout: closeTimeout, startTimeout: startTimeout)
+                try await restart.untilReplaced(closeTimeout: closeTimeout, startTimeout: startTimeout)
             }
-            try await eventually("the path is in use") { FileManager.default.fileExists(atPath: path) }
         }
 
         /// Waits until the successor has taken over and all connections are closed.
@@ -104,21 +107,17 @@ import Testing
 
     /// The successor accepts the connections that nobody has accepted before.
     @Test func theBacklogIsNotLost() async throws {
-        let first = try await Generation("first", path)
-        let restart = try await HotRestart(path: path)
-        let listener = try SocketListener(inherited: restart.descriptors(named: "greeter"))
-        let handingOver = Task { try await restart.run(["greeter": listener]) }
-        try await first.replaced()
+        let first = try await Generation("first", path, isServing: false)
         var clients: [AsyncSocket] = []
-        for _ in 0..<20 { clients.append(try await connected(to: listener)) }
+        for _ in 0..<20 { clients.append(try await connected(to: first.listener)) }
         for client in clients { try await client.write("hello\n") }
-        try await serving(listener, { try await $0.echo() }) { _ in
-            for client in clients {
-                let line = try await client.readLine(timeout: .patient)
-                #expect(line == "hello")
-            }
+        let second = try await Generation("second", path)
+        #expect(try await first.handingOver.value == true)
+        for client in clients {
+            let line = try await client.readLine(timeout: .patient)
+            #expect(line == "second hello")
         }
-        #expect(try await handingOver.value == false)
+        try await second.end()
     }
 
     /// Under TLS, the successor resumes the sessions of its predecessor.
@@ -161,22 +160,61 @@ import Testing
         try await second.end()
     }
 
-    /// A successor that does not become ready does not prevent another one.
+    /// A successor that does not become ready does not prevent another one, which is queued meanwhile.
     @Test func aSlowSuccessorLosesItsTurn() async throws {
-        let first = try await Generation("first", path, startTimeout: .seconds(2))
+        let first = try await Generation("first", path, startTimeout: .seconds(5))
         let slow = try await HotRestart(path: path)
+        let listener = try SocketListener(inherited: slow.descriptors(named: "greeter"))
         let second = try await Generation("second", path)
         try await first.replaced()
-        let listener = try SocketListener(inherited: slow.descriptors(named: "greeter"))
         await #expect {
-            try await slow.run(["greeter": listener])
+            try await slow.takeOver(["greeter": listener])
         } throws: {
             "\($0)".contains("started too slowly")
         }
-        #expect(listener.isListening)
         await listener.close(timeout: .zero)
         try await expect("second", try await connected(to: second.listener))
         try await second.end()
+        #expect(try folder.names == [])
+    }
+
+    /// A process that is told to stop while its offer is open lets the successor serve, on the same socket
+    /// file.
+    @Test func aPredecessorMayStopDuringItsOffer() async throws {
+        let socket = folder.path("greeter")
+        let first = try await Generation("first", path) { _ in try SocketListener(path: socket) }
+        let restart = try await HotRestart(path: path)
+        let listener = try SocketListener(inherited: restart.descriptors(named: "greeter"))
+        try await first.end()
+        try await restart.takeOver(["greeter": listener])
+        try await serving(listener, { try await $0.echo() }) { _ in
+            let client = AsyncSocket()
+            try await client.connect(toPath: socket)
+            try await client.write("hello\n")
+            #expect(try await client.readLine(timeout: .patient) == "hello")
+            try await client.close()
+        }
+        #expect(try await restart.untilReplaced() == false)
+        #expect(try folder.names == [])
+    }
+
+    /// A process whose task is cancelled stays in service, and so does its file.
+    @Test func aCancelledOfferIsWithdrawn() async throws {
+        let socket = folder.path("greeter")
+        let first = try await Generation("first", path) { _ in try SocketListener(path: socket) }
+        let restart = try await HotRestart(path: path)
+        let listener = try SocketListener(inherited: restart.descriptors(named: "greeter"))
+        first.handingOver.cancel()
+        await #expect(throws: CancellationError.self) { try await first.handingOver.value }
+        await #expect(throws: AsyncSocketError.self) { try await restart.takeOver(["greeter": listener]) }
+        await listener.close(timeout: .zero)
+        let client = AsyncSocket()
+        try await client.connect(toPath: socket)
+        try await expect("first", client)
+        try await client.close()
+        await first.listener.close(timeout: .zero)
+        try await first.serving.value
+        #expect(try folder.names == [])
     }
 
     /// The file of a Unix-domain socket stays until the last generation closes it.
@@ -226,19 +264,46 @@ import Testing
 
     /// Misuse is refused without harm to the running process.
     @Test func unusableListenersAreRefused() async throws {
+        let first = try await Generation("first", path)
         let restart = try await HotRestart(path: path)
-        await #expect(throws: AsyncSocketError.self) { try await restart.run([:]) }
-        let datagrams = try DatagramListener(port: 0, interface: "127.0.0.1")
-        await #expect(throws: AsyncSocketError.self) { try await restart.run(["dns": datagrams]) }
+        await #expect(throws: AsyncSocketError.self) { try await restart.takeOver([:]) }
+        let closed = try SocketListener(port: 0, interface: "127.0.0.1")
+        await closed.close(timeout: .zero)
+        await #expect(throws: AsyncSocketError.self) { try await restart.takeOver(["greeter": closed]) }
+        await #expect(throws: AsyncSocketError.self) { try await restart.untilReplaced() }
         await #expect(throws: AsyncSocketError.self) { try await HotRestart(path: "") }
-        try Data().write(to: folder.url("restart"))
+        try await expect("first", try await connected(to: first.listener))
+        try await first.end()
+        // A file that is not a socket is not replaced.
+        try Data().write(to: folder.url("file"))
+        let other = try await HotRestart(path: folder.path("file"))
         let listener = try SocketListener(port: 0, interface: "127.0.0.1")
-        // A file that is not a socket refuses connections, and is not replaced.
-        await #expect(throws: AsyncSocketError.self) { try await restart.run(["greeter": listener]) }
+        await #expect(throws: AsyncSocketError.self) { try await other.takeOver(["greeter": listener]) }
         #expect(listener.isListening)
     }
 
     // MARK: - Hostile peers
+
+    /// A process that exits after its offer, without reading, has left its sockets to the successor.
+    @Test(arguments: [false, true]) func aPredecessorMayExitAfterItsOffer(_ isUnread: Bool) async throws {
+        let door = try PacketSocket.listen(at: try folder.address("restart"), on: .next())
+        let listener = try SocketListener(port: 0, interface: "127.0.0.1")
+        let starting = Task.immediate { [path] in try await HotRestart(path: path) }
+        let successor = try await door.accept()
+        let numbers = [try door.duplicate(), try #require(try listener.listener.acceptors[0].duplicate())]
+        let json = #"{"version":1,"listeners":[{"name":"greeter","files":[null]}]}"#
+        try Array(json.utf8).withUnsafeBytes { try successor.send($0, descriptors: numbers) }
+        for number in numbers { close(number) }
+        try TLSRotatingTicketKeys().withRecords { try successor.send($0, descriptors: []) }
+        let restart = try await starting.value
+        let inherited = try SocketListener(inherited: restart.descriptors(named: "greeter"))
+        if !isUnread { successor.close() }
+        let taking = Task.immediate { try await restart.takeOver(["greeter": inherited]) }
+        // It has sent its packet by now.
+        successor.close()
+        try await taking.value
+        door.close()
+    }
 
     /// Answers one connection with packets, each with as many descriptors as stated.
     private func offering(_ packets: [(bytes: [UInt8], descriptorCount: Int)], _ test: () async throws -> Void) async throws {
@@ -258,20 +323,20 @@ import Testing
     }
 
     @Test(arguments: [
-        "", "hello", "{}", #"{"version":2,"listeners":[]}"#, #"{"version":1,"listeners":[{"name":"a","filePaths":[null,null]}]}"#,
+        "", "hello", "{}", #"{"version":2,"listeners":[]}"#, #"{"version":1,"listeners":[{"name":"a","files":[null,null]}]}"#,
         #"{"version":1,"listeners":[]}"#,
     ])
     func anInvalidOfferIsRefused(_ json: String) async throws {
         let keys = [UInt8](repeating: 0, count: 88)
-        try await offering(json.isEmpty ? [] : [(Array(json.utf8), 1), (keys, 0)]) {
+        try await offering(json.isEmpty ? [] : [(Array(json.utf8), 2), (keys, 0)]) {
             await #expect { try await HotRestart(path: path) } throws: { ($0 as? AsyncSocketError)?.code == .badConfiguration }
         }
     }
 
     @Test(arguments: [0, 1, 87, 89, 264]) func invalidKeysAreRefused(_ count: Int) async throws {
-        let json = #"{"version":1,"listeners":[{"name":"a","filePaths":[null]}]}"#
+        let json = #"{"version":1,"listeners":[{"name":"a","files":[null]}]}"#
         let keys = [UInt8](repeating: 0, count: count)
-        try await offering([(Array(json.utf8), 1)] + (count == 0 ? [] : [(keys, 0)])) {
+        try await offering([(Array(json.utf8), 2)] + (count == 0 ? [] : [(keys, 0)])) {
             await #expect(throws: (any Error).self) { try await HotRestart(path: path) }
         }
     }

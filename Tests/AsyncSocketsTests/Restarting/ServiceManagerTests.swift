@@ -77,6 +77,12 @@ import Testing
         #expect(text == "FDSTORE=1\nFDNAME=greeter")
         let stored = try InheritedDescriptor(#require(descriptors.first), name: "greeter")
         #expect(descriptors.count == 1 && stored.localAddress == listener.localAddress)
+        // The file stays for the next process.
+        await listener.close()
+        let next = try SocketListener(inherited: [stored])
+        let client = AsyncSocket()
+        try await client.connect(toPath: path)
+        await next.close(timeout: .zero)
         try own.removeStored(named: "greeter")
         #expect(manager.message() == "FDSTOREREMOVE=1\nFDNAME=greeter")
         for name in ["", "a:b", "a\nREADY=1", "ä", String(repeating: "a", count: 256)] {

@@ -45,6 +45,14 @@ import Testing
         #expect(copy.keys.decryptionOnly.map(\.name) == [own.current.name])
     }
 
+    /// A key from the future, or from before the start of the machine, is not a key of another process.
+    @Test(arguments: [-1, Int64.min, 1_000_001, .max]) func impossibleTimesAreRefused(_ birth: Int64) {
+        let bytes = [UInt8](repeating: 1, count: 80) + withUnsafeBytes(of: birth.littleEndian) { Array($0) }
+        #expect(throws: TLSError.self) {
+            try bytes.withUnsafeBytes { try TLSRotatingTicketKeys(records: $0, clock: { 1_000_000 }) }
+        }
+    }
+
     @Test(arguments: [0, 1, 80, 87, 89, 175, 264]) func otherLengthsAreRefused(_ count: Int) {
         #expect(throws: TLSError.self) {
             try [UInt8](repeating: 1, count: count).withUnsafeBytes { try TLSRotatingTicketKeys(records: $0) }

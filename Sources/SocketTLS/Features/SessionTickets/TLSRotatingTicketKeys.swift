@@ -2,11 +2,10 @@ internal import COpenSSL
 internal import Glibc
 internal import SocketBuffers
 
-/// Session ticket keys in memory that change every hour, for servers whose successor continues to resume
-/// their sessions (`HotRestart`).
+/// Session ticket keys that are kept in memory and replaced every hour. With `HotRestart`, a new process
+/// takes them over, so that clients can resume the sessions of the old process.
 ///
-/// A key encrypts tickets for an hour and decrypts them for another hour, by the system clock. Several
-/// listeners can use one object.
+/// A key encrypts tickets for one hour and decrypts them for two. Several listeners can share one object.
 public final class TLSRotatingTicketKeys: TLSTicketKeySource {
     private struct State {
         var current: TLSTicketKey
@@ -20,7 +19,7 @@ public final class TLSRotatingTicketKeys: TLSTicketKeySource {
     ///
     /// - Throws: `internalError` if OpenSSL cannot create random bytes.
     public convenience init() throws(TLSError) {
-        try self.init(clock: { time(nil) })
+        try self.init(clock: Self.secondsSinceBoot)
     }
 
     package init(clock: @escaping @Sendable () -> Int) throws(TLSError) {
@@ -42,6 +41,13 @@ public final class TLSRotatingTicketKeys: TLSTicketKeySource {
         return TLSTicketKeys(current: state.current, decryptionOnly: state.previous.map { [$0] } ?? [])
     }
 
+    /// A clock that all processes share, that advances while the machine sleeps, and that cannot be set.
+    package static let secondsSinceBoot: @Sendable () -> Int = {
+        var time = timespec()
+        clock_gettime(CLOCK_BOOTTIME, &time)
+        return time.tv_sec
+    }
+
     // MARK: - Handover
 
     private static let recordLength = TLSTicketKey.length + MemoryLayout<Int64>.size
@@ -49,13 +55,16 @@ public final class TLSRotatingTicketKeys: TLSTicketKeySource {
     /// Uses the keys of another process, in the form of `withRecords(_:)`.
     ///
     /// - Throws: `invalidSettings` for anything else.
-    package init(records: UnsafeRawBufferPointer, clock: @escaping @Sendable () -> Int = { time(nil) }) throws(TLSError) {
+    package init(
+        records: UnsafeRawBufferPointer, clock: @escaping @Sendable () -> Int = TLSRotatingTicketKeys.secondsSinceBoot
+    ) throws(TLSError) {
         guard records.count == Self.recordLength || records.count == 2 * Self.recordLength else { throw .invalidRecords }
         let keys = stride(from: 0, to: records.count, by: Self.recordLength).map { start in
             let bytes = SecretBytes(copying: records[start..<start + TLSTicketKey.length])
             let birth = records.loadUnaligned(fromByteOffset: start + TLSTicketKey.length, as: Int64.self)
             return TLSTicketKey(bytes, birth: Int(clamping: Int64(littleEndian: birth)))
         }
+        guard keys.allSatisfy({ (0...max(clock(), 0)).contains($0.birth) }) else { throw .invalidRecords }
         state = Locked(State(current: keys[0], previous: keys.count > 1 ? keys[1] : nil))
         self.clock = clock
     }

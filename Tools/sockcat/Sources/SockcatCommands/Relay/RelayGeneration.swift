@@ -19,17 +19,16 @@ struct RelayGeneration: Sendable {
 
     var ticketKeys: (any TLSTicketKeySource)? { restart?.ticketKeys }
 
-    /// Offers the sockets to the next process. Closes the listener if that fails.
-    func serve(_ listener: SocketListener, _ status: RelayStatus?, grace: Duration, _ reporter: Reporter) async throws {
-        guard let restart else { return }
+    /// Replaces the previous process.
+    func takeOver(_ listener: SocketListener, _ status: RelayStatus?) async throws {
         var listeners = ["relay": listener]
         if let status { listeners["status"] = status.listener }
-        do {
-            if try await restart.run(listeners, closeTimeout: grace) { reporter.note("another process has taken over") }
-        } catch {
-            listener.beginClosing(timeout: .zero)
-            throw error
-        }
+        try await restart?.takeOver(listeners)
+    }
+
+    /// Offers the sockets to the next process.
+    func untilReplaced(grace: Duration, _ reporter: Reporter) async throws {
+        if try await restart?.untilReplaced(closeTimeout: grace) == true { reporter.note("another process has taken over") }
     }
 }
 

@@ -24,11 +24,12 @@ struct RelayServer: Sendable {
         let status = try generation.status.map {
             try RelayStatus($0, inherited: generation.inheritedStatus, of: listener, reporter)
         }
+        try await generation.takeOver(listener, status)
         reporter.note("listening on \(listener.localAddresses.text)")
         try await withThrowingTaskGroup(of: Void.self) { group in
             if settings != nil { group.addTask { try await reload(listener) } }
             if let status { group.addTask { try await status.run() } }
-            async let offer: Void = generation.serve(listener, status, grace: link.limits.grace.duration, reporter)
+            async let offer: Void = generation.untilReplaced(grace: link.limits.grace.duration, reporter)
             try await listener.run(
                 untilSignals: [SIGTERM, SIGINT], closeTimeout: link.limits.grace.duration, onError: report
             ) { try await link.serve($0) }
