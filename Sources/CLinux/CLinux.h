@@ -65,17 +65,20 @@ static inline int CLinux_tcp_has_carried_data(int descriptor) {
     return facts.data_segs_in > 0 || facts.data_segs_out > 0;
 }
 
-/// Returns the effective user of the peer when it connected or began to listen (SO_PEERCRED, unix(7)), or
-/// `(uid_t)-1`, which no user has. glibc declares `struct ucred` only under _GNU_SOURCE.
-static inline uid_t CLinux_peer_user(int descriptor) {
-    struct {
-        pid_t process;
-        uid_t user;
-        gid_t group;
-    } peer;
+/// `struct ucred`, which glibc declares only under _GNU_SOURCE.
+struct CLinux_credentials {
+    pid_t process;
+    uid_t user;
+    gid_t group;
+};
+
+/// Returns the credentials of the peer when it connected or began to listen (SO_PEERCRED, unix(7)). On failure,
+/// the process is 0, and the user is `(uid_t)-1`, which no user has.
+static inline struct CLinux_credentials CLinux_peer(int descriptor) {
+    struct CLinux_credentials peer = {0, (uid_t)-1, (gid_t)-1};
     socklen_t length = sizeof peer;
-    if (getsockopt(descriptor, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0 || length != sizeof peer) return (uid_t)-1;
-    return peer.user;
+    if (getsockopt(descriptor, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0 || length != sizeof peer) peer.user = (uid_t)-1;
+    return peer;
 }
 
 /// Returns the number of processors that this process may run on, which `taskset` or a container may

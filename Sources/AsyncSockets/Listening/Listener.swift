@@ -316,6 +316,6 @@ extension AsyncSocketError {
     fileprivate static func crowded(_ limit: Int) -> AsyncSocketError {
         AsyncSocketError(
             .tooManyConnections, fault: .peer, operation: .accept,
-            message: "the peer's source has reached maximumConnectionsPerSource (\(limit)), or rateLimit is exceeded")
+            message: "the peer's source has \(limit) connections (maximumConnectionsPerSource), or exceeds rateLimit")
     }
 }

@@ -69,43 +69,45 @@ struct HandoverParty: Sendable {
         }
     }
 
-    /// Offers the sockets to a new process. Returns `true` if it takes over, after the listeners have
-    /// started to close, and `false` if this process stays in service.
-    ///
-    /// - Throws: `CancellationError` if the task is cancelled. If the listeners are closing, the new process
-    ///   has permission to serve.
+    /// The result of an offer.
+    enum Outcome {
+        /// The new process has permission to serve, and the listeners are closing.
+        case handedOver
+        case stays
+    }
+
+    /// Offers the sockets to a new process.
     nonisolated(nonsending) func handOver(
         to successor: PacketSocket, _ door: PacketSocket, _ keys: TLSRotatingTicketKeys, _ startTimeout: Duration,
         _ closeTimeout: Duration?
-    ) async throws -> Bool {
+    ) async -> Outcome {
         do throws(SystemError) {
             try successor.checkPeer()
         } catch {
             note("a new process did not take over", error)
-            return false
+            return .stays
         }
         let files = acceptors.map { ($0, $0.lendFile()) }
         let doorFile = door.lendFile()
         do {
             try await offer(to: successor, door, doorFile, files.map(\.1), keys, startTimeout)
         } catch {
-            let isClosing = !isListening
-            if isClosing, !successor.hasEnded {
-                try? successor.send(HandoverReply.closing)
-            } else {
+            // A process that is closing anyway lets the new process serve.
+            guard !isListening, !successor.hasEnded else {
                 for (acceptor, file) in files { acceptor.returnFile(file) }
                 door.returnFile(doorFile)
                 try? successor.send(HandoverReply.late)
+                note("a new process did not take over", error)
+                return .stays
             }
-            try Task.checkCancellation()
-            note("a new process did not take over", error)
-            return false
         }
+        // The service manager learns it from this process, before this process may exit.
+        notify(.mainProcess(successor.peerProcess))
         for (_, listener) in listeners { listener.beginClosing(timeout: closeTimeout) }
         door.close()
         try? successor.send(HandoverReply.closing)
         logger?.info("a new process took over")
-        return true
+        return .handedOver
     }
 
     /// Sends the descriptors and the keys, and returns when the new process is ready.
@@ -120,7 +122,9 @@ struct HandoverParty: Sendable {
             var places: [UnixSocketFile.Place?] = []
             for acceptor in listener.listener.acceptors {
                 let file = files.popFirst() ?? nil
-                guard let number = try acceptor.duplicate() else { continue }
+                guard let number = try acceptor.duplicate() else {
+                    throw AsyncSocketError.handover("a listener is closed", fault: .caller)
+                }
                 numbers.append(number)
                 places.append(file?.place)
             }

@@ -12,6 +12,7 @@
 //  5. If the predecessor exits after its offer, the successor continues with the sockets that it received.
 //  6. A process offers its sockets to one successor at a time. Further successors are queued at the door.
 
+internal import Glibc
 internal import SocketBuffers
 public import SocketCore
 public import SocketTLS
@@ -37,7 +38,12 @@ public import SocketTLS
 /// Both processes must run as the same user. TCP and Unix-domain sockets can be handed over, but not the
 /// sockets of a `DatagramListener`, because the peers of the old process would be lost.
 public final class HotRestart: Sendable {
+    private enum Phase {
+        case new, takingOver, serving, offering, failed
+    }
+
     private struct State {
+        var phase = Phase.new
         /// The connection to the predecessor, until `takeOver` is called.
         var predecessor: PacketSocket?
         var descriptors: [InheritedDescriptor] = []
@@ -68,7 +74,9 @@ public final class HotRestart: Sendable {
     ///   with the kernel's error if connecting fails; `.tls` for invalid keys; `CancellationError` if the
     ///   task is cancelled.
     public nonisolated(nonsending) init(path: String, timeout: Duration = .seconds(90)) async throws {
-        address = try SocketEndpoint.ofSocket(at: path, .restart)
+        // Absolute, because the program may change its working directory.
+        address = try SocketEndpoint.ofSocket(
+            at: path.isEmpty || path.hasPrefix("/") ? path : Self.workingDirectory + path, .restart)
         loop = try Self.typed { () throws(SystemError) in try SocketEventLoop.next() }
         guard let predecessor = try Self.typed({ [address, loop] () throws(SystemError) in try Self.connect(to: address, loop) })
         else {
@@ -93,6 +101,12 @@ public final class HotRestart: Sendable {
         let state = state.withLock { $0 }
         state.predecessor?.close()
         state.door?.close()
+    }
+
+    private static var workingDirectory: String {
+        guard let here = getcwd(nil, 0) else { return "" }
+        defer { free(here) }
+        return String(cString: here) + "/"
     }
 
     /// Returns `nil` if no process listens at the address.
@@ -171,24 +185,38 @@ public final class HotRestart: Sendable {
     @concurrent
     public func takeOver(_ listeners: [String: SocketListener]) async throws {
         let party = try HandoverParty(listeners)
-        let (predecessor, door, unused, isFirst) = state.withLock { state in
-            defer { (state.predecessor, state.descriptors) = (nil, []) }
-            let isFirst = state.party == nil
-            if isFirst { state.party = party }
-            return (state.predecessor, state.door, state.descriptors, isFirst)
+        let (predecessor, door, unused, isFirst) = state.withLock {
+            state -> (PacketSocket?, PacketSocket?, [InheritedDescriptor], Bool) in
+            guard state.phase == .new else { return (nil, nil, [], false) }
+            defer { (state.phase, state.predecessor, state.door, state.descriptors) = (.takingOver, nil, nil, []) }
+            return (state.predecessor, state.door, state.descriptors, true)
         }
-        withExtendedLifetime(unused) {}
         guard isFirst else { throw AsyncSocketError.handover("takeOver was called before", fault: .caller) }
-        if let predecessor, let door {
-            defer { predecessor.close() }
-            try await confirm(predecessor, party)
-            party.takeFiles()
-            door.takeFile()
-        } else {
-            let door = try Self.typed { () throws(SystemError) in try PacketSocket.listen(at: address, on: loop) }
-            state.withLock { $0.door = door }
+        do {
+            let door = try await open(predecessor, door, party, unused)
+            state.withLock { ($0.phase, $0.door, $0.party) = (.serving, door, party) }
+        } catch {
+            // No process must connect to a door that is not served.
+            door?.close()
+            state.withLock { $0.phase = .failed }
+            throw error
         }
-        party.notify(.ready, .mainProcess)
+        party.notify(.mainProcess, .ready)
+    }
+
+    /// Returns the door, after the predecessor has stopped accepting.
+    private nonisolated(nonsending) func open(
+        _ predecessor: PacketSocket?, _ door: PacketSocket?, _ party: HandoverParty, _ unused: [InheritedDescriptor]
+    ) async throws -> PacketSocket {
+        guard let predecessor, let door else {
+            return try Self.typed { () throws(SystemError) in try PacketSocket.listen(at: address, on: loop) }
+        }
+        defer { predecessor.close() }
+        try await confirm(predecessor, party)
+        party.takeFiles()
+        door.takeFile()
+        for descriptor in unused { descriptor.file?.remove() }
+        return door
     }
 
     /// Returns when the predecessor has stopped accepting, or has exited.
@@ -226,7 +254,8 @@ public final class HotRestart: Sendable {
     ///     Defaults to 30 seconds; `nil` sets no limit. See `ServingListener.close(timeout:)`.
     ///   - startTimeout: How long a new process may take to call `takeOver` after it has received the
     ///     sockets. If it takes longer, this process stays in service. Defaults to 60 seconds.
-    /// - Returns: Whether this process was replaced.
+    /// - Returns: Whether this process was replaced. Also `true` if it is shut down while a new process is
+    ///   starting, which then takes over.
     /// - Throws: `.badConfiguration` if `takeOver` has not been called; `CancellationError` if the task is
     ///   cancelled.
     @concurrent
@@ -234,8 +263,9 @@ public final class HotRestart: Sendable {
     public func untilReplaced(
         closeTimeout: Duration? = .seconds(30), startTimeout: Duration = .seconds(60)
     ) async throws -> Bool {
-        let (party, door) = state.withLock { state in
-            defer { state.door = nil }
+        let (party, door) = state.withLock { state -> (HandoverParty?, PacketSocket?) in
+            guard state.phase == .serving else { return (nil, nil) }
+            defer { (state.phase, state.door) = (.offering, nil) }
             return (state.party, state.door)
         }
         guard let party, let door else { throw AsyncSocketError.handover("call takeOver first, and this once", fault: .caller) }
@@ -246,7 +276,10 @@ public final class HotRestart: Sendable {
                 while true {
                     let successor = try await party.successor(at: door)
                     defer { successor.close() }
-                    if try await party.handOver(to: successor, door, ticketKeys, startTimeout, closeTimeout) { return true }
+                    switch await party.handOver(to: successor, door, ticketKeys, startTimeout, closeTimeout) {
+                    case .handedOver: return true
+                    case .stays: try Task.checkCancellation()
+                    }
                 }
             } ?? false
         if !isReplaced { party.notify(.stopping) }

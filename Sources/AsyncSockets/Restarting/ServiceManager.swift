@@ -37,7 +37,8 @@ public struct ServiceManager: Sendable {
         public static let watchdog = Notification("WATCHDOG=1")
         /// This process is the main process of the service: `MAINPID=…`. A process that is not yet the main
         /// process needs `NotifyAccess=all` in the unit.
-        public static var mainProcess: Notification { Notification("MAINPID=\(getpid())") }
+        public static var mainProcess: Notification { .mainProcess(getpid()) }
+        static func mainProcess(_ process: Int32) -> Notification { Notification("MAINPID=\(process)") }
         /// A line of text for `systemctl status`: `STATUS=…`. Control characters are replaced by spaces.
         public static func status(_ text: String) -> Notification {
             Notification("STATUS=" + String(String.UnicodeScalarView(text.unicodeScalars.map { $0.value < 0x20 ? " " : $0 })))

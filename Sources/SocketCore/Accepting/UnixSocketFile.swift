@@ -46,7 +46,7 @@ package final class UnixSocketFile: Sendable {
     }
 
     /// Removes the file, unless another file has replaced it.
-    func remove() {
+    package func remove() {
         guard Self.look(at: path).map(Self.identity) == identity else { return }
         unlink(path)
     }

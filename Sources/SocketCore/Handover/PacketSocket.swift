@@ -137,9 +137,12 @@ package final class PacketSocket: EventHandler, Sendable {
     /// Returns a duplicate of the descriptor, which the caller must close.
     package func duplicate() throws(SystemError) -> CInt { try descriptor.duplicate() }
 
+    /// The process that connected or began to listen.
+    package var peerProcess: Int32 { CLinux_peer(descriptor.rawValue).process }
+
     /// Throws EPERM unless the peer is this user or root.
     package func checkPeer() throws(SystemError) {
-        let user = CLinux_peer_user(descriptor.rawValue)
+        let user = CLinux_peer(descriptor.rawValue).user
         guard user == geteuid() || user == 0 else {
             throw SystemError("getsockopt(SO_PEERCRED)", errno: EPERM, detail: "the peer belongs to user \(user)")
         }
@@ -148,7 +151,10 @@ package final class PacketSocket: EventHandler, Sendable {
     /// Whether the peer has closed the socket, and no packet is left.
     package var hasEnded: Bool {
         var byte: UInt8 = 0
-        return recv(descriptor.rawValue, &byte, 1, CInt(MSG_PEEK) | CInt(MSG_DONTWAIT)) == 0
+        let flags = CInt(MSG_PEEK) | CInt(MSG_DONTWAIT)
+        let count = recv(descriptor.rawValue, &byte, 1, flags)
+        // A reset is reported once, before the end.
+        return count == 0 || count < 0 && errno == ECONNRESET
     }
 
     // MARK: - Waiting
@@ -274,9 +280,17 @@ package final class PacketSocket: EventHandler, Sendable {
     package nonisolated(nonsending) func receive(until deadline: Deadline?) async throws(SystemError) -> Packet? {
         while true {
             if let packet = try receiveNow() { return packet.bytes.isEmpty && packet.descriptors.isEmpty ? nil : packet }
-            try await becomeReady(until: deadline)
+            do throws(SystemError) {
+                try await becomeReady(until: deadline)
+            } catch {
+                // A packet may have arrived before the loop has reported it.
+                guard !isClosed, let packet = try receiveNow() else { throw error }
+                return packet.bytes.isEmpty && packet.descriptors.isEmpty ? nil : packet
+            }
         }
     }
+
+    private var isClosed: Bool { state.withLock { $0.registration == nil } }
 
     /// Returns `nil` if no packet has arrived, and an empty packet at the end.
     private func receiveNow() throws(SystemError) -> Packet? {

@@ -63,9 +63,10 @@ import Testing
             try await serving.value
         }
 
-        func end() async throws {
+        /// - Parameter isReplaced: Whether another process has the sockets and continues.
+        func end(isReplaced: Bool = false) async throws {
             await listener.close(timeout: .zero)
-            #expect(try await handingOver.value == false)
+            #expect(try await handingOver.value == isReplaced)
             try await serving.value
         }
     }
@@ -185,7 +186,7 @@ import Testing
         let first = try await Generation("first", path) { _ in try SocketListener(path: socket) }
         let restart = try await HotRestart(path: path)
         let listener = try SocketListener(inherited: restart.descriptors(named: "greeter"))
-        try await first.end()
+        try await first.end(isReplaced: true)
         try await restart.takeOver(["greeter": listener])
         try await serving(listener, { try await $0.echo() }) { _ in
             let client = AsyncSocket()
@@ -198,6 +199,22 @@ import Testing
         #expect(try folder.names == [])
     }
 
+    /// A socket that the successor does not continue with is closed, and its file is removed.
+    @Test func anUnusedSocketFileIsRemoved() async throws {
+        let (first, unused) = (try SocketListener(path: folder.path("first")), try SocketListener(path: folder.path("unused")))
+        let old = try await HotRestart(path: path)
+        try await old.takeOver(["first": first, "unused": unused])
+        let replacing = Task { try await old.untilReplaced() }
+        let new = try await HotRestart(path: path)
+        let listener = try SocketListener(inherited: new.descriptors(named: "first"))
+        try await new.takeOver(["first": listener])
+        #expect(try await replacing.value == true)
+        #expect(try folder.names.sorted() == ["first", "restart"])
+        await listener.close(timeout: .zero)
+        #expect(try await new.untilReplaced() == false)
+        #expect(try folder.names == [])
+    }
+
     /// A process whose task is cancelled stays in service, and so does its file.
     @Test func aCancelledOfferIsWithdrawn() async throws {
         let socket = folder.path("greeter")
@@ -207,6 +224,7 @@ import Testing
         first.handingOver.cancel()
         await #expect(throws: CancellationError.self) { try await first.handingOver.value }
         await #expect(throws: AsyncSocketError.self) { try await restart.takeOver(["greeter": listener]) }
+        await #expect(throws: AsyncSocketError.self) { try await restart.untilReplaced() }
         await listener.close(timeout: .zero)
         let client = AsyncSocket()
         try await client.connect(toPath: socket)
@@ -273,85 +291,13 @@ import Testing
         await #expect(throws: AsyncSocketError.self) { try await restart.untilReplaced() }
         await #expect(throws: AsyncSocketError.self) { try await HotRestart(path: "") }
         try await expect("first", try await connected(to: first.listener))
-        try await first.end()
+        try await first.end(isReplaced: true)
         // A file that is not a socket is not replaced.
         try Data().write(to: folder.url("file"))
         let other = try await HotRestart(path: folder.path("file"))
         let listener = try SocketListener(port: 0, interface: "127.0.0.1")
         await #expect(throws: AsyncSocketError.self) { try await other.takeOver(["greeter": listener]) }
         #expect(listener.isListening)
-    }
-
-    // MARK: - Hostile peers
-
-    /// A process that exits after its offer, without reading, has left its sockets to the successor.
-    @Test(arguments: [false, true]) func aPredecessorMayExitAfterItsOffer(_ isUnread: Bool) async throws {
-        let door = try PacketSocket.listen(at: try folder.address("restart"), on: .next())
-        let listener = try SocketListener(port: 0, interface: "127.0.0.1")
-        let starting = Task.immediate { [path] in try await HotRestart(path: path) }
-        let successor = try await door.accept()
-        let numbers = [try door.duplicate(), try #require(try listener.listener.acceptors[0].duplicate())]
-        let json = #"{"version":1,"listeners":[{"name":"greeter","files":[null]}]}"#
-        try Array(json.utf8).withUnsafeBytes { try successor.send($0, descriptors: numbers) }
-        for number in numbers { close(number) }
-        try TLSRotatingTicketKeys().withRecords { try successor.send($0, descriptors: []) }
-        let restart = try await starting.value
-        let inherited = try SocketListener(inherited: restart.descriptors(named: "greeter"))
-        if !isUnread { successor.close() }
-        let taking = Task.immediate { try await restart.takeOver(["greeter": inherited]) }
-        // It has sent its packet by now.
-        successor.close()
-        try await taking.value
-        door.close()
-    }
-
-    /// Answers one connection with packets, each with as many descriptors as stated.
-    private func offering(_ packets: [(bytes: [UInt8], descriptorCount: Int)], _ test: () async throws -> Void) async throws {
-        let door = try PacketSocket.listen(at: try folder.address("restart"), on: .next())
-        defer { door.close() }
-        let offer = Task {
-            let successor = try await door.accept()
-            for packet in packets {
-                let descriptors = (0..<packet.descriptorCount).map { _ in open("/dev/null", O_RDONLY | O_CLOEXEC) }
-                defer { for number in descriptors { close(number) } }
-                try packet.bytes.withUnsafeBytes { try successor.send($0, descriptors: descriptors) }
-            }
-            successor.close()
-        }
-        try await test()
-        _ = await offer.result
-    }
-
-    @Test(arguments: [
-        "", "hello", "{}", #"{"version":2,"listeners":[]}"#, #"{"version":1,"listeners":[{"name":"a","files":[null,null]}]}"#,
-        #"{"version":1,"listeners":[]}"#,
-    ])
-    func anInvalidOfferIsRefused(_ json: String) async throws {
-        let keys = [UInt8](repeating: 0, count: 88)
-        try await offering(json.isEmpty ? [] : [(Array(json.utf8), 2), (keys, 0)]) {
-            await #expect { try await HotRestart(path: path) } throws: { ($0 as? AsyncSocketError)?.code == .badConfiguration }
-        }
-    }
-
-    @Test(arguments: [0, 1, 87, 89, 264]) func invalidKeysAreRefused(_ count: Int) async throws {
-        let json = #"{"version":1,"listeners":[{"name":"a","files":[null]}]}"#
-        let keys = [UInt8](repeating: 0, count: count)
-        try await offering([(Array(json.utf8), 2)] + (count == 0 ? [] : [(keys, 0)])) {
-            await #expect(throws: (any Error).self) { try await HotRestart(path: path) }
-        }
-    }
-
-    @Test func aSilentProcessIsNotAwaitedForLong() async throws {
-        let door = try PacketSocket.listen(at: try folder.address("restart"), on: .next())
-        defer { door.close() }
-        await #expect {
-            try await HotRestart(path: path, timeout: .milliseconds(20))
-        } throws: {
-            ($0 as? AsyncSocketError)?.errno == ETIMEDOUT
-        }
-        let waiting = Task.immediate { [path] in try await HotRestart(path: path) }
-        waiting.cancel()
-        await #expect(throws: CancellationError.self) { _ = try await waiting.value }
     }
 
     /// The mode of the file keeps other users out, and so does the check of the user.
