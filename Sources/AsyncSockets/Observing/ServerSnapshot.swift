@@ -1,4 +1,4 @@
-/// The current state of a listener, and how many connections it has accepted and refused so far.
+/// The current state of a listener, with counts of accepted and refused connections.
 ///
 /// Print it, or serve it as JSON with a `JSONEncoder`. `ServerMetrics` records it with swift-metrics.
 public struct ServerSnapshot: Sendable, Hashable, Codable {

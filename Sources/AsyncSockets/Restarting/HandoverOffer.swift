@@ -9,7 +9,7 @@ struct HandoverOffer: Codable {
     struct Listener: Codable {
         /// The name that the program gave the listener.
         let name: String
-        /// For each descriptor, its socket file, or `nil` if it has no file.
+        /// The socket file of each descriptor. `nil` for a TCP socket.
         let files: [UnixSocketFile.Place?]
     }
 

@@ -89,11 +89,14 @@ struct HandoverParty: Sendable {
         }
         let files = acceptors.map { ($0, $0.lendFile()) }
         let doorFile = door.lendFile()
+        var isOffered = false
         do {
-            try await offer(to: successor, door, doorFile, files.map(\.1), keys, startTimeout)
+            try offer(to: successor, door, doorFile, files.map(\.1), keys)
+            isOffered = true
+            try await expectReply(of: successor, startTimeout)
         } catch {
             // A process that is closing anyway lets the new process serve.
-            guard !isListening, !successor.hasEnded else {
+            guard isOffered, !isListening, !successor.hasEnded else {
                 for (acceptor, file) in files { acceptor.returnFile(file) }
                 door.returnFile(doorFile)
                 try? successor.send(HandoverReply.late)
@@ -110,11 +113,11 @@ struct HandoverParty: Sendable {
         return .handedOver
     }
 
-    /// Sends the descriptors and the keys, and returns when the new process is ready.
-    private nonisolated(nonsending) func offer(
+    /// Sends the descriptors and the keys.
+    private func offer(
         to successor: PacketSocket, _ door: PacketSocket, _ doorFile: UnixSocketFile?, _ files: [UnixSocketFile?],
-        _ keys: TLSRotatingTicketKeys, _ timeout: Duration
-    ) async throws {
+        _ keys: TLSRotatingTicketKeys
+    ) throws {
         var numbers: [CInt] = [try door.duplicate()]
         defer { for number in numbers { close(number) } }
         var (offered, files) = ([HandoverOffer.Listener](), files[...])
@@ -133,6 +136,10 @@ struct HandoverParty: Sendable {
         let json = try JSONEncoder().encode(HandoverOffer(door: doorFile?.place, offered))
         try json.withUnsafeBytes { try successor.send($0, descriptors: numbers) }
         try keys.withRecords { try successor.send($0, descriptors: []) }
+    }
+
+    /// Returns when the new process is ready.
+    private nonisolated(nonsending) func expectReply(of successor: PacketSocket, _ timeout: Duration) async throws {
         let reply = try await successor.receive(until: Deadline(after: timeout.inSeconds))
         reply?.closeDescriptors()
         // The successor may have exited after it sent its reply.

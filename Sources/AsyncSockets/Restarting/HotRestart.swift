@@ -172,8 +172,8 @@ public final class HotRestart: Sendable {
     /// path.
     ///
     /// Call this once, when your program is ready to serve: its listeners exist, and its configuration and
-    /// certificates are loaded. Call `run` of the listeners after it has returned. Until then, connections
-    /// are kept in the kernel's backlog. Also sends `.ready` and `.mainProcess` to the `ServiceManager`.
+    /// certificates are loaded. Call `run` of the listeners afterwards. Until then, connections are kept
+    /// in the kernel's backlog. Also sends `.ready` and `.mainProcess` to the `ServiceManager`.
     ///
     /// - Parameter listeners: The listeners by name. A later process receives their sockets under the same
     ///   names.
@@ -252,8 +252,8 @@ public final class HotRestart: Sendable {
     /// - Parameters:
     ///   - closeTimeout: How long open connections may take to finish after a new process takes over.
     ///     Defaults to 30 seconds; `nil` sets no limit. See `ServingListener.close(timeout:)`.
-    ///   - startTimeout: How long a new process may take to call `takeOver` after it has received the
-    ///     sockets. If it takes longer, this process stays in service. Defaults to 60 seconds.
+    ///   - startTimeout: How long a new process may take from the receipt of the sockets to its call of
+    ///     `takeOver`. If it takes longer, this process stays in service. Defaults to 60 seconds.
     /// - Returns: Whether this process was replaced. Also `true` if it is shut down while a new process is
     ///   starting, which then takes over.
     /// - Throws: `.badConfiguration` if `takeOver` has not been called; `CancellationError` if the task is

@@ -271,7 +271,7 @@ package final class PacketSocket: EventHandler, Sendable {
 
     /// Receives a packet. Returns `nil` after the peer has closed the socket.
     ///
-    /// A peer that closes the socket with packets unread also resets it. The packets that it has sent before
+    /// A peer that closes the socket with packets unread also resets it. The packets sent before
     /// are received nevertheless.
     ///
     /// - Throws: ETIMEDOUT after the deadline, ECANCELED if the task is cancelled or the socket is closed,
