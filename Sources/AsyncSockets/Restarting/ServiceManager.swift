@@ -27,9 +27,7 @@ public struct ServiceManager: Sendable {
         /// The service is reloading its configuration: `RELOADING=1`, with the time. Send `.ready`
         /// afterwards.
         public static var reloading: Notification {
-            var time = timespec()
-            clock_gettime(CLOCK_MONOTONIC, &time)
-            return Notification("RELOADING=1\nMONOTONIC_USEC=\(time.tv_sec * 1_000_000 + time.tv_nsec / 1_000)")
+            Notification("RELOADING=1\nMONOTONIC_USEC=\(Deadline.now.nanoseconds / 1_000)")
         }
         /// The service is shutting down: `STOPPING=1`.
         public static let stopping = Notification("STOPPING=1")

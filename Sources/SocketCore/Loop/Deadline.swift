@@ -4,7 +4,7 @@ internal import Glibc
 /// A point in time on the monotonic clock.
 package struct Deadline: Comparable, Hashable, Sendable {
     /// The time on `CLOCK_MONOTONIC` in nanoseconds.
-    let nanoseconds: UInt64
+    package let nanoseconds: UInt64
 
     package static var now: Deadline {
         var time = timespec()

@@ -21,7 +21,7 @@ import Testing
         listener.maximumConnections = 1
         try listener.accept(onInterface: "127.0.0.1", port: 0)
         let address = try #require(listener.localAddress)
-        let clients = try (0..<3).map { _ in try RawSocket.connected(to: address) }
+        let clients = try (0..<3).map { _ in try RawSocket.sending(to: address) }
         for _ in clients {
             let socket = try await recorder.accepted()
             guard case .began(let connection) = await observer.next(), connection.role == .server,
@@ -53,7 +53,7 @@ import Testing
         listener.observer = observer
         try listener.accept(onInterface: "127.0.0.1", port: 0)
         let address = try #require(listener.localAddress)
-        let clients = try (0..<3).map { _ in try RawSocket.connected(to: address) }
+        let clients = try (0..<3).map { _ in try RawSocket.sending(to: address) }
         for _ in clients {
             let socket = try await recorder.accepted()
             while case .began = await observer.next() {}

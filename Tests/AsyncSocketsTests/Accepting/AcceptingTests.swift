@@ -266,12 +266,7 @@ import Testing
         listener.maximumConnections = 2
         try listener.accept(onInterface: "localhost", port: 0)
         let address = try #require(listener.localAddress)
-        let clients = try (0..<20).map { _ in
-            let client = try RawSocket.connected(to: address)
-            // Silent connections would give way to waiting ones after a second.
-            try client.send("hello")
-            return client
-        }
+        let clients = try (0..<20).map { _ in try RawSocket.sending(to: address) }
         var open = [try await recorder.accepted(), try await recorder.accepted()]
         for _ in 2..<clients.count {
             #expect(recorder.unread.isEmpty)
@@ -297,12 +292,21 @@ import Testing
         listener.maximumConnections = 1
         try listener.accept(onInterface: "127.0.0.1", port: 0)
         let address = try #require(listener.localAddress)
-        let clients = try (0..<4).map { _ in try RawSocket.connected(to: address) }
+        let clients = try (0..<4).map { _ in try RawSocket.sending(to: address) }
         var open = [try await recorder.accepted()]
         listener.maximumConnections = .max
         for _ in 1..<clients.count { open.append(try await recorder.accepted()) }
         #expect(open.count { $0.isConnected } == 4)
         listener.disconnect()
         withExtendedLifetime(clients) {}
+    }
+}
+
+extension RawSocket {
+    /// Returns a client that has sent data. At the limit, a silent connection would be replaced after a second.
+    static func sending(to address: SocketEndpoint) throws -> RawSocket {
+        let client = try RawSocket.connected(to: address)
+        try client.send("hello")
+        return client
     }
 }
