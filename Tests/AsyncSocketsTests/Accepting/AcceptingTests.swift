@@ -303,7 +303,8 @@ import Testing
 }
 
 extension RawSocket {
-    /// Returns a client that has sent data. At the limit, a silent connection would be replaced after a second.
+    /// Returns a client that has sent data. At the limit, a silent connection would be replaced after a
+    /// second.
     static func sending(to address: SocketEndpoint) throws -> RawSocket {
         let client = try RawSocket.connected(to: address)
         try client.send("hello")

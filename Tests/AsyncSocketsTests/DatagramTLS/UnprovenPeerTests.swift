@@ -30,6 +30,7 @@ import Testing
             strangers.append(stranger)
         }
         #expect(listener.snapshot.openCount == 4 && listener.snapshot.refused.byConnections == 7)
+        #expect(listener.snapshot.handshakeCount == 0)
         #expect(try await honest.ask("again") == "again")
         let late = try await DatagramListenerTests.client(.plain, of: listener)
         #expect(try await late.ask("hello") == "hello")

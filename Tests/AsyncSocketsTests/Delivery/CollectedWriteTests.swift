@@ -98,7 +98,7 @@ import Testing
     /// If the request arrives together with the client's last handshake message, the server sends two
     /// segments: its flight, and the tickets with the reply. In a round in which the request arrives later,
     /// it sends three.
-    @Test func ticketsLeaveWithTheFirstReply() async throws {
+    @Test(.unmodifiedKernel) func ticketsLeaveWithTheFirstReply() async throws {
         let text = lines(1)
         var settings = try TestCertificates.server()
         settings.sessionTickets = .issued(2)

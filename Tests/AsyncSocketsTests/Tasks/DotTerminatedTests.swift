@@ -112,6 +112,10 @@ import Testing
             let error = #expect(throws: AsyncSocketError.self) { try framing.encode(Data(body.utf8), into: &rejected) }
             #expect(error?.code == .badParameter && rejected.isEmpty, "\(body.debugDescription)")
         }
+        // Fits into the longest frame, but its content is too long.
+        let tooLong = Array("12345\r\n.\r\n".utf8)
+        #expect(tooLong.count <= framing.maximumFrameLength)
+        #expect(throws: AsyncSocketError.self) { try framing.decode(tooLong.span.bytes) }
         // Everything that is sent can be received.
         for body in ["", "abcd", "ab\ncd"[...], ".\n.\n", "\n\n\n", "......"] {
             var sent = Data()
