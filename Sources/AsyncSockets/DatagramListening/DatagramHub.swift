@@ -15,7 +15,11 @@
 //  5. If receiving fails permanently, the listener closes, and each peer's socket closes with the error.
 //  6. The rate limit does not apply to a DTLS peer after its handshake. Otherwise a flood of datagrams from
 //     the same address could block the peer's data.
-//  7. Receiving is confined to the loop. The table has a lock, because sockets can close on any thread.
+//  7. When another process takes over, the hub opens a socket for each peer and connects it to the peer. The
+//     kernel prefers this socket to the listener's. The hub then receives the datagrams that have arrived at
+//     the listener's sockets, and stops watching them. The other process receives later datagrams from
+//     strangers.
+//  8. Receiving is confined to the loop. The table has a lock, because sockets can close on any thread.
 
 internal import Logging
 internal import SocketBuffers
@@ -24,7 +28,7 @@ internal import SocketTLS
 internal import Synchronization
 
 /// The descriptors of a `DatagramListener`, and the table of its peers.
-final class DatagramHub: EventHandler {
+final class DatagramHub: EventHandler, PortHandler {
     struct Setup {
         let loop: SocketEventLoop
         let logger: Logger
@@ -53,17 +57,16 @@ final class DatagramHub: EventHandler {
     // Confined to the loop: `handle` is called there, one call at a time.
     @exclusivity(unchecked) nonisolated(unsafe) private var ports: [DatagramPort]
     @exclusivity(unchecked) nonisolated(unsafe) private var limiter: SourceRateLimiter?
+    private let peerSockets: PeerSockets
     /// Sockets of peers with new datagrams, to be notified at the end of this turn.
     @exclusivity(unchecked) nonisolated(unsafe) private var announced: [DatagramConnection] = []
 
     private static let datagramsPerTurn = 256
-    /// The number of earlier ClientHellos remembered for a peer. If a client reconnects more often while its
-    /// first cookie is valid, a repeated ClientHello may replace its connection.
-    private static let digestLimit = 16
 
     init(_ descriptors: [DatagramDescriptor], maximumPeers: Int, _ setup: Setup) {
         self.setup = setup
         loop = setup.loop
+        peerSockets = PeerSockets(on: setup.loop)
         localAddresses = descriptors.compactMap(\.localAddress)
         self.descriptors = Locked((descriptors, GroupReceivers()))
         ports = descriptors.map { DatagramPort($0, maximumSize: setup.maximumReceiveSize, coalesces: setup.coalesces) }
@@ -171,7 +174,12 @@ final class DatagramHub: EventHandler {
     }
 
     private func forget(_ key: PeerKey, _ mailbox: PeerMailbox, _ handshake: HandshakeNumber?) {
-        leaveIfUnused { $0.remove(key, mailbox, handshake) }
+        var hasSocket = false
+        leaveIfUnused { state in
+            state.remove(key, mailbox, handshake)
+            hasSocket = state.hasLeftSockets
+        }
+        if hasSocket { loop.run { [peerSockets] in peerSockets.close(of: mailbox) } }
     }
 
     private func leaveIfUnused(after change: (inout PeerTable) -> Void) {
@@ -181,32 +189,86 @@ final class DatagramHub: EventHandler {
         }
         guard let registration else { return }
         loop.run { [self] in
-            for port in ports { close(port) }
-            ports = []
-            descriptors.withLock { $0 = ([], GroupReceivers()) }
+            closePorts()
+            peerSockets.closeAll()
             loop.deregister(registration)
+        }
+    }
+
+    private func closePorts() {
+        for port in ports { close(port) }
+        ports = []
+        descriptors.withLock { $0 = ([], GroupReceivers()) }
+    }
+
+    // MARK: - Handover
+
+    var cookies: DTLSCookies? { setup.cookies }
+
+    var ownDescriptors: [DatagramDescriptor] { descriptors.withLock { $0.own } }
+
+    /// Hands the listener's sockets to another process, and continues to receive from the peers. Returns when
+    /// all datagrams that have arrived earlier are received.
+    nonisolated(nonsending) func leaveSockets() async {
+        await withUnsafeContinuation { continuation in
+            loop.run { [self] in
+                keepPeers()
+                closePorts()
+                continuation.resume()
+            }
+        }
+    }
+
+    private func keepPeers() {
+        guard state.withLock({ $0.leaveSockets() }) else { return }
+        // New peers may send datagrams in the meantime.
+        for _ in 0..<Self.leavingRounds {
+            openPeerSockets()
+            for port in ports where port.retry == nil {
+                port.isReady = true
+                receive(from: port)
+            }
+            if ports.allSatisfy({ !$0.isReady && $0.receiver.isEmpty }) { break }
+        }
+        openPeerSockets()
+        announce()
+    }
+
+    private func openPeerSockets() {
+        let unserved = peerSockets.open(for: state.withLock { $0.all }, beside: ports, self)
+        for (peer, error) in unserved {
+            setup.logger.warning("a peer was lost in the handover", metadata: ["reason": "\(error)"])
+            peer.connection.post(.close(AsyncSocketError(error, operation: .receive)))
         }
     }
 
     // MARK: - On the loop
 
-    func handle(_ events: LoopEvents) {
+    func handle(_ events: LoopEvents) { handle(events, of: ports, as: state.withLock { $0.registration }) }
+
+    func handle(_ events: LoopEvents, of ports: [DatagramPort], as registration: @autoclosure () -> LoopRegistration?) {
         if events.contains(.readable) { for port in ports where port.retry == nil { port.isReady = true } }
-        if events.contains(.deadline) { retry() }
+        if events.contains(.deadline) { for port in ports { port.retryIfDue() } }
         if events.contains(.hangup) { for port in ports { reportErrors(of: port) } }
         var mayHaveMore = false
         for port in ports {
             receive(from: port)
             mayHaveMore = mayHaveMore || port.isReady || !port.receiver.isEmpty
         }
+        announce()
+        let retry = ports.reduce(nil) { Deadline.earlier($0, $1.retry) }
+        guard mayHaveMore || retry != nil, let registration = registration() else { return }
+        if let retry { loop.setDeadline(retry, of: registration) }
+        if mayHaveMore { loop.resume(registration) }
+    }
+
+    private func announce() {
         for connection in announced { connection.handle(.readable) }
         announced.removeAll(keepingCapacity: true)
-        if events.contains(.deadline) { armRetry() }
-        if mayHaveMore, let registration = state.withLock({ $0.registration }) { loop.resume(registration) }
     }
 
     private func receive(from port: DatagramPort) {
-        defer { answerStrangers(port) }
+        defer { port.sendReplies() }
         var left = Self.datagramsPerTurn
         // Errors are counted too, because other hosts control their number.
         while left > 0 {
@@ -224,9 +286,9 @@ final class DatagramHub: EventHandler {
                 port.isReady = false
                 port.note(nil)
             case .refused: reportErrors(of: port)
-            case .exhausted: pause(port, for: SocketDescriptor.shortageSeconds)
+            case .exhausted: port.pause(for: SocketDescriptor.shortageSeconds)
             case .denied(let error, let seconds, let isFirst):
-                pause(port, for: seconds)
+                port.pause(for: seconds)
                 port.note(error)
                 if isFirst {
                     setup.logger.warning("receiving failed and will be retried", metadata: ["reason": "\(error)"])
@@ -236,27 +298,6 @@ final class DatagramHub: EventHandler {
                 return fail(with: error)
             }
         }
-    }
-
-    private func pause(_ port: DatagramPort, for seconds: Double) {
-        port.isReady = false
-        port.retry = Deadline(after: seconds)
-        armRetry()
-    }
-
-    private func retry() {
-        let now = Deadline.now
-        for port in ports {
-            guard let retry = port.retry, retry <= now else { continue }
-            port.retry = nil
-            port.isReady = true
-        }
-    }
-
-    private func armRetry() {
-        let earliest = ports.reduce(nil) { Deadline.earlier($0, $1.retry) }
-        guard let earliest, let registration = state.withLock({ $0.registration }) else { return }
-        loop.setDeadline(earliest, of: registration)
     }
 
     private func fail(with error: SystemError) {
@@ -276,22 +317,13 @@ final class DatagramHub: EventHandler {
     private func dispatch(_ datagram: ReceivedDatagram, _ port: DatagramPort) {
         let key = PeerKey(peer: datagram.sender, local: datagram.arrival.local)
         let peer = state.withLock { $0.peer(key) }
-        let isOfPeer = peer.map { !isOtherHello(datagram, than: $0) } ?? false
-        if limiter != nil, !(isOfPeer && isEstablished(peer)), limiter?.judge(key.peer.socketAddress, at: .now) != .admitted {
+        let isOfPeer = peer.map { !$0.isReplaced(by: datagram) } ?? false
+        if limiter != nil, !(isOfPeer && state.withLock({ $0.isEstablished(peer) })),
+            limiter?.judge(key.peer.socketAddress, at: .now) != .admitted
+        {
             return state.withLock { $0.refused.byRate += 1 }
         }
         if let peer, isOfPeer { deliver(datagram, to: peer) } else { meet(key, datagram, port, insteadOf: peer) }
-    }
-
-    private func isEstablished(_ peer: ListenerPeer?) -> Bool {
-        guard let peer else { return false }
-        return state.withLock { $0.isEstablished(peer) }
-    }
-
-    /// Whether a datagram is a ClientHello that starts a different connection from the peer's current one.
-    private func isOtherHello(_ datagram: ReceivedDatagram, than peer: ListenerPeer) -> Bool {
-        guard setup.cookies != nil, let digest = DTLSCookies.digest(ofHello: datagram.bytes) else { return false }
-        return digest != peer.helloDigest
     }
 
     private func deliver(_ datagram: ReceivedDatagram, to peer: ListenerPeer) {
@@ -345,45 +377,24 @@ final class DatagramHub: EventHandler {
                 setup.closed()
             })
         let connection = setup.accept(channel, key)
-        let digests = (earlier.map { $0.earlierDigests + [$0.helloDigest].compactMap(\.self) } ?? []).suffix(Self.digestLimit)
         let peer = ListenerPeer(
-            key: key, mailbox: mailbox, connection: connection, helloDigest: digest, earlierDigests: Array(digests),
-            handshake: handshake)
+            key: key, mailbox: mailbox, connection: connection, helloDigest: digest, insteadOf: earlier, handshake: handshake)
         state.withLock { $0.insert(peer) }
         // The socket may have closed before it was added to the table.
         if connection.record.withLock({ $0.isClosed }) { forget(key, mailbox, handshake) }
     }
 
-    /// Sends the requests for cookies. If the kernel has no room for them, they are lost, and the clients
-    /// retransmit.
-    private func answerStrangers(_ port: DatagramPort) {
-        guard !port.addresses.isEmpty else { return }
-        var start = 0
-        let datagrams = port.addresses.map { reply in
-            defer { start += reply.count }
-            let bytes = UnsafeRawBufferPointer(rebasing: port.replies.readableBytes[start..<start + reply.count])
-            return OutgoingDatagram(bytes, to: reply.peer, from: reply.source)
-        }
-        _ = datagrams.withUnsafeBufferPointer { port.sender.send($0) }
-        port.replies.reset()
-        port.addresses.removeAll(keepingCapacity: true)
-    }
-
     /// Reports errors for sent datagrams to the peers at the destination addresses.
     private func reportErrors(of port: DatagramPort) {
-        for _ in 0..<Self.errorRounds {
-            let (errors, isDrained) = port.descriptor.takeErrors()
-            for error in errors where error.origin != .local {
-                guard let destination = error.destination else { continue }
-                for peer in state.withLock({ $0.peers(at: InternetAddress(destination)) }) {
-                    peer.connection.post(.unreachable(AsyncSocketError(datagram: error.systemError, .send)))
-                }
+        for error in port.takeErrors() where error.origin != .local {
+            guard let destination = error.destination else { continue }
+            for peer in state.withLock({ $0.peers(at: InternetAddress(destination)) }) {
+                peer.connection.post(.unreachable(AsyncSocketError(datagram: error.systemError, .send)))
             }
-            if isDrained { return }
         }
     }
     /// Without DTLS, evicted peers may have tasks that have not finished yet. This many more are allowed than
     /// nine eighths of `maximumPeers`.
     private static let unfinishedTasks = 64
-    private static let errorRounds = 8  // Bounded, because other hosts control the number of errors.
+    private static let leavingRounds = 16  // Bounded, because other hosts may send without a pause.
 }

@@ -1,3 +1,4 @@
+internal import Glibc
 public import Logging
 internal import SocketBuffers
 public import SocketCore
@@ -66,7 +67,7 @@ public final class DatagramListener: Sendable {
         let model = AsyncUDPSocket()
         try configure(model)
         let binding = try model.binding(toPort: AsyncSocketError.port(port, .bind), interface: interface)
-        try self.init(model, binding, dtls, maximumPeers, idleTimeout, trust)
+        try self.init(model, .address(binding), dtls, maximumPeers, idleTimeout, trust)
     }
 
     /// Creates a listener that is bound to one address.
@@ -79,11 +80,52 @@ public final class DatagramListener: Sendable {
     ) throws {
         let model = AsyncUDPSocket()
         try configure(model)
-        try self.init(model, model.binding(toAddress: address), dtls, maximumPeers, idleTimeout, trust)
+        try self.init(model, .address(model.binding(toAddress: address)), dtls, maximumPeers, idleTimeout, trust)
+    }
+
+    /// Receives from sockets that were opened by a service manager such as systemd (`ListenDatagram=`), or
+    /// by the process that this process replaces (`HotRestart`).
+    ///
+    /// Pass at least one descriptor of a socket that is bound and not connected. If a descriptor cannot be
+    /// used, the descriptors before it in the list are closed.
+    ///
+    /// - Throws: `.system` with an `errno`: EINVAL if the list is empty or a socket is not bound, EISCONN if
+    ///   one is connected, EBADF if a descriptor has already been taken, ESOCKTNOSUPPORT if it is not a UDP
+    ///   socket, or the kernel's error if it rejects an option; otherwise the same errors as
+    ///   `init(port:interface:dtls:maximumPeers:idleTimeout:trust:configure:)`.
+    public convenience init(
+        inherited descriptors: [InheritedDescriptor], dtls: TLSServerSettings? = nil, maximumPeers: Int = 10_000,
+        idleTimeout: Duration? = .seconds(60), trust: TrustDecision? = nil,
+        configure: (AsyncUDPSocket) throws -> Void = { _ in }
+    ) throws {
+        let model = AsyncUDPSocket()
+        try configure(model)
+        try self.init(model, .inherited(descriptors), dtls, maximumPeers, idleTimeout, trust)
+    }
+
+    private enum Place {
+        case address(DatagramBinding)
+        case inherited([InheritedDescriptor])
+
+        func open(with options: SocketOptionSet, _ reception: DatagramReception) throws(SystemError) -> [DatagramDescriptor] {
+            switch self {
+            case .address(let binding): return try binding.open(with: options)
+            case .inherited(let inherited):
+                guard !inherited.isEmpty else {
+                    throw SystemError("recvmmsg", errno: EINVAL, detail: "pass at least one inherited descriptor")
+                }
+                return try inherited.map { (inherited) throws(SystemError) in
+                    let descriptor = try inherited.takeDatagramSocket(setting: options)
+                    try descriptor.checkIsServer()
+                    descriptor.prepareAdopted(reception)
+                    return descriptor
+                }
+            }
+        }
     }
 
     private init(
-        _ model: AsyncUDPSocket, _ binding: DatagramBinding, _ dtls: TLSServerSettings?, _ maximumPeers: Int,
+        _ model: AsyncUDPSocket, _ place: Place, _ dtls: TLSServerSettings?, _ maximumPeers: Int,
         _ idleTimeout: Duration?, _ trust: TrustDecision?
     ) throws(AsyncSocketError) {
         guard maximumPeers >= 1 else {
@@ -112,7 +154,7 @@ public final class DatagramListener: Sendable {
             })
         do throws(SystemError) {
             let options = model.state.withLock { $0.options }
-            let descriptors = try binding.open(with: options)
+            let descriptors = try place.open(with: options, configuration.reception)
             if dtls != nil, options.value(of: .pathMTUDiscovery) == nil {
                 for descriptor in descriptors { try descriptor.setIfPossible(.pathMTUDiscovery, to: .always) }
             }
@@ -201,7 +243,7 @@ public final class DatagramListener: Sendable {
     public var logger: Logger { preparation.model.logger }
 }
 
-extension DatagramListener: ServingListener {
+extension DatagramListener: HandoverListener {
     /// See `ServingListener.replaceTLS(_:)`.
     public func replaceTLS(_ settings: TLSServerSettings) throws(AsyncSocketError) {
         guard let tls = preparation.tls else {
@@ -230,6 +272,22 @@ extension DatagramListener: ServingListener {
     ) async throws -> Result? {
         try await reception.untilStopped(body)
     }
+
+    // MARK: - Handover
+
+    var socketCount: Int { hub.ownDescriptors.count }
+
+    func duplicateSockets(into numbers: inout [CInt]) throws(SystemError) {
+        for descriptor in hub.ownDescriptors { numbers.append(try descriptor.socket.duplicate()) }
+    }
+
+    var acceptors: [Acceptor] { [] }
+
+    var cookieSecrets: [UInt8]? { hub.cookies?.record }
+
+    func adoptCookieSecrets(_ secrets: [UInt8]) -> Bool { hub.cookies?.adopt(secrets) ?? true }
+
+    nonisolated(nonsending) func leaveSockets() async { await hub.leaveSockets() }
 
     /// Stops accepting peers.
     func stopAccepting() {

@@ -1,6 +1,12 @@
 internal import SocketBuffers
 internal import SocketCore
 
+/// A handler of events that concern ports.
+protocol PortHandler: AnyObject, Sendable {
+    /// - Parameter registration: The registration of the ports.
+    func handle(_ events: LoopEvents, of ports: [DatagramPort], as registration: @autoclosure () -> LoopRegistration?)
+}
+
 /// A descriptor of a `DatagramListener`, with the code that receives from it and replies to strangers.
 /// Confined to the loop.
 final class DatagramPort {
@@ -19,6 +25,12 @@ final class DatagramPort {
     @exclusivity(unchecked) private var isDenied = false
     /// When to receive again. Set if no event will report the next datagrams.
     @exclusivity(unchecked) var retry: Deadline?
+
+    /// Creates a port with the receiver and the sender of another one.
+    init(_ descriptor: DatagramDescriptor, like other: DatagramPort) {
+        self.descriptor = descriptor
+        (replyDescriptor, receiver, sender, bound) = (other.replyDescriptor, other.receiver, other.sender, other.bound)
+    }
 
     init(
         _ descriptor: DatagramDescriptor, replyingThrough own: DatagramDescriptor? = nil, maximumSize: Int, coalesces: Bool
@@ -45,5 +57,49 @@ final class DatagramPort {
             bound.hasHost(of: address)
         else { return arrival.replySource }
         return nil
+    }
+
+    // MARK: - Pausing
+
+    func pause(for seconds: Double) {
+        isReady = false
+        retry = Deadline(after: seconds)
+    }
+
+    func retryIfDue() {
+        guard let retry, retry <= .now else { return }
+        self.retry = nil
+        isReady = true
+    }
+
+    // MARK: - Errors and replies
+
+    /// Takes errors for sent datagrams from the kernel's queue. Bounded, because other hosts control their
+    /// number.
+    func takeErrors() -> [DatagramError] {
+        var taken: [DatagramError] = []
+        for _ in 0..<Self.errorRounds {
+            let (errors, isDrained) = descriptor.takeErrors()
+            taken += errors
+            if isDrained { break }
+        }
+        return taken
+    }
+
+    private static let errorRounds = 8
+
+    /// Sends the requests for cookies. If the kernel has no room for them, they are lost, and the clients
+    /// retransmit.
+    func sendReplies() {
+        guard !addresses.isEmpty else { return }
+        var start = 0
+        let datagrams = addresses.map { reply in
+            defer { start += reply.count }
+            let bytes = UnsafeRawBufferPointer(rebasing: replies.readableBytes[start..<start + reply.count])
+            return OutgoingDatagram(bytes, to: reply.peer, from: reply.source)
+        }
+        _ = datagrams.withUnsafeBufferPointer { sender.send($0) }
+        replies.reset()
+        addresses.removeAll(keepingCapacity: true)
     }
 }

@@ -1,5 +1,6 @@
 internal import SocketBuffers
 internal import SocketCore
+internal import SocketTLS
 
 final class ListenerPeer: Sendable {
     let key: PeerKey
@@ -12,12 +13,25 @@ final class ListenerPeer: Sendable {
     /// The number of the peer's handshake. Without DTLS, this is the first exchange of datagrams.
     let handshake: HandshakeNumber
 
+    /// - Parameter earlier: The previous peer at this address.
     init(
-        key: PeerKey, mailbox: PeerMailbox, connection: DatagramConnection, helloDigest: Int?, earlierDigests: [Int],
+        key: PeerKey, mailbox: PeerMailbox, connection: DatagramConnection, helloDigest: Int?, insteadOf earlier: ListenerPeer?,
         handshake: HandshakeNumber
     ) {
         (self.key, self.mailbox, self.connection) = (key, mailbox, connection)
-        (self.helloDigest, self.earlierDigests, self.handshake) = (helloDigest, earlierDigests, handshake)
+        (self.helloDigest, self.handshake) = (helloDigest, handshake)
+        let digests = earlier.map { $0.earlierDigests + [$0.helloDigest].compactMap(\.self) } ?? []
+        earlierDigests = Array(digests.suffix(Self.digestLimit))
+    }
+
+    /// The number of earlier ClientHellos remembered for a peer. If a client reconnects more often while its
+    /// first cookie is valid, a repeated ClientHello may replace its connection.
+    private static let digestLimit = 16
+
+    /// Whether a datagram is a ClientHello that starts a different connection from the peer's current one.
+    func isReplaced(by datagram: ReceivedDatagram) -> Bool {
+        guard let helloDigest, let digest = DTLSCookies.digest(ofHello: datagram.bytes) else { return false }
+        return digest != helloDigest
     }
 }
 
@@ -43,6 +57,8 @@ struct PeerTable {
     /// The reason why receiving has failed permanently.
     var failure: AsyncSocketError?
     var registration: LoopRegistration?
+    /// Whether another process has the listener's sockets.
+    private(set) var hasLeftSockets = false
 
     init(maximumPeers: Int) {
         self.maximumPeers = maximumPeers
@@ -55,8 +71,8 @@ struct PeerTable {
     func peers(at address: InternetAddress) -> [ListenerPeer] { peers[address] ?? [] }
 
     /// Whether the peer's DTLS handshake is complete.
-    func isEstablished(_ peer: ListenerPeer) -> Bool {
-        peer.helloDigest != nil && !handshakes.contains(peer.handshake)
+    func isEstablished(_ peer: ListenerPeer?) -> Bool {
+        peer.map { $0.helloDigest != nil && !handshakes.contains($0.handshake) } ?? false
     }
 
     // MARK: - Admission
@@ -142,6 +158,13 @@ struct PeerTable {
         peers[peer.key.peer, default: []].append(peer)
         (peerCount, acceptedCount, isAdding) = (peerCount + 1, acceptedCount + 1, false)
         handshakes.setClient(peer, of: peer.handshake)
+    }
+
+    /// Records that another process has the listener's sockets. Returns whether the hub has received from
+    /// them.
+    mutating func leaveSockets() -> Bool {
+        hasLeftSockets = true
+        return registration != nil
     }
 
     // MARK: - Removal

@@ -7,17 +7,21 @@ internal import SocketTLS
 
 /// The listeners that a process hands over together.
 struct HandoverParty: Sendable {
-    private let listeners: [(name: String, listener: SocketListener)]
+    private let listeners: [(name: String, listener: any HandoverListener)]
 
-    init(_ listeners: [String: SocketListener]) throws(AsyncSocketError) {
-        self.listeners = listeners.sorted { $0.key < $1.key }.map { ($0.key, $0.value) }
+    init(_ streams: [String: SocketListener], _ datagrams: [String: DatagramListener]) throws(AsyncSocketError) {
+        let all: [(String, any HandoverListener)] = streams.map { ($0, $1) } + datagrams.map { ($0, $1) }
+        listeners = all.sorted { $0.0 < $1.0 }.map { (name: $0, listener: $1) }
         guard !listeners.isEmpty else { throw .badParameter(.restart, "the list of listeners is empty: pass at least one") }
+        if let name = streams.keys.first(where: { datagrams[$0] != nil }) {
+            throw .badParameter(.restart, "two listeners have the name \"\(name)\"")
+        }
         for (name, listener) in listeners where !listener.isListening {
             throw .badParameter(.restart, "the listener \"\(name)\" is closed: pass a listener that is open")
         }
         // The socket at the path is handed over too.
         let limit = PacketSocket.maximumDescriptorCount - 1
-        let count = listeners.reduce(0) { $0 + $1.value.listener.acceptors.count }
+        let count = listeners.reduce(0) { $0 + $1.listener.socketCount }
         guard count <= limit else {
             throw .badParameter(.restart, "at most \(limit) sockets can be handed over, but there are \(count)")
         }
@@ -25,9 +29,9 @@ struct HandoverParty: Sendable {
 
     private var logger: Logger? { listeners.first?.listener.logger }
 
-    private var acceptors: [Acceptor] { listeners.flatMap(\.listener.listener.acceptors) }
+    private var acceptors: [Acceptor] { listeners.flatMap(\.listener.acceptors) }
 
-    private var isListening: Bool { listeners.allSatisfy(\.listener.isListening) }
+    private var isListening: Bool { listeners.allSatisfy { $0.listener.isListening } }
 
     func note(_ fault: String, _ error: (any Error)? = nil) {
         logger?.warning("\(fault)", metadata: error.map { ["reason": "\($0)"] })
@@ -44,11 +48,11 @@ struct HandoverParty: Sendable {
 
     /// Calls `body`, and cancels it when one of the listeners starts to close.
     func untilClosing<Result: Sendable>(_ body: @escaping @Sendable () async throws -> Result?) async throws -> Result? {
-        try await Self.untilClosing(listeners.map(\.listener)[...], body)
+        try await Self.untilClosing(listeners.map { $0.listener }[...], body)
     }
 
     private static func untilClosing<Result: Sendable>(
-        _ listeners: ArraySlice<SocketListener>, _ body: @escaping @Sendable () async throws -> Result?
+        _ listeners: ArraySlice<any HandoverListener>, _ body: @escaping @Sendable () async throws -> Result?
     ) async throws -> Result? {
         guard let first = listeners.first else { return try await body() }
         return try await first.untilClosing { try await untilClosing(listeners.dropFirst(), body) }
@@ -106,7 +110,10 @@ struct HandoverParty: Sendable {
         }
         // The service manager learns it from this process, before this process may exit.
         notify(.mainProcess(successor.peerProcess))
-        for (_, listener) in listeners { listener.beginClosing(timeout: closeTimeout) }
+        for (_, listener) in listeners {
+            await listener.leaveSockets()
+            listener.beginClosing(timeout: closeTimeout)
+        }
         door.close()
         try? successor.send(HandoverReply.closing)
         logger?.info("a new process took over")
@@ -122,16 +129,16 @@ struct HandoverParty: Sendable {
         defer { for number in numbers { close(number) } }
         var (offered, files) = ([HandoverOffer.Listener](), files[...])
         for (name, listener) in listeners {
-            var places: [UnixSocketFile.Place?] = []
-            for acceptor in listener.listener.acceptors {
-                let file = files.popFirst() ?? nil
-                guard let number = try acceptor.duplicate() else {
-                    throw AsyncSocketError.handover("a listener is closed", fault: .caller)
-                }
-                numbers.append(number)
-                places.append(file?.place)
+            let (first, count) = (numbers.count, listener.socketCount)
+            try listener.duplicateSockets(into: &numbers)
+            guard listener.isListening, numbers.count == first + count else {
+                throw AsyncSocketError.handover("a listener is closed", fault: .caller)
             }
-            offered.append(HandoverOffer.Listener(name: name, files: places))
+            let ofListener = files.prefix(listener.acceptors.count)
+            files = files.dropFirst(ofListener.count)
+            let places = (0..<count).map { $0 < ofListener.count ? ofListener[ofListener.startIndex + $0]?.place : nil }
+            offered.append(
+                HandoverOffer.Listener(name: name, files: places, cookieSecrets: listener.cookieSecrets.map { Data($0) }))
         }
         let json = try JSONEncoder().encode(HandoverOffer(door: doorFile?.place, offered))
         try json.withUnsafeBytes { try successor.send($0, descriptors: numbers) }
@@ -145,6 +152,14 @@ struct HandoverParty: Sendable {
         // The successor may have exited after it sent its reply.
         guard reply?.bytes == HandoverReply.ready, !successor.hasEnded else {
             throw AsyncSocketError.handover("the new process closed the connection before it was ready")
+        }
+    }
+
+    /// Continues with the cookie secrets of the old process.
+    func adopt(_ secrets: [String: Data]) {
+        for (name, listener) in listeners {
+            guard let secrets = secrets[name], !listener.adoptCookieSecrets(Array(secrets)) else { continue }
+            note("the cookie secrets of the old process cannot be read")
         }
     }
 

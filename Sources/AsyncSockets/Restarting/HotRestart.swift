@@ -12,6 +12,7 @@
 //  5. If the predecessor exits after its offer, the successor continues with the sockets that it received.
 //  6. A process offers its sockets to one successor at a time. Further successors are queued at the door.
 
+internal import FoundationEssentials
 internal import Glibc
 internal import SocketBuffers
 public import SocketCore
@@ -35,8 +36,9 @@ public import SocketTLS
 /// accepting, lets its connections finish, and exits. If the new process fails before that, the old process
 /// stays in service.
 ///
-/// Both processes must run as the same user. TCP and Unix-domain sockets can be handed over, but not the
-/// sockets of a `DatagramListener`, because the peers of the old process would be lost.
+/// Both processes must run as the same user. The peers of a `DatagramListener` stay with the old process
+/// until they finish: it opens a socket for each of them, which is connected to the peer, so a handover takes
+/// one descriptor per peer.
 public final class HotRestart: Sendable {
     private enum Phase {
         case new, takingOver, serving, offering, failed
@@ -47,6 +49,7 @@ public final class HotRestart: Sendable {
         /// The connection to the predecessor, until `takeOver` is called.
         var predecessor: PacketSocket?
         var descriptors: [InheritedDescriptor] = []
+        var cookieSecrets: [String: Data] = [:]
         /// The socket for successors.
         var door: PacketSocket?
         var party: HandoverParty?
@@ -86,10 +89,13 @@ public final class HotRestart: Sendable {
         do {
             try Self.typed { () throws(SystemError) in try predecessor.checkPeer() }
             let deadline = Deadline(after: timeout.inSeconds)
-            let (door, descriptors) = try HandoverOffer.parse(await Self.packet(from: predecessor, until: deadline))
+            let offer = try HandoverOffer.parse(await Self.packet(from: predecessor, until: deadline))
             ticketKeys = try await Self.keys(from: predecessor, until: deadline)
-            let socket = try Self.typed { [loop] () throws(SystemError) in try PacketSocket(adoptingListener: door, on: loop) }
-            state = Locked(State(predecessor: predecessor, descriptors: descriptors, door: socket))
+            let socket = try Self.typed { [loop] () throws(SystemError) in
+                try PacketSocket(adoptingListener: offer.door, on: loop)
+            }
+            state = Locked(
+                State(predecessor: predecessor, descriptors: offer.listeners, cookieSecrets: offer.cookieSecrets, door: socket))
             hasPredecessor = true
         } catch {
             predecessor.close()
@@ -158,9 +164,9 @@ public final class HotRestart: Sendable {
     /// Returns the listening sockets that the old process offered under this name. A second call with the
     /// same name returns an empty array, as does a call when no process was running.
     ///
-    /// Pass the result to `SocketListener(inherited:)`. Sockets that you have not requested are closed when
-    /// you call `takeOver` or release this object. Connections in their backlog are then reset when the old
-    /// process closes its copies.
+    /// Pass the result to `SocketListener(inherited:)` or `DatagramListener(inherited:)`. Sockets that you
+    /// have not requested are closed when you call `takeOver` or release this object. Connections in their
+    /// backlog are then reset when the old process closes its copies.
     public func descriptors(named name: String) -> [InheritedDescriptor] {
         state.withLock { state in
             defer { state.descriptors.removeAll { $0.name == name } }
@@ -175,16 +181,20 @@ public final class HotRestart: Sendable {
     /// certificates are loaded. Call `run` of the listeners afterwards. Until then, connections are kept
     /// in the kernel's backlog. Also sends `.ready` and `.mainProcess` to the `ServiceManager`.
     ///
-    /// - Parameter listeners: The listeners by name. A later process receives their sockets under the same
-    ///   names.
-    /// - Throws: `.badParameter` for an empty list, too many sockets, or a listener that is closed;
+    /// - Parameters:
+    ///   - listeners: The listeners by name. A later process receives their sockets under the same names.
+    ///   - datagrams: UDP servers, with other names.
+    /// - Throws: `.badParameter` for empty lists, a name in both lists, too many sockets, or a listener that
+    ///   is closed;
     ///   `.badConfiguration` if the old process stays in service because this process took too long to start,
     ///   or if this was called before; `.system` with ETIMEDOUT if the old process does not confirm within 30
     ///   seconds, with EADDRINUSE if the path is in use, and with the kernel's error if listening fails;
     ///   `CancellationError` if the task is cancelled. The listeners are not closed.
     @concurrent
-    public func takeOver(_ listeners: [String: SocketListener]) async throws {
-        let party = try HandoverParty(listeners)
+    public func takeOver(
+        _ listeners: [String: SocketListener] = [:], datagrams: [String: DatagramListener] = [:]
+    ) async throws {
+        let party = try HandoverParty(listeners, datagrams)
         let (predecessor, door, unused, isFirst) = state.withLock {
             state -> (PacketSocket?, PacketSocket?, [InheritedDescriptor], Bool) in
             guard state.phase == .new else { return (nil, nil, [], false) }
@@ -192,6 +202,7 @@ public final class HotRestart: Sendable {
             return (state.predecessor, state.door, state.descriptors, true)
         }
         guard isFirst else { throw AsyncSocketError.handover("takeOver was called before", fault: .caller) }
+        party.adopt(state.withLock { $0.cookieSecrets })
         do {
             let door = try await open(predecessor, door, party, unused)
             state.withLock { ($0.phase, $0.door, $0.party) = (.serving, door, party) }

@@ -82,6 +82,18 @@ package struct DatagramDescriptor: Sendable {
         try options.apply(toBound: socket, alsoForIPv4: families(of: socket) == .both)
     }
 
+    /// Checks that the socket can receive from any sender.
+    ///
+    /// - Throws: EINVAL if the socket is not bound; EISCONN if it is connected.
+    package func checkIsServer() throws(SystemError) {
+        guard let localAddress, localAddress.port != 0 else {
+            throw SystemError("getsockname", errno: EINVAL, detail: "the socket is not bound")
+        }
+        if let remoteAddress {
+            throw SystemError("getpeername", errno: EISCONN, detail: "the socket is connected").about(remoteAddress)
+        }
+    }
+
     // MARK: - Addresses
 
     package var localAddress: SocketEndpoint? { socket.localAddress }

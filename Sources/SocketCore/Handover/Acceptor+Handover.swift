@@ -35,7 +35,7 @@ extension Acceptor {
 
 extension SocketDescriptor {
     /// Returns a duplicate, which the caller must close.
-    func duplicate() throws(SystemError) -> CInt {
+    package func duplicate() throws(SystemError) -> CInt {
         let number = fcntl(rawValue, F_DUPFD_CLOEXEC, 0)
         guard number >= 0 else { throw SystemError("fcntl(F_DUPFD_CLOEXEC)") }
         return number

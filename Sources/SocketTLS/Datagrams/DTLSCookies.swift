@@ -92,6 +92,32 @@ package final class DTLSCookies: Sendable {
         }
     }
 
+    // MARK: - Handover
+
+    /// The secrets, for another process on this machine.
+    package var record: [UInt8] {
+        secrets.withLock { secrets in
+            withUnsafeBytes(of: Int64(secrets.end).bigEndian) { Array($0) } + secrets.current + (secrets.earlier ?? [])
+        }
+    }
+
+    /// Continues with the secrets of another process, so that its cookies stay valid.
+    ///
+    /// - Returns: `false` if `record` is not a value of `record`.
+    package func adopt(_ record: [UInt8]) -> Bool {
+        var reader = record.dropFirst(MemoryLayout<Int64>.size)
+        guard [1, 2].contains(where: { reader.count == $0 * Self.secretSize }) else { return false }
+        let end = record.prefix(MemoryLayout<Int64>.size).reduce(Int64(0)) { $0 << 8 | Int64($1) }
+        let current = Array(reader.prefix(Self.secretSize))
+        reader = reader.dropFirst(Self.secretSize)
+        // The clock of the other process may be in another time namespace.
+        let latest = clock() + Self.lifetime
+        secrets.withLock {
+            $0 = Secrets(current: current, earlier: reader.isEmpty ? nil : Array(reader), end: min(Int(end), latest))
+        }
+        return true
+    }
+
     private static func cookie(for seed: [UInt8], by secret: [UInt8]) -> [UInt8] {
         var cookie = [UInt8](repeating: 0, count: Int(EVP_MAX_MD_SIZE))
         var count: UInt32 = 0
@@ -129,9 +155,9 @@ private struct FirstHello {
         self.cookie = Array(cookie)
     }
 
-    /// The highest accepted message number. A client repeats its ClientHello once for a cookie, and again
-    /// only if the cookie has expired.
-    private static let lastNumber = 8
+    /// The highest message number that `DTLSv1_listen` accepts. A client repeats its ClientHello once for a
+    /// cookie, and again only if the cookie has expired.
+    private static let lastNumber = 2
 
     func hasCookie(_ other: [UInt8]) -> Bool {
         !other.isEmpty && cookie.count == other.count && CRYPTO_memcmp(cookie, other, other.count) == 0

@@ -76,7 +76,7 @@ import Testing
     {
         ListenerPeer(
             key: key, mailbox: try #require(makeMailbox(in: space)),
-            connection: DatagramConnection(for: AsyncUDPSocket(), as: .server, on: loop), helloDigest: 1, earlierDigests: [],
+            connection: DatagramConnection(for: AsyncUDPSocket(), as: .server, on: loop), helloDigest: 1, insteadOf: nil,
             handshake: handshake)
     }
 

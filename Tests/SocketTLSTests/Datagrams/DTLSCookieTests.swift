@@ -194,10 +194,45 @@ struct DTLSCookieTests {
         }
     }
 
+    /// The secrets continue in another process, which may have an earlier clock.
+    @Test func anotherProcessAdmitsTheClient() throws {
+        let (client, cookies, clock) = try clientWithCookie()
+        let second = try hello(of: client)
+        let otherClock = TestClock()
+        let other = try DTLSCookies(clock: { otherClock.now })
+        #expect(other.adopt(cookies.record))
+        guard case .admission = judge(other, second, from: address) else {
+            Issue.record("the cookie of the old process was refused")
+            return
+        }
+        clock.advance(milliseconds: DTLSCookies.lifetime / 1_000_000 + 1)
+        let stranger = DatagramPair.End(try Fixture.forDatagrams().datagramEngine(.client), firstTimeout: 60)
+        _ = try request(judge(cookies, try hello(of: stranger), from: address))
+        let third = try DTLSCookies(clock: { otherClock.now })
+        #expect(third.adopt(cookies.record))
+        guard case .admission = judge(third, second, from: address) else {
+            Issue.record("the cookie of the earlier secret was refused")
+            return
+        }
+        // The other clock decides when the secret expires.
+        otherClock.advance(milliseconds: DTLSCookies.lifetime / 1_000_000 + 1)
+        guard case .request = judge(third, second, from: address) else {
+            Issue.record("the secret did not expire")
+            return
+        }
+        for length in [0, 8, 39, 41, 73] { #expect(!other.adopt([UInt8](repeating: 0, count: length))) }
+    }
+
     @Test func anythingElseGetsNoAnswer() throws {
         let fixture = try Fixture.forDatagrams()
         let cookies = try DTLSCookies()
         let whole = try hello(of: DatagramPair.End(try fixture.datagramEngine(.client), firstTimeout: 60))
+        // OpenSSL does not accept later message numbers.
+        for number in 0...4 {
+            var later = whole
+            later[RecordHeader.size + 5] = UInt8(number)
+            if case .none = judge(cookies, later, from: address) { #expect(number > 2) } else { #expect(number <= 2) }
+        }
         var generator = SeededGenerator(seed: 22)
         for length in 0..<whole.count {
             guard case .none = judge(cookies, Array(whole.prefix(length)), from: address) else {

@@ -1,0 +1,40 @@
+internal import SocketBuffers
+internal import SocketCore
+
+/// A listener whose sockets another process can take over.
+protocol HandoverListener: ServingListener {
+    var socketCount: Int { get }
+
+    /// The sockets that may have a file. Empty for UDP.
+    var acceptors: [Acceptor] { get }
+
+    /// Appends duplicates of the descriptors, which the caller must close.
+    func duplicateSockets(into numbers: inout [CInt]) throws(SystemError)
+
+    /// The secrets of a DTLS server's cookies. `nil` for other servers.
+    var cookieSecrets: [UInt8]? { get }
+
+    /// Continues with the secrets of the old process. Returns `false` if they cannot be read.
+    func adoptCookieSecrets(_ secrets: [UInt8]) -> Bool
+
+    /// Prepares the peers of a UDP socket for the new process, which is about to receive from the socket.
+    nonisolated(nonsending) func leaveSockets() async
+}
+
+extension SocketListener: HandoverListener {
+    var socketCount: Int { acceptors.count }
+
+    var acceptors: [Acceptor] { listener.acceptors }
+
+    func duplicateSockets(into numbers: inout [CInt]) throws(SystemError) {
+        for acceptor in acceptors {
+            if let number = try acceptor.duplicate() { numbers.append(number) }
+        }
+    }
+
+    var cookieSecrets: [UInt8]? { nil }
+
+    func adoptCookieSecrets(_ secrets: [UInt8]) -> Bool { true }
+
+    nonisolated(nonsending) func leaveSockets() async {}
+}
