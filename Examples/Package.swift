@@ -51,7 +51,10 @@ let package = Package(
         .executableTarget(
             name: "imap-client", dependencies: [sockets], path: "Sources/IMAPClient", swiftSettings: strict),
         .executableTarget(
-            name: "redis-client", dependencies: [sockets], path: "Sources/RedisClient", swiftSettings: strict),
+            name: "redis-client", dependencies: [sockets, "RedisConnection"], path: "Sources/RedisClient", swiftSettings: strict),
+        .executableTarget(
+            name: "shared-tickets", dependencies: [sockets, "RedisConnection"], path: "Sources/SharedTickets",
+            swiftSettings: strict),
         .executableTarget(
             name: "task-chat-server", dependencies: [sockets], path: "Sources/TaskChatServer", swiftSettings: strict),
         .executableTarget(
@@ -83,6 +86,7 @@ let package = Package(
         classicProgram("cocoa-pinned-client", "PinnedClient"),
         classicProgram("cocoa-identity-server", "IdentityServer"),
         classicProgram("cocoa-metered-echo", "MeteredEcho"),
+        .target(name: "RedisConnection", dependencies: [sockets], swiftSettings: strict),
         .target(name: "Articles", dependencies: [sockets], swiftSettings: strict),
         .testTarget(
             name: "ArticleTests",

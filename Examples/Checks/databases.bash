@@ -1,4 +1,4 @@
-# Clients for redis and postgres.
+# Clients for redis and postgres, and servers with their ticket keys in redis.
 
 check_redis_client() {
     local port tls_port
@@ -35,4 +35,58 @@ check_postgres_login() {
     printed 1 untrusted "${login[@]}" <<<secret
     contains untrusted unknownIssuer
     stop postgres
+}
+
+# Connects to two servers in turn, each time with the session of the other one, until the keys have been replaced
+# often enough. The first session of all is refused in the end, because its key is gone.
+shared_tickets_load='
+import socket, ssl, sys
+context = ssl.create_default_context(cafile="ca.pem")
+context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_2
+def connect(port, session):
+    with socket.create_connection(("127.0.0.1", int(port)), timeout=30) as plain:
+        with context.wrap_socket(plain, server_hostname="localhost", session=session) as connection:
+            connection.sendall(b"hello\n")
+            reply = connection.makefile("rb").readline()
+            assert reply == (b"hello resumed\r\n" if connection.session_reused else b"hello new\r\n"), reply
+            return connection.session, connection.session_reused
+first, _ = connect(sys.argv[1], None)
+print("connected", flush=True)
+session, made, is_old = first, 0, False
+while not is_old:
+    for port in sys.argv[2], sys.argv[1]:
+        session, resumed = connect(port, session)
+        assert resumed, made
+        made += 1
+    is_old = not connect(sys.argv[1], first)[1]
+print("resumed", made, flush=True)
+for line in sys.stdin:
+    session, resumed = connect(sys.argv[2], session)
+    print("without redis:", resumed, flush=True)
+'
+
+check_shared_tickets() {
+    local port name ports=() server
+    port=$(free_port)
+    begin redis redis-server --bind 127.0.0.1 --port "$port" --save '' --appendonly no --dir .
+    expect redis 'Ready to accept connections'
+    for name in one two; do
+        server=(stdbuf -oL "$programs/shared-tickets" localhost "$port")
+        begin "$name" "${server[@]}" 0 server.pem server.key 4
+        expect "$name" 'serves port ([0-9]+)'
+        ports+=("${BASH_REMATCH[1]}")
+    done
+    begin client python3 -c "$shared_tickets_load" "${ports[@]}"
+    expect client '^resumed [1-9]'
+    stop redis
+    # The last keys remain in use.
+    for name in one two; do expect "$name" 'are not up to date'; done
+    say client go
+    expect client '^without redis: True'
+    stop client
+    said no-redis refused "$programs/shared-tickets" localhost "$port" 0 "$scratch/server.pem" "$scratch/server.key"
+    for name in one two; do
+        kill -TERM "${pid[$name]}"
+        ended "$name" 0
+    done
 }

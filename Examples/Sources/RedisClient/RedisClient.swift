@@ -8,6 +8,7 @@
 
 import AsyncSockets
 import Foundation
+import RedisConnection
 
 @main
 struct RedisClient {

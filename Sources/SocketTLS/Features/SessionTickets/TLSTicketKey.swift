@@ -61,7 +61,7 @@ public final class TLSTicketKey: Sendable {
 }
 
 /// A source of session ticket keys, which lets several server processes resume each other's sessions.
-/// `TLSTicketKeyFile` is an implementation.
+/// `TLSTicketKeyFile` is an implementation. The example `shared-tickets` reads the keys from Redis.
 public protocol TLSTicketKeySource: AnyObject, Sendable {
     /// The current keys. The library reads this property whenever it issues or decrypts tickets, possibly
     /// on several of its threads concurrently, so the getter must not block. The library holds no lock

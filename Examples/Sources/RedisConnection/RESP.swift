@@ -1,24 +1,26 @@
-import AsyncSockets
-import Foundation
+package import AsyncSockets
+package import Foundation
 
 /// A Redis value. A command is an array of bulk strings.
-indirect enum RedisValue: Sendable {
+package indirect enum RedisValue: Sendable {
     case simple(String)
     case error(String)
     case integer(Int)
     case bulk(Data?)
     case array([RedisValue]?)
 
-    static func command(_ words: [Substring]) -> RedisValue {
+    package static func command(_ words: [Substring]) -> RedisValue {
         .array(words.map { .bulk(Data($0.utf8)) })
     }
 }
 
 /// The Redis protocol, version 2. Each value is a frame.
-struct RESP: Framing {
-    let maximumFrameLength = 64 << 20
+package struct RESP: Framing {
+    package let maximumFrameLength = 64 << 20
 
-    func decode(_ bytes: RawSpan) throws(AsyncSocketError) -> FrameDecoding<RedisValue> {
+    package init() {}
+
+    package func decode(_ bytes: RawSpan) throws(AsyncSocketError) -> FrameDecoding<RedisValue> {
         try bytes.withUnsafeBytes { bytes throws(AsyncSocketError) in
             var parser = RESPParser(bytes: bytes)
             guard let value = try parser.value() else { return .incomplete(minimumLength: parser.minimumLength) }
@@ -26,7 +28,7 @@ struct RESP: Framing {
         }
     }
 
-    func encode(_ value: RedisValue, into bytes: inout Data) throws(AsyncSocketError) {
+    package func encode(_ value: RedisValue, into bytes: inout Data) throws(AsyncSocketError) {
         switch value {
         case .simple(let text): bytes.append(contentsOf: "+\(text)\r\n".utf8)
         case .error(let text): bytes.append(contentsOf: "-\(text)\r\n".utf8)

@@ -1,18 +1,22 @@
-import AsyncSockets
+package import AsyncSockets
 import Foundation
 
 /// A connection to a Redis server.
-struct Redis {
-    let socket: AsyncSocket
+package struct Redis {
+    private let socket: AsyncSocket
+
+    package init(socket: AsyncSocket) {
+        self.socket = socket
+    }
 
     /// Sends a command and returns the reply.
-    func send(_ command: String) async throws -> RedisValue {
+    package func send(_ command: String) async throws -> RedisValue {
         try await socket.write(.command(command.split(separator: " ")), as: RESP())
         return try await reply()
     }
 
     /// Sends all commands before waiting for the first reply, so that they need one round trip in total.
-    func pipeline(_ commands: [String]) async throws -> [RedisValue] {
+    package func pipeline(_ commands: [String]) async throws -> [RedisValue] {
         var bytes = Data()
         for command in commands { try RESP().encode(.command(command.split(separator: " ")), into: &bytes) }
         // Write in a child task while reading replies, because the server may stop reading if its replies are
@@ -31,6 +35,6 @@ struct Redis {
 }
 
 /// The connection ended before the reply.
-enum RedisError: Error {
+package enum RedisError: Error {
     case ended
 }

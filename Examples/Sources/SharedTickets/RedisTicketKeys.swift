@@ -1,0 +1,70 @@
+import AsyncSockets
+import Foundation
+import RedisConnection
+import Synchronization
+
+/// Session ticket keys that all servers of a Redis database share.
+///
+/// The database contains a key for each period, created by the first server that needs it. `SET … NX` is
+/// atomic, so all servers use the same key. The key of the next period is created one period in advance. A
+/// person who can read the database can decrypt the sessions, so require TLS and a password.
+final class RedisTicketKeys: TLSTicketKeySource {
+    private let host: String
+    private let port: UInt16
+    /// How long a key encrypts, in seconds. It decrypts in the periods before and after.
+    private let period: Int
+    private let current: Mutex<TLSTicketKeys>
+
+    /// Reads the keys.
+    init(host: String, port: UInt16, period: Int) async throws {
+        (self.host, self.port, self.period) = (host, port, period)
+        current = Mutex(try await Self.read(host, port, period))
+    }
+
+    var keys: TLSTicketKeys { current.withLock { $0 } }
+
+    /// Keeps the keys up to date until the task is cancelled. If the database cannot be reached, the last
+    /// keys remain in use.
+    func refresh() async throws {
+        while true {
+            try await Task.sleep(for: .seconds(period) / 4)
+            do {
+                let keys = try await Self.read(host, port, period)
+                current.withLock { $0 = keys }
+            } catch {
+                try Task.checkCancellation()
+                print("the ticket keys are not up to date: \(error)")
+            }
+        }
+    }
+
+    /// Reads the keys of the previous, this and the next period. Creates those of this and the next period if
+    /// they do not exist.
+    private static func read(_ host: String, _ port: UInt16, _ period: Int) async throws -> TLSTicketKeys {
+        let now = Int(Date().timeIntervalSince1970) / period
+        return try await AsyncSocket.withConnection(to: host, port: port) { socket in
+            let redis = Redis(socket: socket)
+            let created = try [now, now + 1].map { "SET ticket-key:\($0) \(try newKey()) NX EX \(4 * period)" }
+            let replies = try await redis.pipeline(created + (now - 1...now + 1).map { "GET ticket-key:\($0)" })
+            let keys = try replies.suffix(3).map { try key(in: $0) }
+            guard let current = keys[1] else { throw RedisError.ended }
+            return TLSTicketKeys(current: current, decryptionOnly: [keys[0], keys[2]].compactMap(\.self))
+        }
+    }
+
+    /// Returns nil if the database has no key for the period.
+    private static func key(in reply: RedisValue) throws -> TLSTicketKey? {
+        switch reply {
+        case .bulk(nil): return nil
+        case .bulk(let text?):
+            guard let bytes = Data(base64Encoded: text) else { fallthrough }
+            return try TLSTicketKey(bytes: Array(bytes))
+        default: throw AsyncSocketError.malformedFrame("the reply \(reply) is not a ticket key")
+        }
+    }
+
+    private static func newKey() throws -> String {
+        var generator = SystemRandomNumberGenerator()
+        return Data((0..<80).map { _ in UInt8.random(in: .min ... .max, using: &generator) }).base64EncodedString()
+    }
+}
