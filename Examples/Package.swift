@@ -69,6 +69,8 @@ let package = Package(
             name: "reconnecting-client", dependencies: [sockets], path: "Sources/ReconnectingClient", swiftSettings: strict),
         .executableTarget(
             name: "restarting-server", dependencies: [sockets], path: "Sources/RestartingServer", swiftSettings: strict),
+        .executableTarget(
+            name: "fleet-server", dependencies: [sockets], path: "Sources/FleetServer", swiftSettings: strict),
         .executableTarget(name: "dns-query", dependencies: [sockets], path: "Sources/DNSQuery", swiftSettings: strict),
         .executableTarget(name: "discovery", dependencies: [sockets], path: "Sources/Discovery", swiftSettings: strict),
         .executableTarget(name: "dtls-server", dependencies: [sockets], path: "Sources/DTLSServer", swiftSettings: strict),
