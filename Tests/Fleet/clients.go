@@ -77,6 +77,15 @@ func (l *load) start(group *sync.WaitGroup, secure, smtp []route) {
 	}
 }
 
+func (l *load) isStopped() bool {
+	select {
+	case <-l.stopped:
+		return true
+	default:
+		return false
+	}
+}
+
 // Returns how often each client that resumes sessions has used each of its routes.
 func (l *load) rounds() int64 {
 	rounds := int64(math.MaxInt64)
@@ -97,14 +106,9 @@ func min(one, other int64) int64 {
 
 func (c *client) run(group *sync.WaitGroup) {
 	defer group.Done()
-	for number := c.random.Intn(len(c.routes)); ; number++ {
-		select {
-		case <-c.stopped:
-			return
-		default:
-			(&connection{client: c, route: c.routes[number%len(c.routes)]}).run()
-			c.visits.Add(1)
-		}
+	for number := c.random.Intn(len(c.routes)); !c.isStopped(); number++ {
+		(&connection{client: c, route: c.routes[number%len(c.routes)]}).run()
+		c.visits.Add(1)
 	}
 }
 

@@ -117,8 +117,10 @@ func number(text string) int {
 
 func printProgress(load *load, attack *attack) {
 	for range time.Tick(250 * time.Millisecond) {
+		// Read before the counts, so that they include the last connections.
+		isStopped := load.isStopped()
 		progress := load.tally.progress()
-		progress["rounds"] = load.rounds()
+		progress["rounds"], progress["stopped"] = load.rounds(), isStopped
 		progress["silent"], progress["closed"] = attack.counts()
 		printJSON(map[string]any{"progress": progress})
 	}
