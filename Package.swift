@@ -160,6 +160,7 @@ let package = Package(
             dependencies: [
                 "AsyncSocketsServiceLifecycle", "AsyncSockets", "SocketTestTraits", lifecycle("ServiceLifecycle"),
                 lifecycle("ServiceLifecycleTestKit"),
+                .product(name: "Logging", package: "swift-log"),
             ],
             swiftSettings: tests),
     ]

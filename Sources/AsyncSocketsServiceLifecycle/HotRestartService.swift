@@ -1,0 +1,53 @@
+#if ServiceLifecycle
+public import AsyncSockets
+public import ServiceLifecycle
+
+/// Offers the listeners of a service group to a new process (`HotRestart`), as a service.
+///
+/// ```swift
+/// try await restart.takeOver(["echo": listener])
+/// let services: [any Service] = [SocketListenerService(listener, echo), HotRestartService(restart)]
+/// var configuration = ServiceGroupConfiguration(
+///     services: services.map { .init(service: $0, successTerminationBehavior: .gracefullyShutdownGroup) },
+///     logger: logger)
+/// configuration.gracefulShutdownSignals = [.sigterm]
+/// try await ServiceGroup(configuration: configuration).run()
+/// ```
+///
+/// Call `takeOver` before the group runs. When a new process takes over, the listeners stop accepting and
+/// their services return. Set `successTerminationBehavior` to `.gracefullyShutdownGroup` for these services
+/// too: by default, a group cancels its other services when one of them returns. Add this service last,
+/// because a group shuts down its services in reverse order.
+public struct HotRestartService: Service {
+    private let restart: HotRestart
+    private let closeTimeout: Duration?
+    private let startTimeout: Duration
+
+    /// Creates a service. Call `takeOver` first.
+    ///
+    /// - Parameters:
+    ///   - restart: A `HotRestart` whose `takeOver` has returned.
+    ///   - closeTimeout: How long open connections may take to finish after a handover. The default is 10
+    ///     seconds; `nil` sets no limit.
+    ///   - startTimeout: See `HotRestart.untilReplaced(closeTimeout:startTimeout:)`.
+    public init(_ restart: HotRestart, closeTimeout: Duration? = .seconds(10), startTimeout: Duration = .seconds(60)) {
+        (self.restart, self.closeTimeout, self.startTimeout) = (restart, closeTimeout, startTimeout)
+    }
+
+    /// Offers the listeners. Called by the service group. Returns when a new process takes over, when a
+    /// listener starts to close, or when the group shuts down. In the last two cases, sends `.stopping` to
+    /// the `ServiceManager`.
+    ///
+    /// - Throws: The errors of `HotRestart.untilReplaced(closeTimeout:startTimeout:)`.
+    public func run() async throws {
+        do {
+            _ = try await cancelWhenGracefulShutdown {
+                try await restart.untilReplaced(closeTimeout: closeTimeout, startTimeout: startTimeout)
+            }
+        } catch is CancellationError where Task.isShuttingDownGracefully {
+            try Task.checkCancellation()
+            try? ServiceManager.current?.notify(.stopping)
+        }
+    }
+}
+#endif
