@@ -15,10 +15,9 @@
 //  5. If receiving fails permanently, the listener closes, and each peer's socket closes with the error.
 //  6. The rate limit does not apply to a DTLS peer after its handshake. Otherwise a flood of datagrams from
 //     the same address could block the peer's data.
-//  7. When another process takes over, the hub opens a socket for each peer and connects it to the peer. The
-//     kernel prefers this socket to the listener's. The hub then receives the datagrams that have arrived at
-//     the listener's sockets, and stops watching them. The other process receives later datagrams from
-//     strangers.
+//  7. When another process takes over, the hub first opens a socket for each peer (`PeerSockets`). It then
+//     receives the datagrams that have arrived at the listener's sockets, and stops watching them. The other
+//     process receives later datagrams from strangers.
 //  8. Receiving is confined to the loop. The table has a lock, because sockets can close on any thread.
 
 internal import Logging
@@ -35,8 +34,9 @@ final class DatagramHub: EventHandler, PortHandler {
         let rateLimit: SourceRateLimit?
         /// If `nil`, datagrams are plaintext.
         let cookies: DTLSCookies?
+        let options: SocketOptionSet
         let maximumReceiveSize: Int
-        let coalesces: Bool
+        let reception: DatagramReception
         /// Creates the socket of a peer. Called on the loop.
         let accept: @Sendable (PeerChannel, PeerKey) -> DatagramConnection
         /// Returns the number of peers that have a task, or wait for one.
@@ -50,14 +50,16 @@ final class DatagramHub: EventHandler, PortHandler {
     let loop: SocketEventLoop
     let localAddresses: [SocketEndpoint]
     /// The listener's own descriptors, and those for multicast groups. Empty once the hub has deregistered.
-    private let descriptors: Locked<(own: [DatagramDescriptor], receivers: GroupReceivers)>
+    let descriptors: Locked<(own: [DatagramDescriptor], receivers: GroupReceivers)>
     let mailboxes: MailboxSpace
-    private let setup: Setup
-    private let state: Locked<PeerTable>
+    let setup: Setup
+    let state: Locked<PeerTable>
     // Confined to the loop: `handle` is called there, one call at a time.
-    @exclusivity(unchecked) nonisolated(unsafe) private var ports: [DatagramPort]
+    @exclusivity(unchecked) nonisolated(unsafe) var ports: [DatagramPort]
+    /// The ports that another process receives from.
+    @exclusivity(unchecked) nonisolated(unsafe) var leftPorts: [DatagramPort] = []
     @exclusivity(unchecked) nonisolated(unsafe) private var limiter: SourceRateLimiter?
-    private let peerSockets: PeerSockets
+    let peerSockets: PeerSockets
     /// Sockets of peers with new datagrams, to be notified at the end of this turn.
     @exclusivity(unchecked) nonisolated(unsafe) private var announced: [DatagramConnection] = []
 
@@ -69,7 +71,7 @@ final class DatagramHub: EventHandler, PortHandler {
         peerSockets = PeerSockets(on: setup.loop)
         localAddresses = descriptors.compactMap(\.localAddress)
         self.descriptors = Locked((descriptors, GroupReceivers()))
-        ports = descriptors.map { DatagramPort($0, maximumSize: setup.maximumReceiveSize, coalesces: setup.coalesces) }
+        ports = descriptors.map { DatagramPort($0, maximumSize: setup.maximumReceiveSize, setup.reception) }
         limiter = setup.rateLimit.map { SourceRateLimiter($0) }
         state = Locked(PeerTable(maximumPeers: maximumPeers))
         mailboxes = MailboxSpace(mailboxLimit: maximumPeers)
@@ -153,7 +155,7 @@ final class DatagramHub: EventHandler, PortHandler {
         for descriptor in receivers.descriptors where !ports.contains(where: { $0.descriptor.socket === descriptor.socket }) {
             guard let own = own.first(where: { $0.families == descriptor.families }) ?? own.first else { continue }
             let port = DatagramPort(
-                descriptor, replyingThrough: own, maximumSize: setup.maximumReceiveSize, coalesces: setup.coalesces)
+                descriptor, replyingThrough: own, maximumSize: setup.maximumReceiveSize, setup.reception)
             do throws(SystemError) {
                 try loop.watch(descriptor.socket, for: registration)
             } catch {
@@ -163,7 +165,7 @@ final class DatagramHub: EventHandler, PortHandler {
         }
     }
 
-    private func close(_ port: DatagramPort) {
+    func close(_ port: DatagramPort) {
         loop.unwatch(port.descriptor.socket)
         port.receiver.discard()
     }
@@ -177,7 +179,7 @@ final class DatagramHub: EventHandler, PortHandler {
         var hasSocket = false
         leaveIfUnused { state in
             state.remove(key, mailbox, handshake)
-            hasSocket = state.hasLeftSockets
+            hasSocket = state.hasPeerSockets
         }
         if hasSocket { loop.run { [peerSockets] in peerSockets.close(of: mailbox) } }
     }
@@ -196,50 +198,9 @@ final class DatagramHub: EventHandler, PortHandler {
     }
 
     private func closePorts() {
-        for port in ports { close(port) }
-        ports = []
+        for port in ports + leftPorts { close(port) }
+        (ports, leftPorts) = ([], [])
         descriptors.withLock { $0 = ([], GroupReceivers()) }
-    }
-
-    // MARK: - Handover
-
-    var cookies: DTLSCookies? { setup.cookies }
-
-    var ownDescriptors: [DatagramDescriptor] { descriptors.withLock { $0.own } }
-
-    /// Hands the listener's sockets to another process, and continues to receive from the peers. Returns when
-    /// all datagrams that have arrived earlier are received.
-    nonisolated(nonsending) func leaveSockets() async {
-        await withUnsafeContinuation { continuation in
-            loop.run { [self] in
-                keepPeers()
-                closePorts()
-                continuation.resume()
-            }
-        }
-    }
-
-    private func keepPeers() {
-        guard state.withLock({ $0.leaveSockets() }) else { return }
-        // New peers may send datagrams in the meantime.
-        for _ in 0..<Self.leavingRounds {
-            openPeerSockets()
-            for port in ports where port.retry == nil {
-                port.isReady = true
-                receive(from: port)
-            }
-            if ports.allSatisfy({ !$0.isReady && $0.receiver.isEmpty }) { break }
-        }
-        openPeerSockets()
-        announce()
-    }
-
-    private func openPeerSockets() {
-        let unserved = peerSockets.open(for: state.withLock { $0.all }, beside: ports, self)
-        for (peer, error) in unserved {
-            setup.logger.warning("a peer was lost in the handover", metadata: ["reason": "\(error)"])
-            peer.connection.post(.close(AsyncSocketError(error, operation: .receive)))
-        }
     }
 
     // MARK: - On the loop
@@ -250,24 +211,26 @@ final class DatagramHub: EventHandler, PortHandler {
         if events.contains(.readable) { for port in ports where port.retry == nil { port.isReady = true } }
         if events.contains(.deadline) { for port in ports { port.retryIfDue() } }
         if events.contains(.hangup) { for port in ports { reportErrors(of: port) } }
-        var mayHaveMore = false
+        var (mayHaveMore, mustRetry) = (false, events.contains(.deadline))
         for port in ports {
             receive(from: port)
+            if port.takePause() { mustRetry = true }
             mayHaveMore = mayHaveMore || port.isReady || !port.receiver.isEmpty
         }
         announce()
-        let retry = ports.reduce(nil) { Deadline.earlier($0, $1.retry) }
-        guard mayHaveMore || retry != nil, let registration = registration() else { return }
-        if let retry { loop.setDeadline(retry, of: registration) }
+        guard mayHaveMore || mustRetry, let registration = registration() else { return }
+        if mustRetry, let retry = ports.reduce(nil, { Deadline.earlier($0, $1.retry) }) {
+            loop.setDeadline(retry, of: registration)
+        }
         if mayHaveMore { loop.resume(registration) }
     }
 
-    private func announce() {
+    func announce() {
         for connection in announced { connection.handle(.readable) }
         announced.removeAll(keepingCapacity: true)
     }
 
-    private func receive(from port: DatagramPort) {
+    func receive(from port: DatagramPort) {
         defer { port.sendReplies() }
         var left = Self.datagramsPerTurn
         // Errors are counted too, because other hosts control their number.
@@ -300,7 +263,7 @@ final class DatagramHub: EventHandler, PortHandler {
         }
     }
 
-    private func fail(with error: SystemError) {
+    func fail(with error: SystemError) {
         let failure = AsyncSocketError(error, operation: .receive)
         let peers = state.withLock { state -> [ListenerPeer]? in
             guard state.failure == nil else { return nil }
@@ -314,7 +277,7 @@ final class DatagramHub: EventHandler, PortHandler {
         for peer in peers { peer.connection.post(.close(failure)) }
     }
 
-    private func dispatch(_ datagram: ReceivedDatagram, _ port: DatagramPort) {
+    func dispatch(_ datagram: ReceivedDatagram, _ port: DatagramPort) {
         let key = PeerKey(peer: datagram.sender, local: datagram.arrival.local)
         let peer = state.withLock { $0.peer(key) }
         let isOfPeer = peer.map { !$0.isReplaced(by: datagram) } ?? false
@@ -346,6 +309,10 @@ final class DatagramHub: EventHandler, PortHandler {
             reply.withUnsafeBytes { port.replies.append($0) }
             port.addresses.append((reply.count, key.peer, port.source(for: datagram.arrival)))
         case .admission:
+            if let earlier, state.withLock({ $0.hasLeftSockets }) {
+                // The other process serves the new connection when the client repeats its ClientHello.
+                return earlier.connection.post(.replaced)
+            }
             let digest = DTLSCookies.digest(ofHello: datagram.bytes)
             if let digest, earlier?.earlierDigests.contains(digest) == true {
                 state.withLock { $0.refused.invalid += 1 }

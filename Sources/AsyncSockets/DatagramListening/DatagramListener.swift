@@ -115,9 +115,9 @@ public final class DatagramListener: Sendable {
                     throw SystemError("recvmmsg", errno: EINVAL, detail: "pass at least one inherited descriptor")
                 }
                 return try inherited.map { (inherited) throws(SystemError) in
-                    let descriptor = try inherited.takeDatagramSocket(setting: options)
-                    try descriptor.checkIsServer()
-                    descriptor.prepareAdopted(reception)
+                    let descriptor = try inherited.takeDatagramSocket(setting: options, isServer: true)
+                    // The other process may still be receiving, and might not expect coalesced datagrams.
+                    descriptor.prepareAdopted(reception.subtracting(.coalescing))
                     return descriptor
                 }
             }
@@ -136,10 +136,10 @@ public final class DatagramListener: Sendable {
         let loop = try model.chooseLoop(.bind)
         let reception = Reception<PeerArrival>(loop: loop, quota: AcceptQuota(loop: loop))
         let configuration = model.configuration
+        let options = model.state.withLock { $0.options }
         let setup = DatagramHub.Setup(
             loop: loop, logger: model.logger, rateLimit: configuration.rateLimit, cookies: try Self.cookies(dtls),
-            maximumReceiveSize: configuration.maximumReceiveSize,
-            coalesces: configuration.reception.contains(.coalescing),
+            options: options, maximumReceiveSize: configuration.maximumReceiveSize, reception: configuration.reception,
             accept: { channel, key in
                 let arrival = PeerArrival(
                     preparation.makeSocket(over: channel, to: key, on: loop), key.peer.socketAddress)
@@ -153,7 +153,6 @@ public final class DatagramListener: Sendable {
                 queue.stop()
             })
         do throws(SystemError) {
-            let options = model.state.withLock { $0.options }
             let descriptors = try place.open(with: options, configuration.reception)
             if dtls != nil, options.value(of: .pathMTUDiscovery) == nil {
                 for descriptor in descriptors { try descriptor.setIfPossible(.pathMTUDiscovery, to: .always) }
@@ -288,6 +287,8 @@ extension DatagramListener: HandoverListener {
     func adoptCookieSecrets(_ secrets: [UInt8]) -> Bool { hub.cookies?.adopt(secrets) ?? true }
 
     nonisolated(nonsending) func leaveSockets() async { await hub.leaveSockets() }
+
+    nonisolated(nonsending) func resumeSockets() async { await hub.resumeSockets() }
 
     /// Stops accepting peers.
     func stopAccepting() {

@@ -21,8 +21,9 @@ final class DatagramPort {
     @exclusivity(unchecked) var addresses: [(count: Int, peer: InternetAddress, source: DatagramSource?)] = []
     @exclusivity(unchecked) var isReady = true
     /// Why receiving is paused. Shared with the peers, because a timeout during the pause is not their fault.
-    let denial = Locked<SystemError?>(nil)
+    let denial: Locked<SystemError?>
     @exclusivity(unchecked) private var isDenied = false
+    @exclusivity(unchecked) private var hasPaused = false
     /// When to receive again. Set if no event will report the next datagrams.
     @exclusivity(unchecked) var retry: Deadline?
 
@@ -30,13 +31,18 @@ final class DatagramPort {
     init(_ descriptor: DatagramDescriptor, like other: DatagramPort) {
         self.descriptor = descriptor
         (replyDescriptor, receiver, sender, bound) = (other.replyDescriptor, other.receiver, other.sender, other.bound)
+        denial = other.denial
     }
 
     init(
-        _ descriptor: DatagramDescriptor, replyingThrough own: DatagramDescriptor? = nil, maximumSize: Int, coalesces: Bool
+        _ descriptor: DatagramDescriptor, replyingThrough own: DatagramDescriptor? = nil, maximumSize: Int,
+        _ reception: DatagramReception
     ) {
         self.descriptor = descriptor
         replyDescriptor = own ?? descriptor
+        denial = Locked(nil)
+        // The process that opened an inherited socket may have enabled it.
+        let coalesces = descriptor.coalesces ?? reception.contains(.coalescing)
         receiver = DatagramReceiver(maximumSize: maximumSize, coalesces: coalesces)
         receiver.localPort = descriptor.localAddress?.port ?? 0
         sender = DatagramSender(for: replyDescriptor)
@@ -62,8 +68,15 @@ final class DatagramPort {
     // MARK: - Pausing
 
     func pause(for seconds: Double) {
-        isReady = false
+        (isReady, hasPaused) = (false, true)
         retry = Deadline(after: seconds)
+    }
+
+    /// Whether `pause(for:)` was called since the last call of this method.
+    func takePause() -> Bool {
+        guard hasPaused else { return false }
+        hasPaused = false
+        return true
     }
 
     func retryIfDue() {

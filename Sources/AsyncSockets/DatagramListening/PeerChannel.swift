@@ -7,6 +7,12 @@ struct PeerKey: Hashable, Sendable {
     /// `nil` if the kernel does not report the address.
     let local: InternetAddress?
 
+    /// Whether the peer sends to a multicast group or a broadcast address.
+    var isGroup: Bool {
+        guard let host = local?.socketAddress.hostBytes, let first = host.first else { return false }
+        return host.count == 4 ? (224...239).contains(first) || host == [255, 255, 255, 255] : first == 0xFF
+    }
+
     /// The input for cookies: both addresses and the peer's port.
     var bytes: [UInt8] {
         let port = peer.port

@@ -59,6 +59,8 @@ struct PeerTable {
     var registration: LoopRegistration?
     /// Whether another process has the listener's sockets.
     private(set) var hasLeftSockets = false
+    /// Whether the hub has opened sockets for peers (`PeerSockets`).
+    var hasPeerSockets = false
 
     init(maximumPeers: Int) {
         self.maximumPeers = maximumPeers
@@ -166,6 +168,8 @@ struct PeerTable {
         hasLeftSockets = true
         return registration != nil
     }
+
+    mutating func resumeSockets() { hasLeftSockets = false }
 
     // MARK: - Removal
 

@@ -17,8 +17,12 @@ protocol HandoverListener: ServingListener {
     /// Continues with the secrets of the old process. Returns `false` if they cannot be read.
     func adoptCookieSecrets(_ secrets: [UInt8]) -> Bool
 
-    /// Prepares the peers of a UDP socket for the new process, which is about to receive from the socket.
+    /// Prepares the peers of a UDP listener, and stops receiving from its sockets, because the new process is
+    /// about to receive from them.
     nonisolated(nonsending) func leaveSockets() async
+
+    /// Receives from the sockets again, because the new process has failed.
+    nonisolated(nonsending) func resumeSockets() async
 }
 
 extension SocketListener: HandoverListener {
@@ -37,4 +41,6 @@ extension SocketListener: HandoverListener {
     func adoptCookieSecrets(_ secrets: [UInt8]) -> Bool { true }
 
     nonisolated(nonsending) func leaveSockets() async {}
+
+    nonisolated(nonsending) func resumeSockets() async {}
 }

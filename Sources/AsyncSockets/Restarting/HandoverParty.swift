@@ -93,6 +93,13 @@ struct HandoverParty: Sendable {
         }
         let files = acceptors.map { ($0, $0.lendFile()) }
         let doorFile = door.lendFile()
+        func stay(_ error: (any Error)?) -> Outcome {
+            for (acceptor, file) in files { acceptor.returnFile(file) }
+            door.returnFile(doorFile)
+            try? successor.send(HandoverReply.late)
+            note("a new process did not take over", error)
+            return .stays
+        }
         var isOffered = false
         do {
             try offer(to: successor, door, doorFile, files.map(\.1), keys)
@@ -100,20 +107,17 @@ struct HandoverParty: Sendable {
             try await expectReply(of: successor, startTimeout)
         } catch {
             // A process that is closing anyway lets the new process serve.
-            guard isOffered, !isListening, !successor.hasEnded else {
-                for (acceptor, file) in files { acceptor.returnFile(file) }
-                door.returnFile(doorFile)
-                try? successor.send(HandoverReply.late)
-                note("a new process did not take over", error)
-                return .stays
-            }
+            guard isOffered, !isListening, !successor.hasEnded else { return stay(error) }
+        }
+        for (_, listener) in listeners { await listener.leaveSockets() }
+        // If that takes too long, the new process gives up.
+        guard !successor.hasEnded || !isListening else {
+            for (_, listener) in listeners { await listener.resumeSockets() }
+            return stay(nil)
         }
         // The service manager learns it from this process, before this process may exit.
         notify(.mainProcess(successor.peerProcess))
-        for (_, listener) in listeners {
-            await listener.leaveSockets()
-            listener.beginClosing(timeout: closeTimeout)
-        }
+        for (_, listener) in listeners { listener.beginClosing(timeout: closeTimeout) }
         door.close()
         try? successor.send(HandoverReply.closing)
         logger?.info("a new process took over")

@@ -1,12 +1,12 @@
 // Rules of a handover:
 //  1. The successor connects to the predecessor's socket, the door. Each process rejects a peer that belongs
 //     neither to its own user nor to root.
-//  2. The predecessor sends its listening sockets, the door and its ticket keys, and stays in service until
+//  2. The predecessor sends its listening sockets, the door and its secrets, and stays in service until
 //     the successor replies that it is ready. If the successor closes the connection instead, or does not
 //     reply in time, the predecessor continues as before.
-//  3. When the successor is ready, the predecessor stops accepting and confirms. It closes its descriptors
-//     without shutting down the sockets, so the successor accepts the connections in the kernel's backlog.
-//     The successor accepts nothing before the confirmation.
+//  3. When the successor is ready, the predecessor opens sockets for UDP peers, stops accepting and confirms.
+//     It closes its descriptors without shutting down the sockets, so the successor accepts the connections
+//     in the kernel's backlog. The successor accepts nothing before the confirmation.
 //  4. While an offer is open, neither process removes the files of Unix-domain sockets, because the
 //     predecessor may be shut down. Later they belong to the process that continues to serve.
 //  5. If the predecessor exits after its offer, the successor continues with the sockets that it received.
@@ -37,8 +37,8 @@ public import SocketTLS
 /// stays in service.
 ///
 /// Both processes must run as the same user. The peers of a `DatagramListener` stay with the old process
-/// until they finish: it opens a socket for each of them, which is connected to the peer, so a handover takes
-/// one descriptor per peer.
+/// until it closes. For each peer, the old process opens a socket that is connected to the peer, so a
+/// handover needs one descriptor per peer.
 public final class HotRestart: Sendable {
     private enum Phase {
         case new, takingOver, serving, offering, failed
@@ -183,7 +183,7 @@ public final class HotRestart: Sendable {
     ///
     /// - Parameters:
     ///   - listeners: The listeners by name. A later process receives their sockets under the same names.
-    ///   - datagrams: UDP servers, with other names.
+    ///   - datagrams: The UDP listeners by name. A name must not appear in both dictionaries.
     /// - Throws: `.badParameter` for empty lists, a name in both lists, too many sockets, or a listener that
     ///   is closed;
     ///   `.badConfiguration` if the old process stays in service because this process took too long to start,

@@ -71,12 +71,14 @@ public final class InheritedDescriptor: Sendable {
     ///
     /// - Throws: EBADF if the descriptor was already handed over, and the errors of
     ///   `DatagramDescriptor.check`, in which case this object keeps the descriptor.
+    ///
+    /// - Parameter isServer: Whether the socket must be bound and not connected.
     package func takeDatagramSocket(
-        setting options: SocketOptionSet = SocketOptionSet()
+        setting options: SocketOptionSet = SocketOptionSet(), isServer: Bool = false
     ) throws(SystemError) -> DatagramDescriptor {
         try DatagramDescriptor(
             takingOver: take("recvmmsg") { (number) throws(SystemError) in
-                try DatagramDescriptor.check(number, setting: options)
+                try DatagramDescriptor.check(number, setting: options, isServer: isServer)
             })
     }
 

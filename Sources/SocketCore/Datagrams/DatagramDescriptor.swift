@@ -65,8 +65,11 @@ package struct DatagramDescriptor: Sendable {
     /// Checks that the descriptor is a UDP socket and sets `options` on it. Changes no other state.
     ///
     /// - Throws: EBADF; ENOTSOCK; ESOCKTNOSUPPORT for a different type or protocol; EAFNOSUPPORT for a
-    ///   different family; or the kernel's error for an option.
-    package static func check(_ number: CInt, setting options: SocketOptionSet = SocketOptionSet()) throws(SystemError) {
+    ///   different family; with `isServer`, EINVAL if the socket is not bound and EISCONN if it is connected;
+    ///   or the kernel's error for an option.
+    package static func check(
+        _ number: CInt, setting options: SocketOptionSet = SocketOptionSet(), isServer: Bool = false
+    ) throws(SystemError) {
         // Borrows the descriptor without closing it.
         let socket = SocketDescriptor(adopting: number)
         defer { socket.relinquish() }
@@ -79,19 +82,15 @@ package struct DatagramDescriptor: Sendable {
         guard try socket.option(SO_PROTOCOL, "SO_PROTOCOL") == CInt(IPPROTO_UDP) else {
             throw SystemError("getsockopt(SO_PROTOCOL)", errno: ESOCKTNOSUPPORT, detail: "not a UDP socket")
         }
+        if isServer {
+            guard socket.localAddress?.port ?? 0 != 0 else {
+                throw SystemError("getsockname", errno: EINVAL, detail: "the socket is not bound")
+            }
+            if let peer = socket.remoteAddress {
+                throw SystemError("getpeername", errno: EISCONN, detail: "the socket is connected").about(peer)
+            }
+        }
         try options.apply(toBound: socket, alsoForIPv4: families(of: socket) == .both)
-    }
-
-    /// Checks that the socket can receive from any sender.
-    ///
-    /// - Throws: EINVAL if the socket is not bound; EISCONN if it is connected.
-    package func checkIsServer() throws(SystemError) {
-        guard let localAddress, localAddress.port != 0 else {
-            throw SystemError("getsockname", errno: EINVAL, detail: "the socket is not bound")
-        }
-        if let remoteAddress {
-            throw SystemError("getpeername", errno: EISCONN, detail: "the socket is connected").about(remoteAddress)
-        }
     }
 
     // MARK: - Addresses

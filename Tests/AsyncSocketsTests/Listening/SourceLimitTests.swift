@@ -234,9 +234,8 @@ import Testing
         try await serving(listener, { try await $0.echo() }) { _ in
             func isServed(_ host: String) -> Bool {
                 // A connection over the limit may be reset before connect(2) returns.
-                guard let connection = try? RawSocket.connected(to: address, from: isProxied ? "127.0.0.1" : host) else {
-                    return false
-                }
+                let source = isProxied ? "127.0.0.1" : host
+                guard let connection = try? RawSocket.connected(to: address, from: source) else { return false }
                 try? connection.send((isProxied ? header(host) : "") + "hello\n")
                 return (try? connection.receive(atLeast: 6)) == "hello\n"
             }

@@ -75,7 +75,7 @@ import Testing
             for client in early { #expect(try await client.ask("\(round)") == "first \(round)") }
             for host in place.hosts { #expect(try await client(host, second, isSecure).ask("b") == "second b") }
         }
-        // Others cannot share the port, although the sockets of the peers do.
+        // Other users cannot share the port: the sockets of the peers share it with SO_REUSEPORT.
         let intruder = AsyncUDPSocket()
         try intruder.setOption(.reuseAddress, to: true)
         #expect(throws: AsyncSocketError.self) {
@@ -114,7 +114,14 @@ import Testing
         let dtls = isSecure ? try TestCertificates.server() : nil
         var generations = [try await Generation("0", path, dtls: dtls)]
         let port = generations[0].listener.localPort
+        // Idle peers make a handover take longer.
+        var idle: [AsyncUDPSocket] = []
+        for _ in 0..<(isSecure ? 5 : 200) {
+            idle.append(try await client("127.0.0.1", generations[0], isSecure))
+            if !isSecure { #expect(try await idle.last?.ask("idle") == "0 idle") }
+        }
         let isOver = Locked(false)
+        defer { isOver.withLock { $0 = true } }
         let load = (0..<4).map { number in
             Task {
                 var clientCount = 0
@@ -124,10 +131,18 @@ import Testing
                     try await client.connect(to: "127.0.0.1", port: port)
                     if isSecure { try await client.startDTLS(settings: TestCertificates.client()) }
                     var names: Set<Substring> = []
-                    for round in 0..<20 {
-                        let reply = try await client.ask("\(number) \(round)")
-                        #expect(reply.hasSuffix(" \(number) \(round)"))
-                        names.insert(reply.prefix { $0 != " " })
+                    // The first three arrive together, from a stranger.
+                    for count in [3, 1, 2, 3, 1, 1, 1] {
+                        for round in 0..<count { try await client.send(Data("\(number) \(round)".utf8)) }
+                        // A handover may change the order of datagrams.
+                        var answered: Set<Substring> = []
+                        for _ in 0..<count {
+                            let reply = String(decoding: try await client.receive(timeout: .patient).data, as: UTF8.self)
+                            let words = reply.split(separator: " ", maxSplits: 1)
+                            names.insert(words[0])
+                            answered.insert(words[1])
+                        }
+                        #expect(answered == Set((0..<count).map { "\(number) \($0)" }))
                     }
                     #expect(names.count == 1)
                     try await client.send(Data("bye".utf8))
@@ -143,9 +158,56 @@ import Testing
             try await eventually("it serves") { generations[number].listener.snapshot.acceptedCount >= 5 }
         }
         isOver.withLock { $0 = true }
+        for client in idle { try await client.send(Data("bye".utf8)) }
         for task in load { #expect(try await task.value > 0) }
         for generation in generations.dropLast() { try await generation.serving.value }
         try await generations[5].end()
+    }
+
+    /// A device that restarts connects from the same port. Its earlier connection is in the old process.
+    @Test func aClientThatConnectsAgainIsServedByTheSuccessor() async throws {
+        let dtls = try TestCertificates.server()
+        let first = try await Generation("first", path, dtls: dtls)
+        let device = try ManualDTLS(TestCertificates.client())
+        try await device.socket.connect(to: "127.0.0.1", port: first.listener.localPort)
+        _ = try await device.shakeHands()
+        try await device.send(device.encrypt("a"))
+        #expect(try await device.receive() == "first a")
+        let port = device.socket.localPort
+        device.socket.disconnect()
+        let second = try await Generation("second", path, dtls: dtls)
+        #expect(try await first.handingOver.value == true)
+        let again = AsyncUDPSocket()
+        again.firstRetransmission = .milliseconds(50)
+        try await eventually("the port is free") { (try? again.bind(toPort: port, interface: "127.0.0.1")) != nil }
+        try await again.connect(to: "127.0.0.1", port: second.listener.localPort)
+        try await again.startDTLS(settings: TestCertificates.client())
+        #expect(try await again.ask("b") == "second b")
+        try await first.serving.value
+        try await second.end()
+    }
+
+    /// The successor has failed after it was ready.
+    @Test(arguments: [false, true]) func theSocketsAreUsedAgain(_ isSecure: Bool) async throws {
+        let first = try await Generation("first", path, dtls: isSecure ? TestCertificates.server() : nil)
+        let early = try await client("127.0.0.1", first, isSecure)
+        #expect(try await early.ask("a") == "first a")
+        for round in 0..<3 {
+            await first.listener.leaveSockets()
+            #expect(try await early.ask("b \(round)") == "first b \(round)")
+            let late = AsyncUDPSocket()
+            late.firstRetransmission = .milliseconds(50)
+            try await late.connect(to: "127.0.0.1", port: first.listener.localPort)
+            async let secured = Result.of { if isSecure { try await late.startDTLS(settings: TestCertificates.client()) } }
+            if !isSecure { try await late.send(Data("c".utf8)) }
+            await first.listener.resumeSockets()
+            try (await secured).get()
+            if isSecure { try await late.send(Data("c".utf8)) }
+            #expect(try await late.receive(timeout: .patient).data == Data("first c".utf8))
+            #expect(try await early.ask("d \(round)") == "first d \(round)")
+            try await late.send(Data("bye".utf8))
+        }
+        try await first.end()
     }
 
     @Test func aProcessMayHandOverBothKinds() async throws {
