@@ -6,8 +6,9 @@ import Synchronization
 /// Session ticket keys that all servers of a Redis database share.
 ///
 /// The database contains a key for each period, created by the first server that needs it. `SET … NX` is
-/// atomic, so all servers use the same key. The key of the next period is created one period in advance. A
-/// person who can read the database can decrypt the sessions, so require TLS and a password.
+/// atomic, so all servers use the same key. The key of the next period is created one period in advance, so
+/// the clocks of the servers may differ by half a period. A person who can read the database can decrypt the
+/// sessions, so require TLS and a password.
 final class RedisTicketKeys: TLSTicketKeySource {
     private let host: String
     private let port: UInt16
@@ -24,7 +25,7 @@ final class RedisTicketKeys: TLSTicketKeySource {
     var keys: TLSTicketKeys { current.withLock { $0 } }
 
     /// Keeps the keys up to date until the task is cancelled. If the database cannot be reached, the last
-    /// keys remain in use.
+    /// keys remain in use: restart the servers if that lasts longer than a key should.
     func refresh() async throws {
         while true {
             try await Task.sleep(for: .seconds(period) / 4)
@@ -42,14 +43,17 @@ final class RedisTicketKeys: TLSTicketKeySource {
     /// they do not exist.
     private static func read(_ host: String, _ port: UInt16, _ period: Int) async throws -> TLSTicketKeys {
         let now = Int(Date().timeIntervalSince1970) / period
-        return try await AsyncSocket.withConnection(to: host, port: port) { socket in
-            let redis = Redis(socket: socket)
-            let created = try [now, now + 1].map { "SET ticket-key:\($0) \(try newKey()) NX EX \(4 * period)" }
-            let replies = try await redis.pipeline(created + (now - 1...now + 1).map { "GET ticket-key:\($0)" })
-            let keys = try replies.suffix(3).map { try key(in: $0) }
-            guard let current = keys[1] else { throw RedisError.ended }
-            return TLSTicketKeys(current: current, decryptionOnly: [keys[0], keys[2]].compactMap(\.self))
+        let create = [now, now + 1].map { "SET ticket-key:\($0) \(newKey()) NX EX \(4 * period)" }
+        let read = (now - 1...now + 1).map { "GET ticket-key:\($0)" }
+        let replies = try await withDeadline(.seconds(10)) {
+            try await AsyncSocket.withConnection(to: host, port: port) { socket in
+                try await Redis(socket: socket).pipeline(create + read)
+            }
         }
+        for case .error(let message) in replies { throw AsyncSocketError.malformedFrame("Redis replied \(message)") }
+        let keys = try replies.suffix(3).map { try key(in: $0) }
+        guard let current = keys[1] else { throw AsyncSocketError.malformedFrame("the key has expired") }
+        return TLSTicketKeys(current: current, decryptionOnly: [keys[0], keys[2]].compactMap(\.self))
     }
 
     /// Returns nil if the database has no key for the period.
@@ -63,7 +67,7 @@ final class RedisTicketKeys: TLSTicketKeySource {
         }
     }
 
-    private static func newKey() throws -> String {
+    private static func newKey() -> String {
         var generator = SystemRandomNumberGenerator()
         return Data((0..<80).map { _ in UInt8.random(in: .min ... .max, using: &generator) }).base64EncodedString()
     }
