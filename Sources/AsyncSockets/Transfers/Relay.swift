@@ -28,13 +28,10 @@ struct Relay: Sendable {
         }
         let idleness = idleTimeout.map { RelayIdleness($0, here, there) }
         let watches = [(first, RelayWatch(of: here)), (second, RelayWatch(of: there))]
-        defer {
-            idleness?.switchOff()
-            for (_, watch) in watches { watch.switchOff() }
-        }
+        defer { idleness?.switchOff() }
         do {
             // In a group, because a failure of either connection cancels the rest.
-            return try await withThrowingTaskGroup(of: RelayTotals.self) { parts in
+            let totals = try await withThrowingTaskGroup(of: RelayTotals.self) { parts in
                 parts.addTask { RelayTotals(forwarded: try await forward(from: first, to: second), returned: 0) }
                 parts.addTask { RelayTotals(forwarded: 0, returned: try await forward(from: second, to: first)) }
                 for (socket, watch) in watches {
@@ -47,6 +44,10 @@ struct Relay: Sendable {
                     RelayTotals(forwarded: $0.forwarded + $1.forwarded, returned: $0.returned + $1.returned)
                 }
             }
+            // Not after a failure: the second connection may be about to close because it is idle too, and it
+            // must be reset.
+            for (_, watch) in watches { watch.switchOff() }
+            return totals
         } catch {
             first.disconnect(.reset)
             second.disconnect(.reset)

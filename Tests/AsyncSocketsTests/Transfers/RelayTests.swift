@@ -149,6 +149,18 @@ import Testing
         #expect(other?.code == .connectionReset)
     }
 
+    /// The connections time out at the same moment, on two threads.
+    @Test func eachConnectionOfAnIdleRelayIsReset() async throws {
+        for _ in 0..<100 {
+            let relay = try await Relay(idleTimeout: .milliseconds(2))
+            for socket in [relay.client.client, relay.backend.server] {
+                let error = await #expect(throws: AsyncSocketError.self) { try await socket.readToEnd() }
+                #expect(error?.code == .connectionReset)
+            }
+            #expect(await relay.result.outcome == .failed(.idleTimeout))
+        }
+    }
+
     /// A run in which the relay ended before the bytes were forwarded proves nothing.
     @Test func silenceAfterSomeBytesIsAnErrorToo() async throws {
         try await eventually("a run is quick enough") {
