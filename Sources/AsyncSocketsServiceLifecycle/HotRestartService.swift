@@ -14,21 +14,22 @@ public import ServiceLifecycle
 /// try await ServiceGroup(configuration: configuration).run()
 /// ```
 ///
-/// Call `takeOver` before the group runs. When a new process takes over, the listeners stop accepting and
-/// their services return. Set `successTerminationBehavior` to `.gracefullyShutdownGroup` for these services
-/// too: by default, a group cancels its other services when one of them returns. Add this service last,
-/// because a group shuts down its services in reverse order.
+/// Call `takeOver` before the group runs. Set `successTerminationBehavior` to `.gracefullyShutdownGroup` for
+/// this service and for the services of the listeners: by default, a group cancels its other services when
+/// one of them returns, which would close open connections. Add this service last. A group shuts down its
+/// services in reverse order, so it withdraws the offer before it closes the listeners.
 public struct HotRestartService: Service {
     private let restart: HotRestart
     private let closeTimeout: Duration?
     private let startTimeout: Duration
 
-    /// Creates a service. Call `takeOver` first.
+    /// Creates a service that offers the listeners passed to `takeOver`.
     ///
     /// - Parameters:
     ///   - restart: A `HotRestart` whose `takeOver` has returned.
     ///   - closeTimeout: How long open connections may take to finish after a handover. The default is 10
-    ///     seconds; `nil` sets no limit.
+    ///     seconds; `nil` sets no limit. The group then shuts down, so the `closeTimeout` of each
+    ///     `SocketListenerService` and the group's `maximumGracefulShutdownDuration` also apply.
     ///   - startTimeout: See `HotRestart.untilReplaced(closeTimeout:startTimeout:)`.
     public init(_ restart: HotRestart, closeTimeout: Duration? = .seconds(10), startTimeout: Duration = .seconds(60)) {
         (self.restart, self.closeTimeout, self.startTimeout) = (restart, closeTimeout, startTimeout)

@@ -4,8 +4,9 @@
 //     swift run --package-path Examples fleet-server shared own 7007 7025
 //
 // All processes use the same folder `shared`, with server.pem and server.key (the server's certificate and
-// key), and tickets (three keys, each a line from `openssl rand -base64 80 | tr -d '\n'`). Changes to these
-// files take effect within a second. Each process has a folder `own` for its Unix-domain sockets.
+// key), and tickets (three keys, each a line from `openssl rand -base64 80 | tr -d '\n'`). Replace these
+// files with rename(2), and the ticket keys at most once an hour. Changes are detected within about a second.
+// Start each process with a different folder `own`, for its Unix-domain sockets, and with different ports.
 //
 // Start it again with the same arguments to replace the process. SIGTERM stops it. The load balancers must
 // send PROXY headers. Connect to own/status for the state of the process as JSON:

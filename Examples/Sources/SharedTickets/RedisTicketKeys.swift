@@ -7,12 +7,13 @@ import Synchronization
 ///
 /// The database contains a key for each period, created by the first server that needs it. `SET … NX` is
 /// atomic, so all servers use the same key. The key of the next period is created one period in advance, so
-/// the clocks of the servers may differ by half a period. A person who can read the database can decrypt the
-/// sessions, so require TLS and a password.
+/// the clocks of the servers may differ by half a period. Anyone who can read the database or the traffic to
+/// it can decrypt session tickets, and so recorded TLS 1.2 connections. This example connects to Redis
+/// without TLS and without a password: use both in production.
 final class RedisTicketKeys: TLSTicketKeySource {
     private let host: String
     private let port: UInt16
-    /// How long a key encrypts, in seconds. It decrypts in the periods before and after.
+    /// How long a key is used to encrypt tickets, in seconds. It decrypts in the periods before and after.
     private let period: Int
     private let current: Mutex<TLSTicketKeys>
 
@@ -24,8 +25,8 @@ final class RedisTicketKeys: TLSTicketKeySource {
 
     var keys: TLSTicketKeys { current.withLock { $0 } }
 
-    /// Keeps the keys up to date until the task is cancelled. If the database cannot be reached, the last
-    /// keys remain in use: restart the servers if that lasts longer than a key should.
+    /// Keeps the keys up to date until the task is cancelled. While the database cannot be reached, the last
+    /// keys stay in use, and servers that are restarted do not start.
     func refresh() async throws {
         while true {
             try await Task.sleep(for: .seconds(period) / 4)

@@ -83,15 +83,15 @@ public final class DatagramListener: Sendable {
         try self.init(model, .address(model.binding(toAddress: address)), dtls, maximumPeers, idleTimeout, trust)
     }
 
-    /// Receives from sockets that were opened by a service manager such as systemd (`ListenDatagram=`), or
-    /// by the process that this process replaces (`HotRestart`).
+    /// Creates a listener from sockets that a service manager such as systemd (`ListenDatagram=`) or the
+    /// process that this process replaces (`HotRestart`) has opened.
     ///
     /// Pass at least one descriptor of a socket that is bound and not connected. If a descriptor cannot be
     /// used, the descriptors before it in the list are closed.
     ///
     /// - Throws: `.system` with an `errno`: EINVAL if the list is empty or a socket is not bound, EISCONN if
-    ///   one is connected, EBADF if a descriptor has already been taken, ESOCKTNOSUPPORT if it is not a UDP
-    ///   socket, or the kernel's error if it rejects an option; otherwise the same errors as
+    ///   a socket is connected, EBADF if a descriptor has already been taken, ESOCKTNOSUPPORT if a descriptor
+    ///   is not a UDP socket, or the kernel's error if it rejects an option; otherwise the same errors as
     ///   `init(port:interface:dtls:maximumPeers:idleTimeout:trust:configure:)`.
     public convenience init(
         inherited descriptors: [InheritedDescriptor], dtls: TLSServerSettings? = nil, maximumPeers: Int = 10_000,

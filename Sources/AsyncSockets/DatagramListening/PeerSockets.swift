@@ -2,13 +2,13 @@ internal import SocketBuffers
 internal import SocketCore
 
 // Rules:
-//  1. The kernel prefers a socket that is connected to the sender of a datagram to other sockets.
+//  1. The kernel prefers a socket that is connected to the sender of a datagram over unconnected sockets.
 //  2. Sockets share an address while all of them have `SO_REUSEPORT`, and the kernel requires that they
 //     belong to one user. `SO_REUSEADDR` would let another user receive the datagrams. The listener's sockets
 //     have the option during the handover. The sockets of peers keep it, because the next process opens more
 //     of them.
-//  3. Between bind(2) and connect(2), a peer's socket also receives datagrams from strangers. Each is handled
-//     by its sender, like other datagrams.
+//  3. Between bind(2) and connect(2), a peer's socket also receives datagrams from strangers. They are
+//     dispatched by the address of the sender, like other datagrams.
 
 /// The sockets from which a hub receives its peers' datagrams once another process owns the listener's
 /// sockets. Confined to the loop.

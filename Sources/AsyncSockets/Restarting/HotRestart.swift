@@ -7,8 +7,8 @@
 //  3. When the successor is ready, the predecessor opens sockets for UDP peers, stops accepting and confirms.
 //     It closes its descriptors without shutting down the sockets, so the successor accepts the connections
 //     in the kernel's backlog. The successor accepts nothing before the confirmation.
-//  4. While an offer is open, neither process removes the files of Unix-domain sockets, because the
-//     predecessor may be shut down. Later they belong to the process that continues to serve.
+//  4. While an offer is open, neither process removes the files of Unix-domain sockets, because either may
+//     continue to serve. After the offer, the files belong to that process.
 //  5. If the predecessor exits after its offer, the successor continues with the sockets that it received.
 //  6. A process offers its sockets to one successor at a time. Further successors are queued at the door.
 
@@ -36,9 +36,9 @@ public import SocketTLS
 /// accepting, lets its connections finish, and exits. If the new process fails before that, the old process
 /// stays in service.
 ///
-/// Both processes must run as the same user. The peers of a `DatagramListener` stay with the old process
-/// until it closes. For each peer, the old process opens a socket that is connected to the peer, so a
-/// handover needs one descriptor per peer.
+/// Run both processes as the same user. Each rejects a peer of any other user except root. The peers of a
+/// `DatagramListener` stay with the old process until it closes. For each peer, the old process opens a
+/// socket that is connected to the peer, so a handover needs one descriptor per peer.
 public final class HotRestart: Sendable {
     private enum Phase {
         case new, takingOver, serving, offering, failed
@@ -178,18 +178,18 @@ public final class HotRestart: Sendable {
     /// path.
     ///
     /// Call this once, when your program is ready to serve: its listeners exist, and its configuration and
-    /// certificates are loaded. Call `run` of the listeners afterwards. Until then, connections are kept
-    /// in the kernel's backlog. Also sends `.ready` and `.mainProcess` to the `ServiceManager`.
+    /// certificates are loaded. Then call `run` of each listener. Until then, new connections wait in
+    /// the kernel's backlog. Also sends `.ready` and `.mainProcess` to the `ServiceManager`.
     ///
     /// - Parameters:
     ///   - listeners: The listeners by name. A later process receives their sockets under the same names.
     ///   - datagrams: The UDP listeners by name. A name must not appear in both dictionaries.
-    /// - Throws: `.badParameter` for empty lists, a name in both lists, too many sockets, or a listener that
-    ///   is closed;
-    ///   `.badConfiguration` if the old process stays in service because this process took too long to start,
-    ///   or if this was called before; `.system` with ETIMEDOUT if the old process does not confirm within 30
-    ///   seconds, with EADDRINUSE if the path is in use, and with the kernel's error if listening fails;
-    ///   `CancellationError` if the task is cancelled. The listeners are not closed.
+    /// - Throws: `.badParameter` if both dictionaries are empty, for a name in both, too many sockets, or a
+    ///   listener that is closed; `.badConfiguration` if the old process stays in service because this
+    ///   process took too long to start, or if this was called before; `.system` with ETIMEDOUT if the old
+    ///   process does not confirm within 30 seconds, with EADDRINUSE if the path is in use, and with the
+    ///   kernel's error if listening fails; `CancellationError` if the task is cancelled. The listeners are
+    ///   not closed. Do not run them then, and do not call this again: exit.
     @concurrent
     public func takeOver(
         _ listeners: [String: SocketListener] = [:], datagrams: [String: DatagramListener] = [:]
@@ -255,10 +255,10 @@ public final class HotRestart: Sendable {
 
     /// Offers the listeners to later processes until one of them takes over.
     ///
-    /// Call this after `takeOver`, while the listeners run. Returns when a new process takes over, and then
-    /// closes the listeners, or when one of them starts to close for another reason, such as a
-    /// signal. In that case, also sends `.stopping` to the `ServiceManager`. If the task is cancelled, the
-    /// listeners stay open, but can no longer be handed over.
+    /// Call this once, after `takeOver`, while the listeners run. When a new process takes over, starts to
+    /// close the listeners and returns `true`, without waiting for open connections. When a listener closes
+    /// for another reason, such as a signal, sends `.stopping` to the `ServiceManager` and returns `false`.
+    /// If the task is cancelled, the listeners stay open, but can no longer be handed over.
     ///
     /// - Parameters:
     ///   - closeTimeout: How long open connections may take to finish after a new process takes over.
@@ -267,8 +267,8 @@ public final class HotRestart: Sendable {
     ///     `takeOver`. If it takes longer, this process stays in service. Defaults to 60 seconds.
     /// - Returns: Whether this process was replaced. Also `true` if it is shut down while a new process is
     ///   starting, which then takes over.
-    /// - Throws: `.badConfiguration` if `takeOver` has not been called; `CancellationError` if the task is
-    ///   cancelled.
+    /// - Throws: `.badConfiguration` if `takeOver` has not succeeded, or if this was called before;
+    ///   `CancellationError` if the task is cancelled.
     @concurrent
     @discardableResult
     public func untilReplaced(
@@ -279,7 +279,9 @@ public final class HotRestart: Sendable {
             defer { (state.phase, state.door) = (.offering, nil) }
             return (state.party, state.door)
         }
-        guard let party, let door else { throw AsyncSocketError.handover("call takeOver first, and this once", fault: .caller) }
+        guard let party, let door else {
+            throw AsyncSocketError.handover("call takeOver first, and untilReplaced only once", fault: .caller)
+        }
         defer { door.close() }
         let ticketKeys = ticketKeys
         let isReplaced =
