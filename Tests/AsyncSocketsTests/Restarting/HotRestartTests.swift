@@ -320,6 +320,21 @@ import Testing
         try await first.end()
     }
 
+    @Test func aSuccessorThatDoesNotFollowTheProtocolIsRejected() async throws {
+        let first = try await Generation("first", path)
+        let script = """
+            import socket, sys
+            s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            s.connect(sys.argv[1])
+            s.recv(65536), s.recv(65536)
+            s.send(b"hello")
+            print(s.recv(100).decode())
+            """
+        #expect(try await output(of: script, path) == "late\n")
+        try await expect("first", try await connected(to: first.listener))
+        try await first.end()
+    }
+
     private func output(of script: String, _ argument: String) async throws -> String {
         let process = Process()
         process.executableURL = URL(fileURLWithPath: "/usr/bin/python3")
