@@ -26,7 +26,7 @@ public struct HotRestartService: Service {
     /// Creates a service that offers the listeners passed to `takeOver`.
     ///
     /// - Parameters:
-    ///   - restart: A `HotRestart` whose `takeOver` has returned.
+    ///   - restart: A `HotRestart` after its `takeOver` succeeded.
     ///   - closeTimeout: How long open connections may take to finish after a handover. The default is 10
     ///     seconds; `nil` sets no limit. The group then shuts down, so the `closeTimeout` of each
     ///     `SocketListenerService` and the group's `maximumGracefulShutdownDuration` also apply.

@@ -7,8 +7,8 @@ import Synchronization
 ///
 /// The database contains a key for each period, created by the first server that needs it. `SET … NX` is
 /// atomic, so all servers use the same key. The key of the next period is created one period in advance, so
-/// the clocks of the servers may differ by half a period. Anyone who can read the database or the traffic to
-/// it can decrypt session tickets, and so recorded TLS 1.2 connections. This example connects to Redis
+/// the clocks of the servers may differ by half a period. An attacker who reads the database or the traffic
+/// to it can decrypt session tickets, and so recorded TLS 1.2 connections. This example connects to Redis
 /// without TLS and without a password: use both in production.
 final class RedisTicketKeys: TLSTicketKeySource {
     private let host: String

@@ -20,13 +20,19 @@ extension DatagramHub {
         defer { PeerSockets.forbidSharing(of: shared) }
         // In several turns, so that other connections of the loop are served in between.
         for _ in 0...maximumPeers / Self.socketsPerTurn {
-            guard await onLoop({ hub in !hub.openPeerSockets(atMost: Self.socketsPerTurn).isEmpty }) else { break }
+            let hasOpened = await onLoop { hub in
+                let opened = hub.openPeerSockets(atMost: Self.socketsPerTurn)
+                // Datagrams that arrived earlier are delivered first.
+                hub.receiveAll(from: hub.sharedPorts)
+                return !opened.isEmpty
+            }
+            guard hasOpened else { break }
         }
         _ = await onLoop { hub in
             guard hub.state.withLock({ $0.leaveSockets() }) else { return false }
             hub.receiveRest()
             // The receivers for multicast groups are not shared with the other process.
-            hub.leftPorts = hub.ports.filter { hub.isShared($0) }
+            hub.leftPorts = hub.sharedPorts
             hub.ports.removeAll { hub.isShared($0) }
             for port in hub.leftPorts { hub.loop.unwatch(port.descriptor.socket) }
             return true
@@ -57,6 +63,8 @@ extension DatagramHub {
         }
     }
 
+    private var sharedPorts: [DatagramPort] { ports.filter { isShared($0) } }
+
     /// Whether the other process has the socket too.
     private func isShared(_ port: DatagramPort) -> Bool { port.descriptor.socket === port.replyDescriptor.socket }
 
@@ -74,11 +82,9 @@ extension DatagramHub {
             return state.all
         }
         guard !peers.isEmpty else { return [] }
-        let own = ports.filter { isShared($0) }
         let opened = peerSockets.open(
             for: peers, atMost: limit,
-            PeerSockets.Setup(
-                options: setup.options, reception: setup.reception, own: own, handler: self))
+            PeerSockets.Setup(options: setup.options, reception: setup.reception, own: sharedPorts, handler: self))
         if let first = opened.failed.first {
             setup.logger.warning(
                 "sockets for peers could not be opened during the handover",
@@ -86,22 +92,20 @@ extension DatagramHub {
                     "reason": "\(first.1)", "count": "\(opened.failed.count)", "peer": "\(first.0.key.peer.socketAddress)",
                 ])
         }
-        // Earlier datagrams are delivered first.
-        receiveAll(from: own)
         for (peer, error) in opened.failed { peer.connection.post(.close(AsyncSocketError(error, operation: .receive))) }
         return opened.ports
     }
 
-    /// Receives the datagrams that have arrived, until no new peer is among their senders.
+    /// Receives the datagrams that have arrived. Afterwards, each peer has a socket.
     private func receiveRest() {
+        var opened = openPeerSockets(atMost: .max)
         for _ in 0..<Self.rounds {
-            let opened = openPeerSockets(atMost: .max)
-            let own = ports.filter { isShared($0) }
-            receiveAll(from: own)
+            receiveAll(from: sharedPorts)
             receiveAll(from: opened)
-            if opened.isEmpty, own.allSatisfy({ !$0.isReady }) { break }
+            // The last step opens sockets: another datagram could add a peer without a socket.
+            opened = openPeerSockets(atMost: .max)
+            if opened.isEmpty { break }
         }
-        _ = openPeerSockets(atMost: .max)
     }
 
     private func receiveAll(from ports: [DatagramPort]) {

@@ -309,13 +309,12 @@ final class DatagramHub: EventHandler, PortHandler {
             reply.withUnsafeBytes { port.replies.append($0) }
             port.addresses.append((reply.count, key.peer, port.source(for: datagram.arrival)))
         case .admission:
-            if let earlier, state.withLock({ $0.hasLeftSockets }) {
-                // The other process serves the new connection when the client repeats its ClientHello.
-                return earlier.connection.post(.replaced)
-            }
             let digest = DTLSCookies.digest(ofHello: datagram.bytes)
             if let digest, earlier?.earlierDigests.contains(digest) == true {
                 state.withLock { $0.refused.invalid += 1 }
+            } else if let earlier, state.withLock({ $0.hasLeftSockets }) {
+                // The other process serves the new connection when the client repeats its ClientHello.
+                earlier.connection.post(.replaced)
             } else {
                 accept(key, datagram, port, digest: digest, insteadOf: earlier)
             }

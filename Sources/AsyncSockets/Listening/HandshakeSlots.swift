@@ -128,7 +128,7 @@ final class HandshakeSlots: Sendable {
 
     var waitingCount: Int { state.withLock { $0.waitingCount } }
 
-    /// The number of connections whose tasks are waiting for a slot.
+    /// The number of connections that wait for a slot.
     var waitingConnectionCount: Int { state.withLock { $0.waitingCount - $0.accepting.count } }
 
     /// The number of sources with slots or waiting tasks.

@@ -1,7 +1,7 @@
 internal import SocketBuffers
 internal import SocketCore
 
-/// A listener whose sockets another process can take over.
+/// A listener that can pass its sockets to another process.
 protocol HandoverListener: ServingListener {
     var socketCount: Int { get }
 

@@ -201,8 +201,11 @@ import Testing
         try await serving.value
     }
 
-    /// The ClientHello of the previous connection is repeated, with a cookie that is still valid.
-    @Test func aRepeatedClientHelloDoesNotTakeThePlaceOfALaterOne() async throws {
+    /// The ClientHello of the previous connection is repeated, with a cookie that is still valid. Also if
+    /// another process serves new connections.
+    @Test(arguments: [false, true]) func aRepeatedClientHelloDoesNotTakeThePlaceOfALaterOne(
+        _ isHandedOver: Bool
+    ) async throws {
         let listener = try Self.listener(isSecure: true)
         let serving = Self.echo(listener)
         let first = try ManualDTLS(TestCertificates.client())
@@ -218,6 +221,7 @@ import Testing
         _ = try await second.shakeHands()
         try await second.send(second.encrypt("second"))
         #expect(try await second.receive() == "second")
+        if isHandedOver { await listener.leaveSockets() }
         try await second.send(flights[1])
         try await second.send(second.encrypt("still"))
         #expect(try await second.receive() == "still")

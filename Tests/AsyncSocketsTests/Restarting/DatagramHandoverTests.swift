@@ -19,7 +19,7 @@ import Testing
         path = folder.path("restart")
     }
 
-    /// A generation of a server that answers each datagram with its name and the datagram.
+    /// A generation of a server that echoes each datagram with its name in front.
     private struct Generation {
         let restart: HotRestart
         let listener: DatagramListener
@@ -81,7 +81,7 @@ import Testing
         #expect(throws: AsyncSocketError.self) {
             try intruder.bind(toPort: second.listener.localPort, interface: place.hosts[0])
         }
-        // Peers leave one after another, and the first process ends with the last one.
+        // Peers leave one after another. The first process finishes when none remains.
         for client in early {
             try await client.send(Data("bye".utf8))
             if isSecure { continue }
@@ -107,8 +107,8 @@ import Testing
         }
     }
 
-    /// Each request is answered once, and all requests of a client by one process, however often processes
-    /// replace each other.
+    /// However often processes replace each other, each request gets one reply, and a client gets all its
+    /// replies from the same process.
     @Test(arguments: [false, true]) func noDatagramIsLostOrMisled(_ isSecure: Bool) async throws {
         let dtls = isSecure ? try TestCertificates.server() : nil
         var generations = [try await Generation("0", path, dtls: dtls)]

@@ -18,7 +18,7 @@ import Testing
         path = folder.path("restart")
     }
 
-    /// A process that exits after its offer, without reading, has left its sockets to the successor.
+    /// The successor keeps the sockets of a process that exits after its offer.
     @Test(arguments: [false, true]) func aPredecessorMayExitAfterItsOffer(_ isUnread: Bool) async throws {
         let door = try PacketSocket.listen(at: try folder.address("restart"), on: .next())
         let listener = try SocketListener(port: 0, interface: "127.0.0.1")
@@ -33,13 +33,13 @@ import Testing
         let inherited = try SocketListener(inherited: restart.descriptors(named: "greeter"))
         if !isUnread { successor.close() }
         let taking = Task.immediate { try await restart.takeOver(["greeter": inherited]) }
-        // It has sent its packet by now.
+        // Its packet was sent before.
         successor.close()
         try await taking.value
         door.close()
     }
 
-    /// Answers one connection with packets, each with as many descriptors as stated.
+    /// Accepts one connection and sends it packets, each with the given number of descriptors.
     private func offering(_ packets: [(bytes: [UInt8], descriptorCount: Int)], _ test: () async throws -> Void) async throws {
         let door = try PacketSocket.listen(at: try folder.address("restart"), on: .next())
         defer { door.close() }

@@ -161,7 +161,7 @@ import Testing
         try await second.end()
     }
 
-    /// A successor that does not become ready does not prevent another one, which is queued meanwhile.
+    /// If one successor does not become ready in time, the next one in the queue can take over.
     @Test func aSlowSuccessorLosesItsTurn() async throws {
         let first = try await Generation("first", path, startTimeout: .seconds(5))
         let slow = try await HotRestart(path: path)
@@ -179,8 +179,7 @@ import Testing
         #expect(try folder.names == [])
     }
 
-    /// A process that is told to stop while its offer is open lets the successor serve, on the same socket
-    /// file.
+    /// If a process stops while its offer is open, the successor serves on the same socket file.
     @Test func aPredecessorMayStopDuringItsOffer() async throws {
         let socket = folder.path("greeter")
         let first = try await Generation("first", path) { _ in try SocketListener(path: socket) }
@@ -215,7 +214,7 @@ import Testing
         #expect(try folder.names == [])
     }
 
-    /// A process whose task is cancelled stays in service, and so does its file.
+    /// After the task is cancelled, the process stays in service and keeps its file.
     @Test func aCancelledOfferIsWithdrawn() async throws {
         let socket = folder.path("greeter")
         let first = try await Generation("first", path) { _ in try SocketListener(path: socket) }
