@@ -4,8 +4,9 @@
 //  2. A stranger becomes a peer when its first datagram arrives or, with DTLS, a ClientHello that contains a
 //     valid cookie. Until then the hub stores no data about it. If there are too many peers, or no space for
 //     the datagram, the datagram is dropped. With DTLS, a new client at a limit replaces an incomplete
-//     handshake instead: the oldest handshake of the source with the most handshakes. This way no source can
-//     shut out other sources. Sockets that close before a task has taken them are released (`Reception`).
+//     handshake instead: the oldest handshake of the source with the most handshakes. A source has only a
+//     part of the peers, and at that limit replaces its own handshakes. This way no source can shut out
+//     other sources. Sockets that close before a task has taken them are released (`Reception`).
 //  3. A ClientHello from a peer's address that differs from the ClientHello of the current connection is
 //     treated as if a stranger had sent it (RFC 6347, section 4.2.8). If it contains a valid cookie, it
 //     replaces the current peer. The replaced socket closes without sending anything to the new client. A
@@ -92,6 +93,12 @@ final class DatagramHub: EventHandler, PortHandler {
         }
     }
 
+    /// With `nil`, four fifths of `maximumPeers`.
+    var maximumPeersPerSource: Int? {
+        get { state.withLock { $0.maximumPeersPerSource } }
+        set { state.withLock { $0.chosenMaximumPeersPerSource = newValue } }
+    }
+
     var maximumHandshakes: Int {
         get { state.withLock { $0.maximumHandshakes } }
         set { state.withLock { $0.maximumHandshakes = newValue } }
@@ -175,7 +182,7 @@ final class DatagramHub: EventHandler, PortHandler {
         leaveIfUnused { $0.isAccepting = false }
     }
 
-    private func forget(_ key: PeerKey, _ mailbox: PeerMailbox, _ handshake: HandshakeNumber?) {
+    private func forget(_ key: PeerKey, _ mailbox: PeerMailbox, _ handshake: HandshakeNumber) {
         var hasSocket = false
         leaveIfUnused { state in
             state.remove(key, mailbox, handshake)
@@ -325,8 +332,9 @@ final class DatagramHub: EventHandler, PortHandler {
         _ key: PeerKey, _ datagram: ReceivedDatagram, _ port: DatagramPort, digest: Int?, insteadOf earlier: ListenerPeer? = nil
     ) {
         let mayEvict = digest != nil || setup.taskCount() <= maximumPeers + maximumPeers / 8 + Self.unfinishedTasks
-        guard state.withLock({ $0.admit(hasHello: digest != nil, insteadOf: earlier, mayEvict: mayEvict) }) else { return }
-        guard let mailbox = PeerMailbox(in: mailboxes, with: datagram.bytes, datagram.arrival) else {
+        guard state.withLock({ $0.admit(key, hasHello: digest != nil, insteadOf: earlier, mayEvict: mayEvict) }) else { return }
+        let source = state.withLock { $0.handshakes.source(of: key.peer) }
+        guard let mailbox = PeerMailbox(in: mailboxes, of: source, with: datagram.bytes, datagram.arrival) else {
             return leaveIfUnused { $0.giveUp { $0.byPendingBytes += 1 } }
         }
         guard let (handshake, evicted) = state.withLock({ $0.begin(key, hasHello: digest != nil, insteadOf: earlier) }) else {

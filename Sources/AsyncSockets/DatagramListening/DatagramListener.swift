@@ -202,6 +202,18 @@ public final class DatagramListener: Sendable {
         set { hub.maximumPeers = newValue.clamped(to: 1...) }
     }
 
+    /// The maximum number of peers of one source at a time. Defaults to four fifths of `maximumPeers`, also
+    /// after that has changed, so that no source can shut out other sources; at least 1.
+    ///
+    /// At the limit, a new peer replaces the oldest unproven peer of its source. If all peers of the source
+    /// are proven, its datagrams from strangers are dropped. Both are counted in `snapshot`. Lowering the
+    /// limit does not close the sockets of existing peers. If one address has all your peers, for example a
+    /// gateway, set this to `maximumPeers`.
+    public var maximumPeersPerSource: Int {
+        get { hub.maximumPeersPerSource ?? maximumPeers }
+        set { hub.maximumPeersPerSource = newValue.clamped(to: 1...) }
+    }
+
     /// The maximum number of incomplete handshakes at a time; 4,096 by default, at least 1.
     ///
     /// At the limit, a new client replaces the oldest handshake of the source with the most handshakes, so
@@ -218,10 +230,11 @@ public final class DatagramListener: Sendable {
     /// single datagram is always accepted, and a single peer may use at most 128 KiB.
     ///
     /// Half of the memory is reserved for one datagram per peer, so that peers with slow tasks do not shut
-    /// out other peers. To use the reserve, a datagram must not exceed that half divided by `maximumPeers`,
-    /// including the 256 bytes: 3,355 bytes by default. Datagrams that do not fit are dropped. They are
-    /// counted in `dropped` of the peer's socket, or in `snapshot` if a stranger sent them. For
-    /// sockets with a delegate, the socket's `maximumPendingReceiveBytes` also applies.
+    /// out other peers. One source may use at most four fifths of the other half. To use the reserve, a
+    /// datagram must not exceed that half divided by `maximumPeers`, including the 256 bytes: 3,355 bytes by
+    /// default. Datagrams that do not fit are dropped. They are counted in `dropped` of the peer's socket, or
+    /// in `snapshot` if a stranger sent them. For sockets with a delegate, the socket's
+    /// `maximumPendingReceiveBytes` also applies.
     public var maximumTotalPendingReceiveBytes: Int {
         get { hub.mailboxes.limit.load(ordering: .relaxed) }
         set { hub.mailboxes.limit.store(newValue.clamped(to: 65_536...), ordering: .relaxed) }

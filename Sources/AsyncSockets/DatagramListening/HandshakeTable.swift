@@ -3,7 +3,9 @@ internal import SocketCore
 /// A number that identifies a handshake and is not reused.
 typealias HandshakeNumber = UInt64
 
-/// The incomplete handshakes of a `DatagramListener`, grouped by the clients' sources.
+/// The peers of a `DatagramListener`, grouped by source, with the incomplete handshakes of each source.
+///
+/// The number of its handshake identifies a peer, even after the handshake.
 struct HandshakeTable<Client> {
     private struct Handshake {
         let number: HandshakeNumber
@@ -15,16 +17,27 @@ struct HandshakeTable<Client> {
 
     var prefix = SourcePrefix()
     private var sources = Sources()
-    private var places: [HandshakeNumber: (slot: Sources.Slot, place: Sources.Place)] = [:]
+    /// `place` is `nil` after the handshake.
+    private var places: [HandshakeNumber: (slot: Sources.Slot, place: Sources.Place?)] = [:]
     private var lastNumber: HandshakeNumber = 0
 
-    var count: Int { places.count }
+    /// The number of incomplete handshakes.
+    var count: Int { sources.unprovenCount }
 
-    func contains(_ number: HandshakeNumber) -> Bool { places[number] != nil }
+    /// Whether a handshake is incomplete.
+    func contains(_ number: HandshakeNumber) -> Bool { places[number]?.place != nil }
+
+    func source(of address: InternetAddress) -> SourceKey { SourceKey(address.socketAddress, prefix) }
+
+    /// The number of peers of a source, including those whose handshake is incomplete.
+    func peerCount(of source: SourceKey) -> Int { sources.count(of: source) }
+
+    /// The number of incomplete handshakes of a source.
+    func count(of source: SourceKey) -> Int { sources.unprovenCount(of: source) }
 
     mutating func begin(from address: InternetAddress) -> HandshakeNumber {
         lastNumber += 1
-        let slot = sources.enter(SourceKey(address.socketAddress, prefix))
+        let slot = sources.enter(source(of: address))
         places[lastNumber] = (slot, sources.append(Handshake(number: lastNumber), of: slot))
         return lastNumber
     }
@@ -33,15 +46,27 @@ struct HandshakeTable<Client> {
         if let place = places[number]?.place { sources[place]?.client = client }
     }
 
+    /// Removes a handshake, and returns its client. The peer still counts towards its source.
     @discardableResult
     mutating func end(_ number: HandshakeNumber) -> Client? {
-        guard let (slot, place) = places.removeValue(forKey: number) else { return nil }
-        defer { sources.leave(slot) }
+        guard let place = places[number]?.place else { return nil }
+        places[number]?.place = nil
         return sources.remove(place)?.client
+    }
+
+    /// Removes a peer, and its handshake if that is incomplete.
+    mutating func leave(_ number: HandshakeNumber) {
+        end(number)
+        if let slot = places.removeValue(forKey: number)?.slot { sources.leave(slot) }
     }
 
     /// Removes the oldest handshake of the source with the most handshakes.
     mutating func endOldestOfLargestSource() -> Client? {
         sources.oldestOfLargestSource.flatMap { end($0.number) }
+    }
+
+    /// Removes the oldest handshake of a source.
+    mutating func endOldest(of source: SourceKey) -> Client? {
+        sources.oldest(of: source).flatMap { end($0.number) }
     }
 }

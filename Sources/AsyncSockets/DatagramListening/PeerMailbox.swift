@@ -32,7 +32,14 @@ struct PeerDatagram: Sendable {
 /// The memory budget that a listener's mailboxes share. It is limited because forged senders can create many
 /// mailboxes.
 final class MailboxSpace: Sendable {
+    /// The memory that the mailboxes of some sources use together.
+    final class Share: Sendable {
+        fileprivate let used = Atomic(0)
+    }
+
     private let used = Atomic(0)
+    /// Sources share these, chosen by a hash that a sender cannot predict, so their number is constant.
+    private let shares = (0..<shareCount).map { _ in Share() }
     /// The maximum number of bytes in all mailboxes together.
     let limit = Atomic(64 * 1024 * 1024)
     let mailboxLimit: Atomic<Int>
@@ -41,24 +48,31 @@ final class MailboxSpace: Sendable {
         self.mailboxLimit = Atomic(mailboxLimit)
     }
 
+    private static let shareCount = 128
+
+    /// Swift seeds its hashes differently in each process.
+    func share(of source: SourceKey) -> Share { shares[Int(UInt(bitPattern: source.hashValue) % UInt(Self.shareCount))] }
+
     /// Reserves space for a datagram. Returns false if the datagram does not fit. A single datagram always
     /// fits.
     ///
     /// Half of the space is reserved for one datagram per mailbox, so that peers with full mailboxes do not
-    /// shut out other peers.
-    fileprivate func take(_ cost: Int, isFirst: Bool) -> Bool {
+    /// shut out other peers. A share has at most four fifths of the other half.
+    fileprivate func take(_ cost: Int, isFirst: Bool, in share: Share) -> Bool {
         let sum = used.add(cost, ordering: .relaxed).newValue
+        let ofShare = share.used.add(cost, ordering: .relaxed).newValue
         let limit = limit.load(ordering: .relaxed)
         let half = limit / 2
-        if sum == cost || sum <= half { return true }
+        if sum == cost || sum <= half && ofShare <= SourceKey.share(of: half) { return true }
         // There may be more mailboxes than the limit, because lowering the limit does not close any.
         if isFirst, sum <= limit, cost <= half / mailboxLimit.load(ordering: .relaxed) { return true }
-        give(cost)
+        give(cost, in: share)
         return false
     }
 
-    fileprivate func give(_ cost: Int) {
+    fileprivate func give(_ cost: Int, in share: Share) {
         used.subtract(cost, ordering: .relaxed)
+        share.used.subtract(cost, ordering: .relaxed)
     }
 }
 
@@ -75,6 +89,7 @@ final class PeerMailbox: Sendable {
 
     private let state = Locked(State())
     private let space: MailboxSpace
+    private let share: MailboxSpace.Share
     private let arrivals = Atomic(0)
     /// The maximum number of bytes in a mailbox, including an overhead of 256 bytes per datagram.
     private static let limit = 128 * 1024
@@ -82,8 +97,10 @@ final class PeerMailbox: Sendable {
 
     /// Creates a mailbox with a first datagram, which is treated as already announced. Returns `nil` if the
     /// datagram does not fit.
-    init?(in space: MailboxSpace, with bytes: UnsafeRawBufferPointer, _ arrival: DatagramArrival) {
-        self.space = space
+    ///
+    /// - Parameter source: The source of the peer.
+    init?(in space: MailboxSpace, of source: SourceKey, with bytes: UnsafeRawBufferPointer, _ arrival: DatagramArrival) {
+        (self.space, share) = (space, space.share(of: source))
         guard put(bytes, arrival) != nil else { return nil }
     }
 
@@ -98,7 +115,7 @@ final class PeerMailbox: Sendable {
         let cost = bytes.count + Self.costOfDatagram
         return state.withLock { state in
             guard !state.isClosed, state.byteCount == 0 || state.byteCount + cost <= Self.limit,
-                space.take(cost, isFirst: state.byteCount == 0)
+                space.take(cost, isFirst: state.byteCount == 0, in: share)
             else { return nil }
             state.byteCount += cost
             state.datagrams.append(PeerDatagram(bytes, arrival))
@@ -119,7 +136,7 @@ final class PeerMailbox: Sendable {
             let datagram = state.datagrams.count == 1 ? state.datagrams.removeLast() : state.datagrams.removeFirst()
             let cost = datagram.bytes.count + Self.costOfDatagram
             state.byteCount -= cost
-            space.give(cost)
+            space.give(cost, in: share)
             return datagram
         }
     }
@@ -134,7 +151,7 @@ final class PeerMailbox: Sendable {
         state.withLock { state in
             state.isClosed = true
             state.datagrams.removeAll()
-            space.give(state.byteCount)
+            space.give(state.byteCount, in: share)
             state.byteCount = 0
         }
     }

@@ -45,13 +45,16 @@ struct PeerTable {
     var refused = ServerSnapshot.Refusals()
     /// Whether the loop is adding a peer, from `admit` to `insert` or `giveUp`.
     private var isAdding = false
-    /// The unproven peers, which give way to new peers.
+    /// The peers by source. Unproven ones give way to new peers.
     private(set) var handshakes = HandshakeTable<ListenerPeer>()
     var prefix: SourcePrefix {
         get { handshakes.prefix }
         set { handshakes.prefix = newValue }
     }
     var maximumPeers: Int
+    /// `nil` for four fifths of `maximumPeers`.
+    var chosenMaximumPeersPerSource: Int?
+    var maximumPeersPerSource: Int { chosenMaximumPeersPerSource ?? SourceKey.share(of: maximumPeers) }
     var maximumHandshakes = 4096
     var isAccepting = true
     /// The reason why receiving has failed permanently.
@@ -86,10 +89,10 @@ struct PeerTable {
     /// the hub is in use.
     ///
     /// - Parameter mayEvict: Whether the new peer may take the place of an unproven one.
-    mutating func admit(hasHello: Bool, insteadOf earlier: ListenerPeer?, mayEvict: Bool = true) -> Bool {
-        let isFull = excess(hasHello: hasHello, insteadOf: earlier) > 0
-        isAdding = admits(hasHello: hasHello, insteadOf: earlier) && (mayEvict || !isFull)
-        if !isAdding { noteRefusal(hasHello: hasHello, insteadOf: earlier) }
+    mutating func admit(_ key: PeerKey, hasHello: Bool, insteadOf earlier: ListenerPeer?, mayEvict: Bool = true) -> Bool {
+        let room = room(for: key, hasHello: hasHello, insteadOf: earlier)
+        isAdding = isAccepting && (room == .free || (room == .afterEviction && mayEvict))
+        if !isAdding { noteRefusal(of: key, hasHello: hasHello, insteadOf: earlier) }
         return isAdding
     }
 
@@ -99,9 +102,11 @@ struct PeerTable {
         count(&refused)
     }
 
-    private mutating func noteRefusal(hasHello: Bool, insteadOf earlier: ListenerPeer?) {
+    private mutating func noteRefusal(of key: PeerKey, hasHello: Bool, insteadOf earlier: ListenerPeer?) {
         if !isAccepting {
             refused.byClosing += 1
+        } else if totalExcess(hasHello: hasHello, insteadOf: earlier) <= 0, sourceExcess(key, insteadOf: earlier) > 0 {
+            refused.bySource += 1
         } else if peerExcess(insteadOf: earlier) > 0 || !hasHello {
             refused.byConnections += 1
         } else {
@@ -109,18 +114,31 @@ struct PeerTable {
         }
     }
 
-    /// Whether a new peer is admitted, possibly in place of an unproven peer.
-    ///
-    /// - Parameter earlier: The peer that the new peer replaces.
-    func admits(hasHello: Bool, insteadOf earlier: ListenerPeer?) -> Bool {
-        guard isAccepting else { return false }
-        let excess = excess(hasHello: hasHello, insteadOf: earlier)
-        if excess <= 0 { return true }
-        // After a limit was lowered, handshakes above the limit are not replaced.
-        return excess == 1 && handshakes.count > (isShakingHands(earlier) ? 1 : 0)
+    private enum Room {
+        case free
+        /// If an unproven peer gives way.
+        case afterEviction
+        case none
     }
 
-    private func excess(hasHello: Bool, insteadOf earlier: ListenerPeer?) -> Int {
+    /// - Parameter earlier: The peer that the new peer replaces.
+    private func room(for key: PeerKey, hasHello: Bool, insteadOf earlier: ListenerPeer?) -> Room {
+        let (ofSource, total) = (
+            sourceExcess(key, insteadOf: earlier), totalExcess(hasHello: hasHello, insteadOf: earlier)
+        )
+        if max(ofSource, total) <= 0 { return .free }
+        // After a limit was lowered, handshakes above the limit are not replaced.
+        guard max(ofSource, total) == 1 else { return .none }
+        let own = isShakingHands(earlier) ? 1 : 0
+        let unproven = ofSource > 0 ? handshakes.count(of: handshakes.source(of: key.peer)) : handshakes.count
+        return unproven > own ? .afterEviction : .none
+    }
+
+    private func sourceExcess(_ key: PeerKey, insteadOf earlier: ListenerPeer?) -> Int {
+        handshakes.peerCount(of: handshakes.source(of: key.peer)) - (earlier == nil ? 0 : 1) + 1 - maximumPeersPerSource
+    }
+
+    private func totalExcess(hasHello: Bool, insteadOf earlier: ListenerPeer?) -> Int {
         let peerExcess = peerExcess(insteadOf: earlier)
         let handshakeExcess = handshakes.count - (isShakingHands(earlier) ? 1 : 0) + 1 - maximumHandshakes
         return hasHello ? max(peerExcess, handshakeExcess) : peerExcess
@@ -134,7 +152,7 @@ struct PeerTable {
         peer.map { handshakes.contains($0.handshake) } ?? false
     }
 
-    /// Makes room for a peer that `admits` has allowed, and adds its handshake.
+    /// Makes room for a peer that `admit` has allowed, and adds its handshake.
     ///
     /// - Returns: The number of the handshake, and the peer that was removed to make room, if any. `nil` if
     ///   a limit was reached since `admit`.
@@ -142,18 +160,27 @@ struct PeerTable {
         _ key: PeerKey, hasHello: Bool, insteadOf earlier: ListenerPeer?
     ) -> (handshake: HandshakeNumber, evicted: ListenerPeer?)? {
         // A peer may have been proven since `admit`.
-        guard admits(hasHello: hasHello, insteadOf: earlier) else {
-            noteRefusal(hasHello: hasHello, insteadOf: earlier)
+        guard isAccepting, room(for: key, hasHello: hasHello, insteadOf: earlier) != .none else {
+            noteRefusal(of: key, hasHello: hasHello, insteadOf: earlier)
             return nil
         }
         if let earlier { remove(key, earlier.mailbox, earlier.handshake) }
-        var evicted: ListenerPeer?
-        if excess(hasHello: hasHello, insteadOf: nil) > 0 { evicted = handshakes.endOldestOfLargestSource() }
-        if let evicted {
-            remove(evicted.key, evicted.mailbox, nil)
-            if hasHello { refused.byHandshakes += 1 } else { refused.byConnections += 1 }
-        }
+        let evicted = evict(for: key, hasHello: hasHello)
         return (handshakes.begin(from: key.peer), evicted)
+    }
+
+    private mutating func evict(for key: PeerKey, hasHello: Bool) -> ListenerPeer? {
+        let isFull = totalExcess(hasHello: hasHello, insteadOf: nil) > 0
+        var evicted: ListenerPeer?
+        if sourceExcess(key, insteadOf: nil) > 0 {
+            evicted = handshakes.endOldest(of: handshakes.source(of: key.peer))
+        } else if isFull {
+            evicted = handshakes.endOldestOfLargestSource()
+        }
+        guard let evicted else { return nil }
+        remove(evicted.key, evicted.mailbox, evicted.handshake)
+        if !isFull { refused.bySource += 1 } else if hasHello { refused.byHandshakes += 1 } else { refused.byConnections += 1 }
+        return evicted
     }
 
     mutating func insert(_ peer: ListenerPeer) {
@@ -177,8 +204,8 @@ struct PeerTable {
     mutating func endHandshake(_ number: HandshakeNumber) { handshakes.end(number) }
 
     /// Removes a peer that was replaced or has closed its socket.
-    mutating func remove(_ key: PeerKey, _ mailbox: PeerMailbox, _ handshake: HandshakeNumber?) {
-        if let handshake { handshakes.end(handshake) }
+    mutating func remove(_ key: PeerKey, _ mailbox: PeerMailbox, _ handshake: HandshakeNumber) {
+        handshakes.leave(handshake)
         guard var all = peers[key.peer], let index = all.firstIndex(where: { $0.mailbox === mailbox }) else { return }
         all.remove(at: index)
         peers[key.peer] = all.isEmpty ? nil : all
@@ -190,12 +217,12 @@ extension AsyncSocketError {
     static var gaveWayToPeer: AsyncSocketError {
         AsyncSocketError(
             .tooManyConnections, fault: .peer, operation: .receive,
-            message: "a new peer replaced this one, which has not replied yet, because the listener reached maximumPeers")
+            message: "a new peer replaced this one, which has not replied yet, because of maximumPeers or maximumPeersPerSource")
     }
 
     static var gaveWay: AsyncSocketError {
         AsyncSocketError(
             .tooManyHandshakes, fault: .peer, operation: .startDTLS,
-            message: "a new client replaced this handshake because the listener reached maximumHandshakes or maximumPeers")
+            message: "a new client replaced this handshake because of maximumHandshakes, maximumPeers or maximumPeersPerSource")
     }
 }

@@ -21,7 +21,9 @@ public struct ServerSnapshot: Sendable, Hashable, Codable {
     /// How many connections were refused, peers replaced and datagrams dropped, grouped by the limit that was
     /// reached.
     public struct Refusals: Sendable, Hashable, Codable {
-        /// Connections that were refused because their source had reached `maximumConnectionsPerSource`.
+        /// Connections that were refused because their source had reached `maximumConnectionsPerSource`. For
+        /// a `DatagramListener`, peers that were replaced, and strangers' datagrams that were dropped,
+        /// because of `maximumPeersPerSource`.
         public var bySource = 0
         /// Connections that were replaced because `maximumConnections` was reached. For a `DatagramListener`,
         /// peers that were replaced, and strangers' datagrams that were dropped, because of `maximumPeers`.

@@ -68,6 +68,19 @@ package struct SourceGroups<Member> {
     /// Adds a member of a source.
     package mutating func enter(_ key: SourceKey) -> Slot { enter(key, limit: .max) ?? add(key) }
 
+    /// The number of members of a source.
+    package func count(of key: SourceKey) -> Int { source(key)?.count ?? 0 }
+
+    /// The number of unproven members of a source.
+    package func unprovenCount(of key: SourceKey) -> Int { source(key)?.unprovenCount ?? 0 }
+
+    /// The oldest unproven member of a source.
+    package func oldest(of key: SourceKey) -> Member? {
+        source(key).flatMap { members.first(of: $0.unproven)?.member }
+    }
+
+    private func source(_ key: SourceKey) -> Source? { slots[key].flatMap { sources[$0.index] } }
+
     private mutating func add(_ key: SourceKey) -> Slot {
         let slot = Slot(index: sources.insert(Source(key: key)))
         slots[key] = slot

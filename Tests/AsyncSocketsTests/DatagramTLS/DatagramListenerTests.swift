@@ -23,8 +23,8 @@ import Testing
             idleTimeout: idleTimeout, configure: configure)
     }
 
-    static func client(_ layer: Layer, of listener: DatagramListener) async throws -> AsyncUDPSocket {
-        let socket = AsyncUDPSocket()
+    static func client(_ layer: Layer, of listener: DatagramListener, from host: String? = nil) async throws -> AsyncUDPSocket {
+        let socket = try host.map { try AsyncUDPSocket.bound($0) } ?? AsyncUDPSocket()
         try await socket.connect(to: "127.0.0.1", port: listener.localPort)
         if layer == .dtls { try await socket.startDTLS(settings: TestCertificates.client()) }
         return socket

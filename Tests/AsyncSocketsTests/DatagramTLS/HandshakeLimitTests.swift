@@ -97,6 +97,23 @@ import Testing
         withExtendedLifetime(silent) {}
     }
 
+    /// Peers with complete handshakes are not replaced, so one source may have only a part of them.
+    @Test func aSourceWithManyEstablishedPeersDoesNotShutOutOthers() async throws {
+        let listener = try Self.listener(maximumPeers: 5) { $0.firstRetransmission = .seconds(60) }
+        let serving = listener.echoing()
+        var clients: [AsyncUDPSocket] = []
+        for _ in 0..<4 { clients.append(try await Self.secureClient(of: listener, from: "127.0.0.2")) }
+        #expect(listener.maximumPeersPerSource == 4 && listener.snapshot.openCount == 4)
+        let refused = try await Self.beginSilently(listener, from: "127.0.0.2", isServed: false)
+        try await eventually("it is refused") { listener.snapshot.refused.bySource == 1 }
+        let other = try await Self.secureClient(of: listener, from: "127.0.0.3")
+        for client in clients + [other] { #expect(try await client.ask("hello") == "hello") }
+        #expect(listener.snapshot.openCount == 5 && listener.snapshot.refused.total == 1)
+        await listener.close(timeout: .zero)
+        try await serving.value
+        withExtendedLifetime(refused) {}
+    }
+
     /// Handshakes that fill the table of peers are replaced too. Established peers are not.
     @Test func aHandshakeGivesWayAtTheLimitOfPeers() async throws {
         let listener = try Self.listener(maximumPeers: 2) { $0.firstRetransmission = .seconds(60) }

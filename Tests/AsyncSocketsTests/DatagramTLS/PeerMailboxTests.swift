@@ -15,30 +15,39 @@ import Testing
     private static let arrival = DatagramArrival(ArrivalFacts(), fullSize: 0, isTruncated: false)
     private static let costOfDatagram = 256
 
-    private static func mailbox(in space: MailboxSpace, _ bytes: [UInt8]) -> PeerMailbox? {
-        bytes.withUnsafeBytes { PeerMailbox(in: space, with: $0, arrival) }
+    private static func mailbox(in space: MailboxSpace, of source: SourceKey? = nil, _ bytes: [UInt8]) throws -> PeerMailbox? {
+        let source = try source ?? SourceKey(.loopback("10.0.0.1", port: 1))
+        return bytes.withUnsafeBytes { PeerMailbox(in: space, of: source, with: $0, arrival) }
     }
 
-    /// Compares four mailboxes with lists, with random lengths, insertions and removals.
+    /// Two sources that do not share space.
+    private static func sources(in space: MailboxSpace) throws -> [SourceKey] {
+        let sources = try (1...100).map { SourceKey(try .loopback("10.0.0.\($0)", port: 1)) }
+        let first = space.share(of: sources[0])
+        return [sources[0], try #require(sources.first { space.share(of: $0) !== first })]
+    }
+
+    /// Compares four mailboxes of two sources with lists, with random lengths, insertions and removals.
     @Test func mailboxesKeepOrderAndBothBounds() async throws {
-        var refused = (byMailbox: 0, bySpace: 0)
+        var refused = (byMailbox: 0, bySpace: 0, bySource: 0)
         for seed in UInt64(0)..<20 {
             try Self.check(seed, &refused)
             // With a sanitizer each round takes a second, and other tests need the thread.
             await Task.yield()
         }
-        // Each of the two limits was reached.
-        #expect(refused.byMailbox > 0 && refused.bySpace > 0)
+        // Each of the three limits was reached.
+        #expect(refused.byMailbox > 0 && refused.bySpace > 0 && refused.bySource > 0)
     }
 
-    private static func check(_ seed: UInt64, _ refused: inout (byMailbox: Int, bySpace: Int)) throws {
+    private static func check(_ seed: UInt64, _ refused: inout (byMailbox: Int, bySpace: Int, bySource: Int)) throws {
         var random = SeededGenerator(seed: seed)
         let space = MailboxSpace(mailboxLimit: 4)
         let limit = Int.random(in: 100_000...600_000, using: &random)
         space.limit.store(limit, ordering: .relaxed)
         func cost(_ datagrams: [[UInt8]]) -> Int { datagrams.reduce(0) { $0 + $1.count + costOfDatagram } }
         var models: [[[UInt8]]] = (0..<4).map { [[UInt8($0)]] }
-        let mailboxes = try models.map { try #require(mailbox(in: space, $0[0])) }
+        let sources = try sources(in: space)
+        let mailboxes = try models.indices.map { try #require(try mailbox(in: space, of: sources[$0 % 2], models[$0][0])) }
         for step in 0..<4_000 {
             let index = Int.random(in: 0..<4, using: &random)
             if Int.random(in: 0..<5, using: &random) == 0 {
@@ -50,12 +59,15 @@ import Testing
             let bytes = [UInt8](repeating: UInt8(truncatingIfNeeded: step), count: Int.random(in: 0...30_000, using: &random))
             let isWithinOwn = models[index].isEmpty || cost(models[index] + [bytes]) <= 128 * 1024
             let isWithinShare = models[index].isEmpty && cost([bytes]) <= limit / 2 / 4
-            let isWithinAll = isWithinShare || cost(models.flatMap(\.self) + [bytes]) <= limit / 2
+            let ofSource = cost(models[index % 2] + models[index % 2 + 2] + [bytes])
+            let isWithinHalf = cost(models.flatMap(\.self) + [bytes]) <= limit / 2
+            let isWithinAll = isWithinShare || isWithinHalf && ofSource <= limit / 2 - limit / 2 / 5
             #expect(cost(models.flatMap(\.self)) <= limit)
             let isPut = bytes.withUnsafeBytes { mailboxes[index].put($0, arrival) } != nil
             #expect(isPut == (isWithinOwn && isWithinAll))
             if isPut { models[index].append(bytes) }
             if !isWithinOwn { refused.byMailbox += 1 } else if !isWithinAll { refused.bySpace += 1 }
+            if isWithinOwn, isWithinHalf, !isWithinAll { refused.bySource += 1 }
         }
     }
 
@@ -64,12 +76,12 @@ import Testing
         space.limit.store(10_000, ordering: .relaxed)
         let bytes = [UInt8](repeating: 1, count: 9_000)
         for _ in 0..<3 {
-            let mailbox = try #require(Self.mailbox(in: space, bytes))
-            #expect(Self.mailbox(in: space, bytes) == nil)
+            let mailbox = try #require(try Self.mailbox(in: space, bytes))
+            #expect(try Self.mailbox(in: space, bytes) == nil)
             mailbox.close()
             #expect(bytes.withUnsafeBytes { mailbox.put($0, Self.arrival) } == nil)
             // Released immediately, with its contents.
-            #expect(Self.mailbox(in: space, bytes) != nil)
+            #expect(try Self.mailbox(in: space, bytes) != nil)
         }
     }
 
@@ -78,7 +90,7 @@ import Testing
         var random = SeededGenerator(seed: UInt64(seed))
         let space = MailboxSpace(mailboxLimit: 10)
         space.limit.store(100_000, ordering: .relaxed)
-        let mailboxes = try (0..<10).map { try #require(Self.mailbox(in: space, [UInt8($0)])) }
+        let mailboxes = try (0..<10).map { try #require(try Self.mailbox(in: space, [UInt8($0)])) }
         for mailbox in mailboxes { #expect(mailbox.take() != nil) }
         for _ in 0..<2_000 {
             let mailbox = mailboxes[Int.random(in: 0..<5, using: &random)]
@@ -94,7 +106,7 @@ import Testing
     @Test func theSumIsBoundedAlsoWithMoreMailboxesThanTheLimit() throws {
         let space = MailboxSpace(mailboxLimit: 40)
         space.limit.store(100_000, ordering: .relaxed)
-        let mailboxes = try (0..<40).map { try #require(Self.mailbox(in: space, [UInt8($0)])) }
+        let mailboxes = try (0..<40).map { try #require(try Self.mailbox(in: space, [UInt8($0)])) }
         for mailbox in mailboxes { #expect(mailbox.take() != nil) }
         space.mailboxLimit.store(1, ordering: .relaxed)
         let bytes = [UInt8](repeating: 1, count: 9_000)
@@ -105,13 +117,14 @@ import Testing
     @Test func aDatagramAloneIsNeverTooMuch() throws {
         let space = MailboxSpace(mailboxLimit: 1)
         space.limit.store(0, ordering: .relaxed)
-        let first = try #require(Self.mailbox(in: space, [1]))
-        #expect(Self.mailbox(in: space, [2]) == nil)
+        let first = try #require(try Self.mailbox(in: space, [1]))
+        #expect(try Self.mailbox(in: space, [2]) == nil)
         #expect(first.take() != nil)
-        #expect(Self.mailbox(in: space, [2]) != nil)
+        #expect(try Self.mailbox(in: space, [2]) != nil)
     }
 
-    /// Peers send datagrams that are not read. The total is bounded, and dropped datagrams are counted.
+    /// Peers of one source send datagrams that are not read. What they fill is bounded, dropped datagrams are
+    /// counted, and other sources still have space.
     @Test func strangersTogetherFillNoMoreThanTheLimit() async throws {
         let listener = try DatagramListener(address: .loopback())
         listener.maximumTotalPendingReceiveBytes = 100_000
@@ -128,8 +141,15 @@ import Testing
                 listener.snapshot.openCount + listener.snapshot.refused.byPendingBytes > before
             }
         }
-        #expect(listener.snapshot.openCount == 50_000 / (9_000 + Self.costOfDatagram))
+        #expect(listener.snapshot.openCount == 40_000 / (9_000 + Self.costOfDatagram))
         #expect(listener.snapshot.refused.byPendingBytes == 1)
+        let space = listener.hub.mailboxes
+        let usual = space.share(of: SourceKey(try .loopback("127.0.0.1", port: 1)))
+        let host = try #require(
+            try (2...100).map { "127.0.0.\($0)" }.first { space.share(of: SourceKey(try .loopback($0, port: 1))) !== usual })
+        let other = try AsyncUDPSocket.bound(host)
+        try await other.send(Data(count: 9_000), to: "127.0.0.1", port: listener.localPort)
+        try await eventually("it is a peer") { listener.snapshot.openCount == 50_000 / (9_000 + Self.costOfDatagram) }
         await listener.close(timeout: .zero)
         try await serving.value
         // The refused datagram does not keep the descriptors open.
@@ -139,7 +159,7 @@ import Testing
     /// Anyone can forge datagrams from the address of a DTLS peer. Those that arrive before its handshake
     /// do not restart its idle timeout.
     @Test(arguments: [false, true]) func datagramsBeforeAHandshakeAreNotActivity(hasHello: Bool) throws {
-        let mailbox = try #require(Self.mailbox(in: MailboxSpace(mailboxLimit: 1), [1]))
+        let mailbox = try #require(try Self.mailbox(in: MailboxSpace(mailboxLimit: 1), [1]))
         let address = try InternetAddress.discard
         let channel = PeerChannel(
             try DatagramDescriptor(opening: .ipv4), PeerKey(peer: address, local: nil), from: nil, mailbox, hasHello: hasHello,
@@ -235,7 +255,7 @@ import Testing
 
     /// The second datagram of a burst proves nothing, because it was sent before the reply to the first.
     @Test func aBurstProvesNothing() throws {
-        let mailbox = try #require(Self.mailbox(in: MailboxSpace(mailboxLimit: 1), [1]))
+        let mailbox = try #require(try Self.mailbox(in: MailboxSpace(mailboxLimit: 1), [1]))
         let (proved, address) = (Locked(0), try InternetAddress.discard)
         let channel = PeerChannel(
             try DatagramDescriptor(opening: .ipv4), PeerKey(peer: address, local: nil), from: nil, mailbox, hasHello: false,

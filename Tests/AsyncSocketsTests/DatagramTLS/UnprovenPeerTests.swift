@@ -41,6 +41,32 @@ import Testing
         withExtendedLifetime(strangers) {}
     }
 
+    /// Datagrams with a forged source must not shut out the host with that address.
+    @Test func aSourceAtItsLimitReplacesItsOwnPeers() async throws {
+        let listener = try DatagramListenerTests.listener(.plain, maximumPeers: 4, idleTimeout: nil)
+        listener.maximumPeersPerSource = 2
+        let serving = Task {
+            try await listener.run(onError: { _, _ in }) {
+                for try await datagram in $0.datagrams { try await $0.send(datagram.data, inReplyTo: datagram) }
+            }
+        }
+        func exchange(from host: String) async throws -> AsyncUDPSocket {
+            let peer = try AsyncUDPSocket.bound(host)
+            try await peer.send(Data("first".utf8), to: "127.0.0.1", port: listener.localPort)
+            _ = try await peer.receive(timeout: .patient)
+            return peer
+        }
+        let other = try await exchange(from: "127.0.0.3")
+        let forged = [try await exchange(from: "127.0.0.2"), try await exchange(from: "127.0.0.2")]
+        let honest = try await DatagramListenerTests.client(.plain, of: listener, from: "127.0.0.2")
+        for _ in 0..<2 { #expect(try await honest.ask("hello") == "hello") }
+        #expect(listener.snapshot.openCount == 3 && listener.snapshot.refused.bySource == 1)
+        #expect(listener.snapshot.refused.total == 1)
+        await listener.close(timeout: .zero)
+        try await serving.value
+        withExtendedLifetime((other, forged)) {}
+    }
+
     /// Evicted peers have tasks that have not finished. If they are many, strangers are dropped.
     @Test func evictedPeersDoNotAccumulateTasks() async throws {
         let listener = try DatagramListenerTests.listener(.plain, maximumPeers: 1, idleTimeout: nil)

@@ -183,14 +183,15 @@ import Testing
     }
 
     /// The loop adds a peer while another thread closes the listener.
-    @Test func aHubIsInUseWhileAPeerIsAdded() {
+    @Test func aHubIsInUseWhileAPeerIsAdded() throws {
         var table = PeerTable(maximumPeers: 1)
-        let isAdmitted = table.admit(hasHello: false, insteadOf: nil)
+        let key = PeerKey(peer: InternetAddress(try .loopback("127.0.0.1", port: 1)), local: nil)
+        let isAdmitted = table.admit(key, hasHello: false, insteadOf: nil)
         table.isAccepting = false
         #expect(isAdmitted && !table.isUnused)
         table.giveUp()
         #expect(table.isUnused)
-        let isAdmittedAgain = table.admit(hasHello: false, insteadOf: nil)
+        let isAdmittedAgain = table.admit(key, hasHello: false, insteadOf: nil)
         #expect(!isAdmittedAgain && table.isUnused)
     }
 }

@@ -84,6 +84,13 @@ extension HubSchedule {
                     .peerLimit(2), .begin(2), .restart(1), .peerLimit(5), .begin(2), .peerLimit(6), .begin(2),
                 ]),
             Plan(
+                "a source at its limit replaces only its own handshakes", peers: 5,
+                [
+                    .begin(1), .begin(0), .establish(0), .establish(0), .begin(0), .begin(0), .finish(1), .finish(1), .begin(0),
+                    .establish(0), .restartEstablished(0), .begin(0), .establish(1), .sourceLimit(5), .begin(0), .sourceLimit(1),
+                    .begin(0), .begin(1), .leave(0), .begin(2), .restart(0),
+                ]),
+            Plan(
                 "a client that restarts replaces only itself", peers: 2, handshakes: 2,
                 [
                     .begin(0), .begin(1), .restart(0), .restart(1), .restart(0), .repeatHello(0), .repeatFirstHello(0),

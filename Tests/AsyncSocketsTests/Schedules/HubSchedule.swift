@@ -32,7 +32,7 @@ final class HubSchedule {
         case `return`
         /// A client from a source starts a handshake that times out.
         case timeOut(Int)
-        case handshakeLimit(Int), peerLimit(Int)
+        case handshakeLimit(Int), peerLimit(Int), sourceLimit(Int)
         /// The server's settings are replaced.
         case reload
         /// A stranger sends something else.
@@ -109,7 +109,7 @@ final class HubSchedule {
     private func randomStep(_ dice: inout SeededGenerator) -> Step {
         let (source, position) = (Int.random(in: 0..<3, using: &dice), Int.random(in: 0..<8, using: &dice))
         func of(_ clients: [HubClient]) -> Int { clients.isEmpty ? 0 : position % clients.count }
-        return switch Int.random(in: 0..<20, using: &dice) {
+        return switch Int.random(in: 0..<22, using: &dice) {
         case 0...5: .begin(source)
         case 6: .restart(of(silent))
         case 7: .finish(of(silent))
@@ -122,6 +122,7 @@ final class HubSchedule {
         case 16: .return
         case 17: .peerLimit(3 + position % 6)
         case 18: .reload
+        case 19: .sourceLimit(1 + position % 6)
         default: .handshakeLimit(1 + position % 6)
         }
     }
@@ -149,6 +150,7 @@ final class HubSchedule {
         case .timeOut(let source): try await timeOut(source)
         case .handshakeLimit(let limit): listener.maximumHandshakes = limit
         case .peerLimit(let limit): listener.maximumPeers = limit
+        case .sourceLimit(let limit): listener.maximumPeersPerSource = limit
         case .reload: try listener.replaceTLS(Self.settings(timeout: .patient))
         case .noise:
             try await stranger().send(Data("noise".utf8))
@@ -193,16 +195,22 @@ final class HubSchedule {
 
     // MARK: - The model
 
-    /// How far a new handshake would exceed the limits, in place of `earlier`.
+    /// How far a new handshake would exceed the limits in total, in place of `earlier`.
     private func excess(insteadOf earlier: HubClient) -> Int {
         let shaking = silent.count { $0 !== earlier }
         let peers = shaking + established.count { $0 !== earlier }
         return max(shaking + 1 - listener.maximumHandshakes, peers + 1 - listener.maximumPeers)
     }
 
+    /// How far it would exceed the limit of its source.
+    private func excessOfSource(insteadOf earlier: HubClient) -> Int {
+        (silent + established).count { $0 !== earlier && $0.source == earlier.source } + 1 - listener.maximumPeersPerSource
+    }
+
     private func isAdmitted(insteadOf earlier: HubClient) -> Bool {
-        let excess = excess(insteadOf: earlier)
-        return !isStopped && (excess <= 0 || excess == 1 && silent.contains { $0 !== earlier })
+        let (ofSource, total) = (excessOfSource(insteadOf: earlier), excess(insteadOf: earlier))
+        guard !isStopped, max(ofSource, total) <= 1 else { return false }
+        return max(ofSource, total) <= 0 || silent.contains { $0 !== earlier && (ofSource <= 0 || $0.source == earlier.source) }
     }
 
     private func noteCount(of source: Int) {
@@ -214,11 +222,11 @@ final class HubSchedule {
         noteCount(of: silent.remove(at: index).source)
     }
 
-    /// Removes the oldest handshake of the source with the most handshakes.
-    private func replaceOldest() {
+    /// Removes the oldest handshake of a source, or of the source with the most handshakes.
+    private func replaceOldest(of source: Int? = nil) {
         func count(_ source: Int) -> Int { silent.count { $0.source == source } }
         let most = Set(silent.map(\.source)).min { (count($1), reached[$0] ?? 0) < (count($0), reached[$1] ?? 0) }
-        guard let oldest = silent.first(where: { $0.source == most }) else { return }
+        guard let oldest = silent.first(where: { $0.source == source ?? most }) else { return }
         removeSilent(oldest)
         departed.append(oldest)
         refusedCount += 1
@@ -227,10 +235,10 @@ final class HubSchedule {
 
     /// Notes the handshake of a client that is admitted.
     private func note(_ client: HubClient) {
-        let excess = excess(insteadOf: client)
+        let (ofSource, total) = (excessOfSource(insteadOf: client), excess(insteadOf: client))
         removeSilent(client)
         established.removeAll { $0 === client }
-        if excess > 0 { replaceOldest() }
+        if ofSource > 0 { replaceOldest(of: client.source) } else if total > 0 { replaceOldest() }
         silent.append(client)
         noteCount(of: client.source)
     }

@@ -34,6 +34,7 @@ import Testing
             if end == .eviction { _ = table.endOldestOfLargestSource() } else { table.end(handshake) }
             table.setClient(tally.token(), of: handshake)
             #expect(table.end(handshake) == nil)
+            table.leave(handshake)
         }
         for number in 0..<10 { try visit(number) }
         let before = Contents(of: table)
@@ -52,13 +53,14 @@ import Testing
         #expect(table.count == Self.count && tally.alive == Self.count && Contents(of: table)["sources.slots"] == sources)
         switch end {
         case .oldestFirst: for number in numbers { table.end(number) }
-        case .newestFirst: for number in numbers.reversed() { table.end(number) }
+        case .newestFirst: for number in numbers.reversed() { table.leave(number) }
         case .eviction: while table.endOldestOfLargestSource() != nil {}
         case .mixed:
             for number in numbers where number % 3 == 0 { table.end(number) }
             for _ in numbers { _ = table.endOldestOfLargestSource() }
         }
         #expect(table.count == 0 && tally.alive == 0)
+        for number in numbers { table.leave(number) }
         let contents = Contents(of: table)
         #expect(contents == Contents(of: HandshakeTable<any AnyObject & Sendable>()), "\(contents)")
     }
@@ -67,15 +69,20 @@ import Testing
 
     private static let arrival = DatagramArrival(ArrivalFacts(), fullSize: 0, isTruncated: false)
 
-    private func makeMailbox(in space: MailboxSpace, _ count: Int = 1) -> PeerMailbox? {
-        [UInt8](repeating: 1, count: count).withUnsafeBytes { PeerMailbox(in: space, with: $0, Self.arrival) }
+    private static var source: SourceKey { get throws { SourceKey(try .loopback("127.0.0.1", port: 1)) } }
+
+    private func makeMailbox(in space: MailboxSpace, _ count: Int = 1, of source: SourceKey? = nil) throws -> PeerMailbox? {
+        let source = try source ?? Self.source
+        return [UInt8](repeating: 1, count: count).withUnsafeBytes {
+            PeerMailbox(in: space, of: source, with: $0, Self.arrival)
+        }
     }
 
     private func peer(_ key: PeerKey, _ handshake: HandshakeNumber, on loop: SocketEventLoop, in space: MailboxSpace) throws
         -> ListenerPeer
     {
         ListenerPeer(
-            key: key, mailbox: try #require(makeMailbox(in: space)),
+            key: key, mailbox: try #require(try makeMailbox(in: space)),
             connection: DatagramConnection(for: AsyncUDPSocket(), as: .server, on: loop), helloDigest: 1, insteadOf: nil,
             handshake: handshake)
     }
@@ -87,7 +94,7 @@ import Testing
         var table = PeerTable(maximumPeers: 4)
         table.maximumHandshakes = 2
         func add(_ key: PeerKey, hasHello: Bool, insteadOf earlier: ListenerPeer? = nil) throws -> ListenerPeer {
-            let isAdmitted = table.admit(hasHello: hasHello, insteadOf: earlier)
+            let isAdmitted = table.admit(key, hasHello: hasHello, insteadOf: earlier)
             #expect(isAdmitted)
             let handshake = try #require(table.begin(key, hasHello: hasHello, insteadOf: earlier)?.handshake)
             let peer = try peer(key, handshake, on: loop, in: space)
@@ -109,9 +116,9 @@ import Testing
             // At the limit of handshakes, one of them is removed.
             let last = try add(PeerKey(peer: try self.address(number + 1), local: nil), hasHello: true)
             #expect(table.handshakes.count == 2)
-            let isRefused = table.admit(hasHello: false, insteadOf: nil)
+            let isAdmitted = table.admit(key, hasHello: false, insteadOf: nil)
             table.giveUp()
-            #expect(isRefused && table.peerCount == 2 && table.all.count == 2)
+            #expect(isAdmitted && table.peerCount == 2 && table.all.count == 2)
             for peer in [shaking, other, replacing, last, last] { remove(peer) }
             #expect(table.peerCount == 0 && table.all.isEmpty)
         }
@@ -133,19 +140,30 @@ import Testing
             [UInt8](repeating: 1, count: count).withUnsafeBytes { mailbox.put($0, Self.arrival) }
         }
         for number in 0..<Self.count {
-            let mailbox = try #require(makeMailbox(in: space, number % 700))
+            let mailbox = try #require(try makeMailbox(in: space, number % 700))
             #expect(put(number % 300, mailbox) == false)
-            #expect(put(9_000, mailbox) == nil && makeMailbox(in: space, 9_000) == nil)
+            let tooLarge = try makeMailbox(in: space, 9_000)
+            #expect(put(9_000, mailbox) == nil && tooLarge == nil)
             if number % 3 == 0 { while mailbox.take() != nil {} }
             if number % 3 == 1 { mailbox.close() }
             #expect(number % 3 == 2 || number % 50 > 0 || Contents(of: mailbox)["state.datagrams"] == 0)
             if number % 6 == 1 { #expect(put(1, mailbox) == nil) }
         }
-        // Two mailboxes use half of the space exactly.
-        let first = try #require(makeMailbox(in: space, 2_000 - 256))
-        #expect(makeMailbox(in: space, 2_001 - 256) == nil)
-        let second = try #require(makeMailbox(in: space, 2_000 - 256))
-        #expect(!first.isEmpty && !second.isEmpty)
+        // Mailboxes of two sources use half of the space exactly, and one source at most four fifths.
+        let first = try #require(try makeMailbox(in: space, 2_000 - 256))
+        #expect(try makeMailbox(in: space, 1_201 - 256) == nil)
+        let second = try #require(try makeMailbox(in: space, 1_200 - 256))
+        let other = try otherSource(in: space)
+        #expect(try makeMailbox(in: space, 1_001 - 256, of: other) == nil)
+        let third = try #require(try makeMailbox(in: space, 800 - 256, of: other))
+        #expect(!first.isEmpty && !second.isEmpty && !third.isEmpty)
+    }
+
+    /// A source that does not share space with the usual one.
+    private func otherSource(in space: MailboxSpace) throws -> SourceKey {
+        let usual = space.share(of: try Self.source)
+        let others = try (1...100).map { SourceKey(try .loopback("10.0.0.\($0)", port: 1)) }
+        return try #require(others.first { space.share(of: $0) !== usual })
     }
 
     // MARK: - Buffers
