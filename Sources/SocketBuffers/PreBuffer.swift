@@ -1,7 +1,8 @@
 // Rules of the read buffer:
 //  1. Bytes are appended at the back and consumed at the front, in order. Consumed bytes return to the
 //     front only if a read is abandoned.
-//  2. An empty buffer owns no memory: the block returns to the pool when the last byte is consumed.
+//  2. An empty buffer owns no memory: the block returns to the pool when the last byte is consumed. While a
+//     connection waits for the rest of a message, a few bytes do not occupy a block (`compact()`).
 //  3. No byte is searched twice for the same delimiter. `searchedTo` is the position at which the next
 //     search starts.
 //  4. Pointers into the buffer are valid until the next mutation.
@@ -104,6 +105,18 @@ public final class PreBuffer {
         tail = 0
         releaseStorage()
     }
+
+    /// Moves a few bytes from a block into memory of their size. More bytes stay where they are.
+    package func compact() {
+        guard !isEmpty, count <= Self.mostCompacted, capacity == BufferPool.blockSize, let storage else { return }
+        let unread = count
+        let small = UnsafeMutableRawPointer.allocate(byteCount: unread, alignment: 16)
+        memcpy(small, storage + head, unread)
+        freeStorage()
+        (self.storage, capacity, head, tail) = (small, unread, 0, unread)
+    }
+
+    private static var mostCompacted: Int { 2_048 }
 
     /// Moves all bytes to the back of `other`. When a connection is upgraded, this moves `preBuffer` to the
     /// front of `sslPreBuffer`.

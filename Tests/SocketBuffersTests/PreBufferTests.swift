@@ -1,4 +1,5 @@
 import SocketBuffers
+import SocketTestSupport
 import Testing
 
 @Suite struct PreBufferTests {
@@ -78,6 +79,54 @@ import Testing
         // The first buffer can be used again.
         append("abc", to: first)
         #expect(bytes(first) == Array("abc".utf8))
+    }
+
+    /// The rest of a line may arrive much later.
+    @Test func aFewBytesDoNotKeepABlock() {
+        let pool = BufferPool(spareLimit: 1)
+        let buffer = PreBuffer(pool: pool)
+        append("gone220 ready\r", to: buffer)
+        buffer.consume(4)
+        #expect(endOfFirst("\r\n", in: buffer) == nil && pool.spareCount == 0)
+        for _ in 0..<2 {
+            buffer.compact()
+            #expect(bytes(buffer) == Array("220 ready\r".utf8) && pool.spareCount == 1)
+        }
+        append("\nnext", to: buffer)
+        #expect(pool.spareCount == 0 && endOfFirst("\r\n", in: buffer) == 11)
+        buffer.consume(buffer.count)
+        buffer.compact()
+        #expect(pool.spareCount == 1)
+    }
+
+    /// Random steps, compared with an array.
+    @Test(arguments: UInt64(0)..<20) func noByteIsLost(seed: UInt64) {
+        var dice = SeededGenerator(seed: seed)
+        let buffer = PreBuffer(pool: BufferPool(spareLimit: 1))
+        var (expected, next): ([UInt8], UInt8) = ([], 0)
+        for _ in 0..<2_000 {
+            switch Int.random(in: 0..<6, using: &dice) {
+            case 0, 1:
+                let piece = (0..<Int.random(in: 0...[20, 3_000, 50_000][Int.random(in: 0..<3, using: &dice)], using: &dice)).map {
+                    _ in
+                    next &+= 1
+                    return next
+                }
+                piece.withUnsafeBytes { buffer.append($0) }
+                expected += piece
+            case 2, 3:
+                let count = min(Int.random(in: 0...60_000, using: &dice), expected.count)
+                buffer.consume(count)
+                expected.removeFirst(count)
+            case 4: buffer.compact()
+            default:
+                let piece = [UInt8](repeating: 7, count: Int.random(in: 0...100, using: &dice))
+                piece.withUnsafeBytes { buffer.prepend($0) }
+                expected = piece + expected
+            }
+            #expect(buffer.count == expected.count)
+        }
+        #expect(bytes(buffer) == expected)
     }
 
     @Test func movingLeavesTheSourceEmpty() {

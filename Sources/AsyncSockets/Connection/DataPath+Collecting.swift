@@ -83,6 +83,7 @@ extension DataPath {
             // Unless they were sent together with data from a callback.
             channel?.sendTickets()
         }
+        if !reads.preBuffer.isEmpty, !reads.packets.isEmpty { reads.preBuffer.compact() }
         defer { wantsTurn = false }
         return wantsTurn
     }

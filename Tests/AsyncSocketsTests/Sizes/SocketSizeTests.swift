@@ -35,6 +35,19 @@ import Testing
 
     // MARK: - Connections
 
+    /// An incomplete line must not keep a whole block of the pool.
+    @Test func anUnfinishedLineOccupiesLittleMemory() async throws {
+        let pair = try await SocketPair()
+        async let line = pair.server.readLine()
+        try await pair.client.write("the beginning")
+        try await pair.server.turn("the bytes have left their block") { connection in
+            let buffer = Mirror(reflecting: connection.data.reads.preBuffer)
+            return buffer.descendant("capacity") as? Int == 13
+        }
+        try await pair.client.write(" of a line\r\n")
+        #expect(try await line == "the beginning of a line")
+    }
+
     enum End: CaseIterable {
         case closed, reset, refused, cancelled, timedOut, cancelledRead, lateRead
     }
