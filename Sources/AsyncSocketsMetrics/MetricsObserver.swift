@@ -55,19 +55,20 @@ public final class MetricsObserver: SocketObserver {
         if error != nil { connectFailures.increment() }
     }
 
-    /// Counts the handshake by version and records its duration.
+    /// Counts the handshake by version, and a trust decision of your code by its result, and records their
+    /// durations.
     public func connection(
         _ connection: ObservedConnection, didSecureAs role: TLSRole, session: TLSSession, times: HandshakeTimes
     ) {
-        handshakes(as: role).succeed(session, times.total)
+        handshakes(as: role).succeed(session, times)
     }
 
-    /// Counts the failed or cancelled handshake.
+    /// Counts the failed or cancelled handshake, and a trust decision of your code by its result.
     public func connection(
         _ connection: ObservedConnection, didFailToSecureAs role: TLSRole, error: AsyncSocketError?,
         times: HandshakeTimes
     ) {
-        handshakes(as: role).fail(error)
+        handshakes(as: role).fail(error, times)
     }
 
     /// Counts the pause by reason.
@@ -139,6 +140,7 @@ private struct HandshakeMetrics: Sendable {
     private let failed: Counter
     private let cancelled: Counter
     private let duration: CoreMetrics.Timer
+    private let trust: TrustMetrics
 
     init(as role: String, _ names: MetricNames) {
         func counter(_ version: String, _ result: String) -> Counter {
@@ -152,17 +154,51 @@ private struct HandshakeMetrics: Sendable {
         failed = counter("none", "failed")
         cancelled = counter("none", "cancelled")
         duration = names.timer("handshake_duration", [("role", role)])
+        trust = TrustMetrics(as: role, names)
     }
 
-    func succeed(_ session: TLSSession, _ time: Duration) {
+    func succeed(_ session: TLSSession, _ times: HandshakeTimes) {
         if let version = versions.first(where: { $0.version == session.protocolVersion }) {
             (session.isResumed ? version.resumed : version.full).increment()
         }
-        duration.recordSeconds(time / .seconds(1))
+        duration.recordSeconds(times.total / .seconds(1))
+        trust.note(nil, times.trust)
     }
 
-    func fail(_ error: AsyncSocketError?) {
+    func fail(_ error: AsyncSocketError?, _ times: HandshakeTimes) {
         (error == nil ? cancelled : failed).increment()
+        if let code = error?.tls?.code { trust.note(code, times.trust) }
+    }
+}
+
+/// The decisions of the program whether to trust a peer.
+private struct TrustMetrics: Sendable {
+    private let accepted: Counter
+    private let rejected: Counter
+    private let timedOut: Counter
+    private let duration: CoreMetrics.Timer
+
+    init(as role: String, _ names: MetricNames) {
+        func counter(_ result: String) -> Counter {
+            names.counter("trust_decisions_total", [("role", role), ("result", result)])
+        }
+        (accepted, rejected, timedOut) = (counter("accepted"), counter("rejected"), counter("timed_out"))
+        duration = names.timer("trust_decision_duration", [("role", role)])
+    }
+
+    /// - Parameters:
+    ///   - failure: Why the handshake failed, or `nil` if it succeeded.
+    ///   - time: Zero if the program was not involved.
+    func note(_ failure: TLSError.Code?, _ time: Duration) {
+        guard time > .zero else { return }
+        switch failure {
+        case nil: accepted.increment()
+        case .trustRejected: rejected.increment()
+        case .trustTimeout: timedOut.increment()
+        // The handshake failed before or after the decision.
+        default: return
+        }
+        duration.recordSeconds(time / .seconds(1))
     }
 }
 

@@ -88,6 +88,43 @@ import Testing
         }
     }
 
+    @Test(arguments: [true, false]) func trustDecisionsAreCountedAndTimed(isAccepted: Bool) async throws {
+        let (settings, server) = try settings()
+        let listener = try SocketListener(port: 0, interface: "127.0.0.1", tls: server)
+        let serving = Task { try await listener.run(onError: { _, _ in }) { try await $0.write("hello") } }
+        let socket = AsyncSocket()
+        socket.observer = MetricsObserver(factory: metrics)
+        do {
+            try await socket.connect(to: "127.0.0.1", port: listener.localPort, tls: settings, trust: { _ in isAccepted })
+            #expect(isAccepted)
+        } catch let error as AsyncSocketError {
+            #expect(!isAccepted && error.tls?.code == .trustRejected)
+        }
+        for (result, isCounted) in [("accepted", isAccepted), ("rejected", !isAccepted), ("timed_out", false)] {
+            #expect(try counter("trust_decisions_total", [("role", "client"), ("result", result)]) == (isCounted ? 1 : 0))
+        }
+        let durations = try metrics.expectTimer("async_sockets_trust_decision_duration", [("role", "client")]).values
+        #expect(durations.count == 1 && durations.allSatisfy { $0 > 0 })
+        await listener.close(timeout: .zero)
+        try await serving.value
+    }
+
+    /// A program that never decides, and a handshake that fails for another reason while it decides.
+    @Test func onlyDecisionsAreCounted() throws {
+        let observer = MetricsObserver(factory: metrics)
+        let connection = ObservedConnection(number: 1, role: .client)
+        let times = HandshakeTimes(total: .seconds(2), trust: .seconds(1))
+        for code in [TLSError.Code.trustTimeout, .peerAlert, .trustRejected] {
+            let error = AsyncSocketError(
+                .startTLSFailed, fault: .peer, operation: .startTLS, message: "it failed", tls: TLSError(code, "it failed"))
+            observer.connection(connection, didFailToSecureAs: .client, error: error, times: times)
+        }
+        for result in ["rejected", "timed_out"] {
+            #expect(try counter("trust_decisions_total", [("role", "client"), ("result", result)]) == 1)
+        }
+        #expect(try counter("trust_decisions_total", [("role", "client"), ("result", "accepted")]) == 0)
+    }
+
     @Test func aListenerAtItsLimitCountsThePause() async throws {
         let (pauses, continuation) = AsyncStream<Void>.makeStream()
         let party = Party()
