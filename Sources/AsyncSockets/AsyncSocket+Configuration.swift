@@ -104,6 +104,30 @@ extension AsyncSocket {
         set { configure { $0.writeHighWaterMark = newValue?.clamped(to: 1...) } }
     }
 
+    /// The maximum rate of receiving, or `nil` (the default) for no limit. With TLS, encrypted bytes count,
+    /// also during the handshake.
+    ///
+    /// The connection receives no more bytes than the rate allows, however many reads are queued. The
+    /// kernel's receive buffer then fills, and the peer's writes are delayed. Timeouts include such delays.
+    /// Accepted sockets inherit the limit of their listener. It applies to each connection separately. A
+    /// change takes effect immediately.
+    ///
+    /// ```swift
+    /// socket.readRateLimit = ByteRate(bytesPerSecond: 1_000_000)
+    /// ```
+    public var readRateLimit: ByteRate? {
+        get { configuration.readRateLimit }
+        set { configure { $0.readRateLimit = newValue } }
+    }
+
+    /// The maximum rate of sending, or `nil` (the default) for no limit. Bytes that must wait stay in the
+    /// write queue. When the connection closes, a last TLS alert or replies that are already encrypted are
+    /// sent regardless of the limit. In all else, this is like `readRateLimit`.
+    public var writeRateLimit: ByteRate? {
+        get { configuration.writeRateLimit }
+        set { configure { $0.writeRateLimit = newValue } }
+    }
+
     /// The socket's logger. Connecting, handshakes and closed connections are logged at the level `debug`. A
     /// listener's pauses and its first lost connection are logged as warnings. Data is never logged.
     ///

@@ -33,6 +33,30 @@ extension ByteChannel: HandshakeTransport {
         if case .tls(let engine) = layer { engine.choose(choice) }
     }
 
+    // MARK: - The engine
+
+    /// Switches to TLS. Bytes received early are treated as ciphertext, or the handshake fails. They are
+    /// never delivered as plaintext.
+    func beginTLS(_ engine: TLSEngine, feeding early: PreBuffer) {
+        early.moveAll(to: engine.received)
+        layer = .tls(engine)
+    }
+
+    /// Gives the engine to `work` until `takeBack(_:)`. No bytes move until then.
+    func lend(to work: HandshakeWork) {
+        layer = .lent(work)
+    }
+
+    func takeBack(_ work: HandshakeWork) {
+        if case .lent(let lent) = layer, lent === work { layer = .tls(work.finish()) }
+    }
+
+    /// Fails the handshake because no thread can run the work.
+    func refuse(_ work: HandshakeWork) {
+        takeBack(work)
+        if case .tls(let engine) = layer { engine.refuseWork() }
+    }
+
     // MARK: - Before the handshake
 
     /// Returns an error if bytes have arrived before the handshake.

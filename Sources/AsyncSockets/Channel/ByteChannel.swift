@@ -28,9 +28,10 @@ final class ByteChannel {
 
     /// Also used by the connection's record, through which callers set options.
     let descriptor: SocketDescriptor
-    @exclusivity(unchecked) private(set) var layer = Layer.plain
+    @exclusivity(unchecked) var layer = Layer.plain
     @exclusivity(unchecked) private var input = InputReadiness.ready
     @exclusivity(unchecked) private var output = OutputReadiness.ready
+    @exclusivity(unchecked) private var pace: ChannelPace?
     /// Whether a short recv means that the kernel's buffer is empty, so that later bytes trigger a new event
     /// (epoll(7)).
     ///
@@ -69,17 +70,31 @@ final class ByteChannel {
         if events.contains(.hangup) { hasHangup = true }
     }
 
-    /// Makes the next read check the kernel for bytes, regardless of the last event.
+    /// Makes the next read check the kernel for bytes, regardless of the last event and the limit on the
+    /// rate.
     func expectBytes() {
-        if case .quiet = input { input = .ready }
+        pace?.mayReceiveOnce = true
+        if input.mayBecomeReady { input = .ready }
     }
 
-    /// When to try again after the kernel was out of memory for sending.
-    var retry: Deadline? { output.retry }
+    /// When to try again after the kernel was out of memory for sending, or a rate reached its limit.
+    var retry: Deadline? { .earlier(input.retry, output.retry) }
 
     func retryIfDue(at now: Deadline) {
-        if let retry, retry <= now { output = .ready }
+        if let retry = input.retry, retry <= now { input = .ready }
+        if let retry = output.retry, retry <= now { output = .ready }
     }
+
+    /// Limits the rate of the bytes that the kernel passes, with TLS the encrypted ones.
+    func setRates(read: ByteRate?, write: ByteRate?) {
+        guard pace != nil || read != nil || write != nil else { return }
+        pace = ChannelPace(read: read, write: write, after: pace)
+        if input.isPaused { input = .ready }
+        if output.retry != nil { output = .ready }
+    }
+
+    /// Returns how many bytes may be sent now, at most `limit`. At zero, the output pauses.
+    private func sendable(_ limit: Int) -> Int { min(limit, pace?.maySend(&output) ?? limit) }
 
     /// Returns the error that a hangup announced.
     func takeError() -> AsyncSocketError? {
@@ -98,7 +113,7 @@ final class ByteChannel {
         case (.endOfFile, .plain), (.closed, _): ending.note(.readEnded(.orderly))
         case (.truncated(let error), _): ending.note(.readEnded(.truncated(error)))
         case (.failed(let error), _): ending.note(.readEnded(.failed(error)))
-        case (.endOfFile, .tls), (.endOfFile, .lent), (.judged, _), (.quiet, _), (.ready, _): break
+        case (.endOfFile, .tls), (.endOfFile, .lent), (.judged, _), (.quiet, _), (.ready, _), (.paused, _): break
         }
         if case .failed(let failure) = output { ending.note(.writeFailed(failure)) }
         if hasHangup { ending.note(.hangup) }
@@ -120,9 +135,8 @@ final class ByteChannel {
         case more
     }
 
-    var mayReceive: Bool {
-        if case .ready = input { true } else { false }
-    }
+    /// Whether the kernel may have bytes.
+    var mayReceive: Bool { if case .ready = input { true } else { input.isPaused } }
 
     /// Whether `fill` may return something other than `.nothing`.
     var mayHaveBytes: Bool {
@@ -142,11 +156,14 @@ final class ByteChannel {
 
     private func receive(into buffer: PreBuffer, limit: Int) -> FillAnswer {
         guard case .ready = input else { return .nothing }
+        let limit = min(limit, pace?.mayReceive(&input) ?? limit)
+        guard limit > 0 else { return .nothing }
         let room = buffer.writableBytes(minimum: min(limit, BufferPool.blockSize / 4))
         let size = min(room.count, limit)
         switch descriptor.receive(into: UnsafeMutableRawBufferPointer(start: room.baseAddress, count: size)) {
         case .bytes(let count):
             buffer.commit(count)
+            pace?.noteReceived(count)
             if count < size, trustsShortReads { input = .quiet }
             return .bytes
         case .wouldBlock:
@@ -237,11 +254,13 @@ final class ByteChannel {
 
     private func submitPlain(_ writes: WriteHalf) -> SubmitAnswer {
         guard case .ready = output else { return .blocked }
+        let limit = sendable(Self.sendLimit)
+        guard limit > 0 else { return .blocked }
         var answer = SocketDescriptor.SendAnswer.bytes(0)
         if let file = writes.nextFile {
             // In a larger send, an error after the first part would be masked by the bytes already sent.
-            answer = descriptor.send(file.region, at: file.position, count: min(file.remaining, Self.fileLimit))
-        } else if !writes.withNextParts(limit: Self.sendLimit, { answer = descriptor.send($0) }) {
+            answer = descriptor.send(file.region, at: file.position, count: min(file.remaining, limit, Self.fileLimit))
+        } else if !writes.withNextParts(limit: limit, { answer = descriptor.send($0) }) {
             return .all
         }
         guard let count = note(answer) else { return .blocked }
@@ -253,7 +272,9 @@ final class ByteChannel {
     /// `nil`.
     func note(_ answer: SocketDescriptor.SendAnswer) -> Int? {
         switch answer {
-        case .bytes(let count): return count
+        case .bytes(let count):
+            pace?.noteSent(count)
+            return count
         case .wouldBlock: output = .full
         case .exhausted: output = .exhausted(until: Deadline(after: SocketDescriptor.shortageSeconds))
         case .failed(let call, let errno):
@@ -270,7 +291,8 @@ final class ByteChannel {
     /// Sends bytes that are not queued. Returns the number that the kernel accepted.
     func send(_ bytes: UnsafeRawBufferPointer) -> Int {
         guard case .ready = output else { return 0 }
-        return note(descriptor.send(bytes)) ?? 0
+        let count = sendable(bytes.count)
+        return count > 0 ? note(descriptor.send(UnsafeRawBufferPointer(rebasing: bytes.prefix(count)))) ?? 0 : 0
     }
 
     private func encrypt(_ writes: WriteHalf, with engine: TLSEngine) -> SubmitAnswer {
@@ -315,35 +337,11 @@ final class ByteChannel {
 
     func send(_ bytes: PreBuffer) {
         while !bytes.isEmpty, case .ready = output {
-            if let count = note(descriptor.send(bytes.readableBytes)) { bytes.consume(count) }
+            bytes.consume(send(bytes.readableBytes))
         }
         // The peer cannot receive the output. The engine also stops reading while its output is too large,
         // so the end of input would never be found.
         if case .failed = output { bytes.reset() }
-    }
-
-    // MARK: - TLS
-
-    /// Switches to TLS. Bytes received early are treated as ciphertext, or the handshake fails. They are
-    /// never delivered as plaintext.
-    func beginTLS(_ engine: TLSEngine, feeding early: PreBuffer) {
-        early.moveAll(to: engine.received)
-        layer = .tls(engine)
-    }
-
-    /// Gives the engine to `work` until `takeBack(_:)`. No bytes move until then.
-    func lend(to work: HandshakeWork) {
-        layer = .lent(work)
-    }
-
-    func takeBack(_ work: HandshakeWork) {
-        if case .lent(let lent) = layer, lent === work { layer = .tls(work.finish()) }
-    }
-
-    /// Fails the handshake because no thread can run the work.
-    func refuse(_ work: HandshakeWork) {
-        takeBack(work)
-        if case .tls(let engine) = layer { engine.refuseWork() }
     }
 
     // MARK: - Closing

@@ -6,6 +6,8 @@ enum InputReadiness {
     case quiet
     /// The kernel has signaled that bytes are available, and no later call has found otherwise.
     case ready
+    /// The limit on the rate of reading is reached. The kernel may have bytes.
+    case paused(until: Deadline?)
     case endOfFile
     /// A FIN was received, and the engine decides how to treat it.
     case judged
@@ -17,7 +19,7 @@ enum InputReadiness {
 
     var isEnded: Bool {
         switch self {
-        case .quiet, .ready, .judged: false
+        case .quiet, .ready, .paused, .judged: false
         case .endOfFile, .closed, .truncated, .failed: true
         }
     }
@@ -28,8 +30,17 @@ enum InputReadiness {
         switch self {
         case .truncated(let error), .failed(let error): error
         case .endOfFile, .closed: .closedByPeer
-        case .quiet, .ready, .judged: nil
+        case .quiet, .ready, .paused, .judged: nil
         }
+    }
+
+    var isPaused: Bool { if case .paused = self { true } else { false } }
+
+    /// Whether a call could find bytes although no event has signaled any.
+    var mayBecomeReady: Bool { if case .quiet = self { true } else { isPaused } }
+
+    var retry: Deadline? {
+        if case .paused(let deadline) = self { deadline } else { nil }
     }
 }
 
@@ -39,7 +50,7 @@ enum OutputReadiness {
     case ready
     /// Sending can continue after the next event.
     case full
-    /// The kernel was out of memory. Try again later.
+    /// The kernel was out of memory, or the limit on the rate of writing is reached. Try again later.
     case exhausted(until: Deadline?)
     indirect case failed(StreamEnding.WriteFailure)
 

@@ -41,6 +41,8 @@ struct SocketConfiguration: Sendable {
     var keepsConnectionOnReadTimeout = false
     var maximumPendingWriteBytes = 64 << 20
     var writeHighWaterMark: Int?
+    var readRateLimit: ByteRate?
+    var writeRateLimit: ByteRate?
     /// `nil` for the library's logger.
     var logger: Logger?
     var observer: (any SocketObserver)?

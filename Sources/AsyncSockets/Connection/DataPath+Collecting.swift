@@ -73,6 +73,7 @@ extension DataPath {
     func configure(_ configuration: SocketConfiguration.Shared) {
         self.configuration = configuration
         writes.packCollected()
+        channel?.setRates(read: configuration.value.readRateLimit, write: configuration.value.writeRateLimit)
     }
 
     /// Called after the callbacks. Returns whether another turn is requested, and clears the request.

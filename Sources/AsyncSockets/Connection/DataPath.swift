@@ -53,6 +53,7 @@ final class DataPath {
 
     func open(_ channel: ByteChannel) {
         self.channel = channel
+        channel.setRates(read: configuration.value.readRateLimit, write: configuration.value.writeRateLimit)
         needsPump = true
     }
 

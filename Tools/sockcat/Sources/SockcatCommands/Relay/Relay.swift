@@ -158,12 +158,23 @@ struct RelayLimits: ParsableArguments {
             valueName: "count"))
     var maxRatePerSource: Double?
 
+    @Option(
+        help: ArgumentHelp(
+            "The maximum number of bytes per second in each direction of each client's connection.", valueName: "count"))
+    var maxBytesPerSecond: Int?
+
     func validate() throws {
+        if let count = maxBytesPerSecond, count < 1 { throw ValidationError("--max-bytes-per-second must be at least 1") }
         if maxConnections < 1 { throw ValidationError("--max-connections must be at least 1") }
         if let count = maxConnectionsPerSource, count < 1 {
             throw ValidationError("--max-connections-per-source must be at least 1")
         }
         if let rate = maxRatePerSource, !(rate > 0) { throw ValidationError("--max-rate-per-source must be greater than 0") }
+    }
+
+    func apply(to model: AsyncSocket) {
+        let rate = maxBytesPerSecond.map { ByteRate(bytesPerSecond: $0) }
+        (model.readRateLimit, model.writeRateLimit) = (rate, rate)
     }
 
     func apply(to listener: SocketListener) {

@@ -19,7 +19,7 @@ struct RelayServer: Sendable {
     func run() async throws {
         let listener = try address.listen(
             inherited: generation.relay, tls: settings?.current(), proxyProtocol: proxyProtocol,
-            maximumConnections: link.limits.maxConnections, reporter)
+            maximumConnections: link.limits.maxConnections, reporter, configure: { link.limits.apply(to: $0) })
         link.limits.apply(to: listener)
         let status = try generation.status.map {
             try RelayStatus($0, inherited: generation.inheritedStatus, of: listener, reporter)

@@ -32,9 +32,12 @@ struct ListenAddress: Equatable, Sendable {
     func listen(
         inherited: [InheritedDescriptor] = [], tls: TLSServerSettings?, proxyProtocol: SocketListener.ProxyProtocol? = nil,
         maximumConnections: Int,
-        _ reporter: Reporter
+        _ reporter: Reporter, configure change: (AsyncSocket) -> Void = { _ in }
     ) throws -> SocketListener {
-        let configure = { (model: AsyncSocket) in model.logger.logLevel = reporter.libraryLevel }
+        let configure = { (model: AsyncSocket) in
+            model.logger.logLevel = reporter.libraryLevel
+            change(model)
+        }
         if !inherited.isEmpty {
             return try SocketListener(
                 inherited: inherited, tls: tls, proxyProtocol: proxyProtocol, maximumConnections: maximumConnections,

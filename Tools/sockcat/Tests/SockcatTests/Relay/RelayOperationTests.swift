@@ -75,8 +75,25 @@ import Testing
         }
     }
 
+    @Test func bytesAreLimited() async throws {
+        try await echoing { port in
+            let relay = try await SockcatServer(
+                "relay --listen 127.0.0.1:0 --to 127.0.0.1:\(port) --max-bytes-per-second 100000", in: folder)
+            let client = try await connected(to: relay)
+            let line = String(repeating: ".", count: 998) + "\r\n"
+            let data = Data(String(repeating: line, count: 150).utf8)
+            let start = ContinuousClock.now
+            async let echo = client.read(exactly: data.count, timeout: .seconds(60))
+            try await client.write(data)
+            #expect(try await echo == data)
+            // A third of the bytes exceeds the burst.
+            #expect(.now - start >= .milliseconds(400))
+        }
+    }
+
     @Test(arguments: [
         ("--max-connections-per-source 0", "--max-connections-per-source"), ("--max-rate-per-source 0", "--max-rate-per-source"),
+        ("--max-bytes-per-second 0", "--max-bytes-per-second"),
         ("--max-rate-per-source nan", "--max-rate-per-source"), ("--status 8080", "--status"),
     ])
     func unusableOptionsAreRefused(_ options: String, _ name: String) async throws {
