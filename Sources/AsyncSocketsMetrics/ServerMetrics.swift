@@ -18,6 +18,7 @@ public final class ServerMetrics: Sendable {
     private let open: Meter
     private let handshakes: Meter
     private let waiting: Meter
+    private let pending: Meter
     private let accepted: Counter
     private let refused: [(count: @Sendable (ServerSnapshot.Refusals) -> Int, counter: Counter)]
     private let latency: CoreMetrics.Timer
@@ -45,6 +46,7 @@ public final class ServerMetrics: Sendable {
         open = names.meter("server_open", server)
         handshakes = names.meter("server_handshakes", server)
         waiting = names.meter("server_waiting", server)
+        pending = names.meter("server_pending_bytes", server)
         accepted = names.counter("server_accepted_total", server)
         refused = [
             (\.bySource, refusals("source")), (\.byConnections, refusals("connections")),
@@ -64,6 +66,7 @@ public final class ServerMetrics: Sendable {
         open.set(snapshot.openCount)
         handshakes.set(snapshot.handshakeCount)
         waiting.set(snapshot.waitingCount)
+        pending.set(snapshot.pendingByteCount)
         accepted.increment(by: snapshot.acceptedCount - last.acceptedCount)
         for (count, counter) in refused { counter.increment(by: count(snapshot.refused) - count(last.refused)) }
         for time in await SocketEventLoop.latencies() { latency.recordSeconds(time / .seconds(1)) }

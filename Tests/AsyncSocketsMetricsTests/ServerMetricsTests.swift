@@ -45,6 +45,7 @@ import Testing
         try await eventually("it is closed") { listener.snapshot.openCount == 0 }
         await server.record()
         try expect(open: 0, accepted: 1, refused: 1)
+        #expect(try metrics.expectMeter("async_sockets_server_pending_bytes", [("server", "echo")]).values.last == 0)
         #expect(try metrics.expectTimer("async_sockets_event_loop_latency", [("server", "echo")]).values.count >= 2)
         async let recording: Void = server.run(every: .patient)
         await listener.close()

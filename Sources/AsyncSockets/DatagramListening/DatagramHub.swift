@@ -117,7 +117,7 @@ final class DatagramHub: EventHandler, PortHandler {
             ServerSnapshot(
                 isListening: state.isAccepting, openCount: state.peerCount,
                 handshakeCount: setup.cookies == nil ? 0 : state.handshakes.count, waitingCount: waitingCount,
-                acceptedCount: state.acceptedCount, refused: state.refused)
+                pendingByteCount: mailboxes.byteCount, acceptedCount: state.acceptedCount, refused: state.refused)
         }
     }
 

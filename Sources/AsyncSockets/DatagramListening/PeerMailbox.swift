@@ -50,6 +50,9 @@ final class MailboxSpace: Sendable {
 
     private static let shareCount = 128
 
+    /// The number of bytes in all mailboxes together.
+    var byteCount: Int { used.load(ordering: .relaxed) }
+
     /// Swift seeds its hashes differently in each process.
     func share(of source: SourceKey) -> Share { shares[Int(UInt(bitPattern: source.hashValue) % UInt(Self.shareCount))] }
 

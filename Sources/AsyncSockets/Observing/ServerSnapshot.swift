@@ -12,6 +12,9 @@ public struct ServerSnapshot: Sendable, Hashable, Codable {
     /// The number of accepted connections or peers that have no task yet, or whose handshake has not started
     /// because of `maximumHandshakes`.
     public var waitingCount: Int
+    /// The memory for datagrams that the peers' sockets have not taken yet, in bytes: see
+    /// `DatagramListener.maximumTotalPendingReceiveBytes`. 0 for a `SocketListener`.
+    public var pendingByteCount: Int
     /// The number of connections or peers accepted since the listener was created. Includes replaced
     /// connections, and proxied connections that were refused after their header.
     public var acceptedCount: Int
@@ -52,11 +55,12 @@ public struct ServerSnapshot: Sendable, Hashable, Codable {
 
     /// Creates an arbitrary snapshot, for tests.
     public init(
-        isListening: Bool = true, openCount: Int = 0, handshakeCount: Int = 0, waitingCount: Int = 0, acceptedCount: Int = 0,
-        refused: Refusals = Refusals()
+        isListening: Bool = true, openCount: Int = 0, handshakeCount: Int = 0, waitingCount: Int = 0,
+        pendingByteCount: Int = 0, acceptedCount: Int = 0, refused: Refusals = Refusals()
     ) {
         (self.isListening, self.openCount, self.handshakeCount) = (isListening, openCount, handshakeCount)
-        (self.waitingCount, self.acceptedCount, self.refused) = (waitingCount, acceptedCount, refused)
+        (self.waitingCount, self.pendingByteCount) = (waitingCount, pendingByteCount)
+        (self.acceptedCount, self.refused) = (acceptedCount, refused)
     }
 }
 

@@ -66,11 +66,12 @@ import Testing
         var refused = ServerSnapshot.Refusals()
         (refused.bySource, refused.byConnections, refused.byHandshakes) = (5, 6, 7)
         (refused.byPendingBytes, refused.byRate, refused.invalid, refused.byClosing) = (8, 9, 10, 11)
-        let snapshot = ServerSnapshot(openCount: 1, handshakeCount: 2, waitingCount: 3, acceptedCount: 4, refused: refused)
+        let snapshot = ServerSnapshot(
+            openCount: 1, handshakeCount: 2, waitingCount: 3, pendingByteCount: 11, acceptedCount: 4, refused: refused)
         let json = try encoder.encode(snapshot)
         let text = """
-            {"acceptedCount":4,"handshakeCount":2,"isListening":true,"openCount":1,"refused":{"byClosing":11,\
-            "byConnections":6,"byHandshakes":7,"byPendingBytes":8,"byRate":9,"bySource":5,"invalid":10},"waitingCount":3}
+            {"acceptedCount":4,"handshakeCount":2,"isListening":true,"openCount":1,"pendingByteCount":11,\
+            "refused":{"byClosing":11,"byConnections":6,"byHandshakes":7,"byPendingBytes":8,"byRate":9,"bySource":5,"invalid":10},"waitingCount":3}
             """
         #expect(String(decoding: json, as: UTF8.self) == text)
         #expect(try JSONDecoder().decode(ServerSnapshot.self, from: json) == snapshot)
