@@ -11,6 +11,7 @@
 
 internal import COpenSSL
 internal import SocketBuffers
+internal import Synchronization
 
 /// Owns one `SSL_CTX`, which contains the versions, identity, roots and protocols. Connections with equal
 /// values of `ContextKey` share it.
@@ -234,4 +235,26 @@ final class ContextHandle: @unchecked Sendable {
     }
 
     deinit { SSL_CTX_free(context) }
+}
+
+/// The resource that a step of a handshake needs. Steps with different keys take turns, so that steps that
+/// need a slow resource do not delay all other steps.
+package enum WorkKey: Hashable, Sendable {
+    /// Steps that need this slow private key. The number is a digest of its public key.
+    case signing(Int)
+    /// Steps that verify chains for this context, which has no slow key.
+    case verifying(Int)
+
+    private static let lastContext = Atomic(0)
+
+    /// - Parameter slow: The certificate of a slow key. Certificates with the same public key result in
+    ///   the same `WorkKey`.
+    init(_ slow: TLSCertificate?) {
+        guard let slow else {
+            self = .verifying(Self.lastContext.add(1, ordering: .relaxed).newValue)
+            return
+        }
+        let digest = DigestFields.digest { $0.append(slow.publicKeySHA256) }
+        self = .signing(digest.prefix(8).reduce(0) { $0 << 8 | Int($1) })
+    }
 }

@@ -106,3 +106,45 @@ final class Facts {
         if isFlooded { bio.becomePoisoned() }
     }
 }
+
+/// The state of the expensive work that an engine hands over to another thread.
+enum EngineWork {
+    /// The engine computes on the calling thread.
+    case inPlace
+    case none
+    /// OpenSSL has stopped and needs a thread for the work.
+    case wanted
+    case underway
+    /// The step is complete, with this outcome.
+    case done(OpenSSLCall.Answer)
+}
+
+extension Facts {
+    /// Whether expensive work may be done now. If false, OpenSSL must stop, and the engine requests a thread.
+    func mayCompute() -> Bool {
+        switch work {
+        case .inPlace, .underway: return true
+        case .none, .wanted, .done:
+            work = .wanted
+            return false
+        }
+    }
+}
+
+extension Facts {
+    /// A client can also receive a request after the handshake, which is not recorded.
+    func noteCertificateRequest() {
+        if !isEstablished { hasCertificateRequest = true }
+    }
+
+    /// Returns the server's request for a certificate, or `nil` on a server and on a client that has received
+    /// no request during the handshake.
+    func certificateRequest(on ssl: OpaquePointer) -> TLSClientCertificateRequest? {
+        guard hasCertificateRequest else { return nil }
+        let names = SSL_get0_peer_CA_list(ssl)
+        return TLSClientCertificateRequest(
+            authorities: (0..<COpenSSL_sk_X509_NAME_num(names)).map { index in
+                TLSCertificate.text(of: COpenSSL_sk_X509_NAME_value(names, index))
+            })
+    }
+}

@@ -114,3 +114,11 @@ public struct TLSPolicy: Sendable, Hashable {
     var usesStandardGroups: Bool { groups == Self.standardGroups }
     var usesStandardSignatures: Bool { signatureAlgorithms == Self.standardSignatures }
 }
+
+/// Cipher suites by their OpenSSL names.
+struct CipherSuiteNames {
+    var tls13: [String]
+    var tls12: [String]
+    let allowsTLS13: Bool
+    let allowsTLS12: Bool
+}

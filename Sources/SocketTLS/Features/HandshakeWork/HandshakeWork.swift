@@ -77,15 +77,3 @@ extension TLSEngine {
         course.fail(TLSError(.closedDuringHandshake, "this side closed the connection before the TLS handshake was complete"))
     }
 }
-
-extension Facts {
-    /// Whether expensive work may be done now. If false, OpenSSL must stop, and the engine requests a thread.
-    func mayCompute() -> Bool {
-        switch work {
-        case .inPlace, .underway: return true
-        case .none, .wanted, .done:
-            work = .wanted
-            return false
-        }
-    }
-}

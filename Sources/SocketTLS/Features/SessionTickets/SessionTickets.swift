@@ -316,3 +316,20 @@ extension TLSSettingValues {
         }
     }
 }
+
+extension TLSSettings where Side == TLSRole.Server {
+    /// The session tickets that the server issues, which let clients resume their sessions. Defaults to
+    /// `.none`.
+    ///
+    /// A client that resumes a session does not present its certificate again and does not prove that it
+    /// still has the key. The verdict is stored in the ticket. The ticket is valid for at most one hour, and
+    /// no longer than the certificate. A certificate that is revoked during this time is still accepted. If
+    /// `trustEvaluation` is `.delegate`, the trust callback is called again, with the client's own
+    /// certificate but without its chain. If it is `.manual` and certificates are requested during the
+    /// handshake, enabling tickets is an error, as it is with raw public keys and with `clients` set to
+    /// `.preSharedKeys`.
+    public var sessionTickets: TLSSessionTickets {
+        get { values.tickets }
+        set { values.tickets = newValue }
+    }
+}
