@@ -42,18 +42,18 @@ extension ByteChannel: HandshakeTransport {
         layer = .tls(engine)
     }
 
-    /// Gives the engine to `work` until `takeBack(_:)`. No bytes move until then.
+    /// Gives the engine to `work` until `takeBackWork()`. No bytes move until then.
     func lend(to work: HandshakeWork) {
         layer = .lent(work)
     }
 
-    func takeBack(_ work: HandshakeWork) {
-        if case .lent(let lent) = layer, lent === work { layer = .tls(work.finish()) }
+    func takeBackWork() {
+        if case .lent(let work) = layer { layer = .tls(work.finish()) }
     }
 
     /// Fails the handshake because no thread can run the work.
-    func refuse(_ work: HandshakeWork) {
-        takeBack(work)
+    func refuseWork() {
+        takeBackWork()
         if case .tls(let engine) = layer { engine.refuseWork() }
     }
 

@@ -18,8 +18,6 @@ final class DatagramLayer {
     private let channel: DatagramChannel
     private let peer: InternetAddress
     private let isSizeGiven: Bool
-    /// The handshake step that another thread is performing.
-    private var lentWork: HandshakeWork?
     /// When to free OpenSSL's buffers.
     @exclusivity(unchecked) private var bufferRest: BufferRest
     private let counts: DatagramCounts
@@ -169,7 +167,6 @@ extension DatagramLayer: HandshakeTransport {
     func advance() -> TLSEngine.HandshakeAnswer {
         let answer = engine.handshake()
         flush()
-        if case .awaitingWork(let work) = answer { lentWork = work }
         return answer
     }
 
@@ -185,18 +182,9 @@ extension DatagramLayer: HandshakeTransport {
         if case .key(let key) = choice { engine.choose(key) }
     }
 
-    func takeBack(_ work: HandshakeWork) {
-        lentWork = nil
-        engine.takeBack(work)
-    }
+    func takeBackWork() { engine.takeBackWork() }
 
-    func refuse(_ work: HandshakeWork) {
-        lentWork = nil
-        engine.refuse(work)
-    }
-
-    /// Cancels the handshake step that another thread is performing.
-    func cancelWork() { lentWork?.cancel() }
+    func refuseWork() { engine.refuseWork() }
 }
 
 extension AsyncSocketError {

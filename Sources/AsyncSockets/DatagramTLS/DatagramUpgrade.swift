@@ -190,7 +190,7 @@ final class DatagramUpgrade {
     /// - Parameter isReplaced: Whether a new connection uses the peer's address. The new client must not
     ///   receive datagrams from this connection.
     func end(_ error: AsyncSocketError, isReplaced: Bool) {
-        layer?.cancelWork()
+        layer?.engine.cancelWork()
         if let layer, !isReplaced {
             if isSecure { layer.engine.shutdown() } else { layer.engine.abandonHandshake() }
             layer.flush()

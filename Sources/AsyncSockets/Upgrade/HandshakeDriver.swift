@@ -30,9 +30,9 @@ protocol HandshakeTransport: AnyObject {
     func decideTrust(_ accepted: Bool, refusal: TrustRefusal)
     func choose(_ choice: TLSServerChoice)
     /// Takes back a step of the handshake that another thread has completed.
-    func takeBack(_ work: HandshakeWork)
+    func takeBackWork()
     /// Rejects a step of the handshake that no thread will run. The handshake fails.
-    func refuse(_ work: HandshakeWork)
+    func refuseWork()
 }
 
 enum HandshakeInput {
@@ -152,10 +152,10 @@ final class HandshakeDriver {
         let send = owner.newsSender
         let isAccepted = HandshakeWorkers.shared.perform(work.key, isCancelled: { work.isCancelled }) {
             work.perform()
-            send(.worked(work))
+            send(.worked)
         }
         if isAccepted { return .incomplete }
-        transport.refuse(work)
+        transport.refuseWork()
         return .fails(.tooManyHandshakes)
     }
 
@@ -193,7 +193,7 @@ final class HandshakeDriver {
         switch news {
         case .verdict(let accepted, let question): if let transport { decide(accepted, of: question, transport, owner) }
         case .awaited(let waiter): waiters.add(waiter, decidesTrust: true)
-        case .worked(let work): transport?.takeBack(work)
+        case .worked: transport?.takeBackWork()
         case .chosen(let choice):
             responder = nil
             transport?.choose(choice)

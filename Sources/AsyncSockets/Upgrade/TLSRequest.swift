@@ -34,7 +34,8 @@ enum UpgradeNews: Sendable {
     /// A task is deciding whether to trust the peer. This waiter receives the next event.
     indirect case awaited(by: any OperationWaiter<HandshakeNews>)
     indirect case chosen(TLSServerChoice)
-    case worked(HandshakeWork)
+    /// The lent step of the handshake is complete.
+    case worked
 }
 
 /// The result passed to a waiter for TLS.

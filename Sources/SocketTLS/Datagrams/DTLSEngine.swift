@@ -9,7 +9,7 @@
 //     trust or settings decision is pending. The peer retransmits its messages, and gives up if it receives
 //     no reply.
 //  4. While work is lent out (`.awaitingWork`), call only `receive(_:)`. The handshake continues with
-//     `takeBack(_:)`.
+//     `takeBackWork()`.
 //  5. `write(_:)` accepts one message of 1 to `maximumMessageSize` bytes. Each `read(into:)` returns one
 //     message.
 //
@@ -25,10 +25,9 @@ package import SocketBuffers
 
 /// One DTLS connection. It is not Sendable: its owner must not use it on several threads concurrently.
 package final class DTLSEngine {
-    @exclusivity(unchecked) private(set) var engine: TLSEngine
-    /// Datagrams that arrived while work was lent out, or `nil` if no work is lent out.
-    @exclusivity(unchecked) private var waiting: [[UInt8]]?
-    @exclusivity(unchecked) private var waitingByteCount = 0
+    let engine: TLSEngine
+    /// The step of the handshake that another thread performs, if any.
+    @exclusivity(unchecked) private var lent: LentWork?
     /// Whether datagrams arrived while work was lent out. Set when the work is taken back, and reset by the
     /// next `handshake()`.
     private var hasReceivedDuringWork = false
@@ -54,6 +53,13 @@ package final class DTLSEngine {
     /// How many bytes of datagrams are kept while work is lent out, including an overhead for each datagram.
     private static let waitingLimit = 64 * 1024
     private static let costOfWaiting = 64
+
+    private struct LentWork {
+        let work: HandshakeWork
+        /// The datagrams that have arrived since.
+        var datagrams: [[UInt8]] = []
+        var byteCount = 0
+    }
 
     /// Creates a connection. `context` must have been made from the same `settings`, for datagrams.
     ///
@@ -91,11 +97,11 @@ package final class DTLSEngine {
     // MARK: - Receiving
 
     package func receive(_ datagram: UnsafeRawBufferPointer) {
-        if waiting != nil {
+        if let waitingByteCount = lent?.byteCount {
             let cost = datagram.count + Self.costOfWaiting
             guard waitingByteCount + cost <= Self.waitingLimit else { return records.noteDropped() }
-            waitingByteCount += cost
-            waiting?.append(Array(datagram))
+            lent?.byteCount += cost
+            lent?.datagrams.append(Array(datagram))
             return
         }
         if !isEstablished, keyLookup != nil, let reception = keyLookup?.receive(datagram, SSL_get_pending_cipher(engine.ssl)) {
@@ -190,7 +196,7 @@ package final class DTLSEngine {
     private func setSize() {
         // While work is lent out, OpenSSL is in use on another thread. The size is set when the work is taken
         // back.
-        guard waiting == nil else { return }
+        guard lent == nil else { return }
         let limit = isEstablished ? size : min(size, fallback ?? Self.handshakeLimit)
         _ = COpenSSL_setMTU(engine.ssl, limit)
     }
@@ -209,7 +215,7 @@ package final class DTLSEngine {
 
     /// The time until `handleTimeout()` must be called, or `nil` if no timer is running.
     package var secondsToTimeout: Double? {
-        guard waiting == nil, engine.phase.isInHandshake else { return nil }
+        guard lent == nil, engine.phase.isInHandshake else { return nil }
         let left = COpenSSL_timeLeft(engine.ssl)
         return left < 0 ? nil : Double(left) / 1e6
     }
@@ -242,7 +248,7 @@ package final class DTLSEngine {
 
     /// Frees OpenSSL's buffers until they are needed again. Call this when the connection is idle.
     package func releaseBuffers() {
-        guard hasBuffers, isEstablished, waiting == nil else { return }
+        guard hasBuffers, isEstablished, lent == nil else { return }
         if SSL_free_buffers(engine.ssl) == 1 { hasBuffers = false }
     }
 
@@ -256,7 +262,7 @@ package final class DTLSEngine {
 
 extension DTLSEngine {
     package func handshake() -> TLSEngine.HandshakeAnswer {
-        guard waiting == nil, keyLookup?.isAsked != true else { return .incomplete }
+        guard lent == nil, keyLookup?.isAsked != true else { return .incomplete }
         switch keyLookup?.takeTurn() {
         case .asks(let question): return .awaitingSettings(question)
         case .continues: choose(.found(nil))
@@ -270,7 +276,7 @@ extension DTLSEngine {
         hasReceivedDuringWork = false
         if records.received.count < unread { timeoutCount = 0 }
         switch answer {
-        case .awaitingWork: waiting = []
+        case .awaitingWork(let work): lent = LentWork(work: work)
         case .complete:
             records.leastLength = RecordQueues.leastLength(with: SSL_get_current_cipher(engine.ssl))
             records.fragments = nil
@@ -284,7 +290,7 @@ extension DTLSEngine {
         return answer
     }
 
-    package var isAwaitingTrust: Bool { waiting == nil && engine.isAwaitingTrust }
+    package var isAwaitingTrust: Bool { lent == nil && engine.isAwaitingTrust }
 
     /// Resolves `.awaitingTrust`. Call `handshake()` afterwards.
     package func decideTrust(_ accepted: Bool, refusal: TrustRefusal = .rejected) {
@@ -292,27 +298,28 @@ extension DTLSEngine {
     }
 
     /// Takes back completed work. Call `handshake()` afterwards.
-    package func takeBack(_ work: HandshakeWork) {
-        engine = work.finish()
-        let arrived = waiting ?? []
-        (waiting, waitingByteCount) = (nil, 0)
+    package func takeBackWork() {
+        let arrived = lent.take()?.datagrams ?? []
         hasReceivedDuringWork = !arrived.isEmpty
         setSize()
         for datagram in arrived { datagram.withUnsafeBytes { receive($0) } }
     }
 
     /// Takes back work that no thread will perform, and fails the handshake.
-    package func refuse(_ work: HandshakeWork) {
-        takeBack(work)
+    package func refuseWork() {
+        takeBackWork()
         engine.refuseWork()
     }
 
+    /// Cancels work that has not started, because the connection has closed.
+    package func cancelWork() { lent?.work.cancel() }
+
     package func abandonHandshake() {
-        if waiting == nil { engine.abandonHandshake() }
+        if lent == nil { engine.abandonHandshake() }
     }
 
     package func shutdown() {
-        guard waiting == nil else { return }
+        guard lent == nil else { return }
         allocateBuffers()
         engine.shutdown()
     }

@@ -14,7 +14,7 @@ final class Facts {
     /// Whether the peer cancelled the handshake (RFC 8446, 6.1).
     private(set) var isCancelled = false
     @exclusivity(unchecked) var isEstablished = false {
-        didSet { chosenHello = nil }
+        didSet { (chosenHello, work) = (nil, .inPlace) }
     }
     /// The reason that this side rejects the ClientHello, or `nil` if it does not reject it.
     var complaintAboutHello: String?

@@ -16,7 +16,7 @@ extension TLSEngine {
             return .failed(error)
         }
         course.establish()
-        (facts.isEstablished, bio.withholdsEnd, facts.work) = (true, true, .inPlace)
+        (facts.isEstablished, bio.withholdsEnd) = (true, true)
         judge.resumption?.establish(ssl)
         if facts.isServer { context.tickets?.establish(ssl) }
         if facts.isServer, context.ticketCount > 0, judge.gate.acceptedKey == nil, SSL_version(ssl) == TLS1_3_VERSION {

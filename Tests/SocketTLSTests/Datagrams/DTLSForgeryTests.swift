@@ -190,7 +190,7 @@ import Testing
         for _ in 0..<60 { datagram.withUnsafeBytes { server.receive($0) } }
         #expect(server.droppedRecordCount == 59)
         work.perform()
-        server.takeBack(work)
+        server.takeBackWork()
         guard case .incomplete = server.handshake() else {
             Issue.record("it does not go on")
             return

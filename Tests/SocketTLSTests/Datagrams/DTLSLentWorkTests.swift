@@ -36,7 +36,7 @@ import Testing
 
     private func finish(_ client: DatagramPair.End, _ work: HandshakeWork) {
         work.perform()
-        client.engine.takeBack(work)
+        client.engine.takeBackWork()
         client.shakeHands()
     }
 
@@ -95,7 +95,7 @@ import Testing
         client.engine.abandonHandshake()
         #expect(!client.engine.hasOutput && client.engine.handleTimeout() == nil)
         work.perform()
-        client.engine.takeBack(work)
+        client.engine.takeBackWork()
         client.engine.abandonHandshake()
         #expect(client.engine.handshake().error?.code == .closedDuringHandshake)
     }
@@ -104,7 +104,7 @@ import Testing
     @Test func aClientWhoseWorkIsRefusedFails() throws {
         let (client, work, rest, _) = try lending()
         for datagram in rest { client.receive(datagram) }
-        client.engine.refuse(work)
+        client.engine.refuseWork()
         client.shakeHands()
         #expect(client.error?.code == .closedDuringHandshake && !client.engine.hasOutput)
     }
@@ -117,11 +117,11 @@ import Testing
         client.shakeHands()
         for datagram in client.takeOutput() { server.receive(datagram) }
         server.shakeHands()
-        guard case .awaitingWork(let work) = server.answer else {
+        guard case .awaitingWork = server.answer else {
             Issue.record("the signature was not lent")
             return
         }
-        server.engine.refuse(work)
+        server.engine.refuseWork()
         server.shakeHands()
         #expect(server.error?.code == .closedDuringHandshake)
         for datagram in server.takeOutput() { client.receive(datagram) }
