@@ -178,9 +178,7 @@ extension DatagramLayer: HandshakeTransport {
 
     func decideTrust(_ accepted: Bool, refusal: TrustRefusal) { engine.decideTrust(accepted, refusal: refusal) }
 
-    func choose(_ choice: TLSServerChoice) {
-        if case .key(let key) = choice { engine.choose(key) }
-    }
+    func choose(_ choice: TLSServerChoice) { engine.choose(choice) }
 
     func takeBackWork() { engine.takeBackWork() }
 

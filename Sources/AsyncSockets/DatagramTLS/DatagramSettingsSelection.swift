@@ -52,3 +52,14 @@ final class DatagramSettingsSelection {
         return step
     }
 }
+
+extension TLSSettingValues {
+    /// Throws `invalidSettings` for server names on a socket whose ClientHello is not known in advance.
+    func requireListenerForNames(_ isOfListener: Bool) throws(TLSError) {
+        guard serverNames == nil || isOfListener else {
+            throw TLSError(
+                .invalidSettings, "serverNames requires a DatagramListener: set serverNames to nil for this socket",
+                operation: "startDTLS")
+        }
+    }
+}

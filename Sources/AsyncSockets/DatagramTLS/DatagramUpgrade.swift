@@ -126,14 +126,14 @@ final class DatagramUpgrade {
             let size = configuration.maximumDatagramSize
             let engine = try DTLSEngine(
                 context: choice?.context ?? request.context, settings: choice?.settings ?? request.settings,
-                endpoint: request.endpoint, size: size ?? channel.preparePath(), isSizeGiven: size != nil, choice: choice,
-                defersWork: true)
+                endpoint: request.endpoint, size: size ?? channel.preparePath(), isSizeGiven: size != nil, defersWork: true)
             if configuration.firstRetransmission != .seconds(1) {
                 engine.setFirstTimeout(seconds: configuration.firstRetransmission.inSeconds)
             }
             let layer = DatagramLayer(engine, over: channel, with: peer, isSizeGiven: size != nil, around.counts)
             var hello = (choice?.datagrams ?? [channel.takeHello()].compactMap(\.self))[...]
             if hasCookie, let first = hello.popFirst(), !first.withUnsafeBytes({ engine.listen($0) }) { return .badHello }
+            choice?.apply(to: engine)
             for datagram in hello { datagram.withUnsafeBytes { engine.receive($0) } }
             self.layer = layer
             input.secure(layer)

@@ -66,10 +66,9 @@ package final class DTLSEngine {
     /// - Parameters:
     ///   - size: The maximum size of outgoing datagrams, without UDP and IP headers.
     ///   - isSizeGiven: Whether `size` is fixed, regardless of the path and of timeouts.
-    ///   - choice: The selection of `settings` for the client, if the server selects settings.
     package init(
         context: TLSContext, settings: TLSSettingValues, endpoint: String? = nil, size: Int, isSizeGiven: Bool = false,
-        choice: DatagramChoice? = nil, defersWork: Bool = false,
+        defersWork: Bool = false,
         clock: @escaping @Sendable () -> Int = MessageAllowance.monotonicNanoseconds
     ) throws(TLSError) {
         engine = try TLSEngine(context: context, settings: settings, endpoint: endpoint, defersWork: defersWork, clock: clock)
@@ -81,7 +80,6 @@ package final class DTLSEngine {
         self.size = max(size, Self.leastSize)
         self.isSizeGiven = isSizeGiven
         if settings.role == .server { keyLookup = KeyLookup(context.domain.proof) }
-        choice?.apply(to: engine.facts)
         setSize()
     }
 
@@ -265,7 +263,7 @@ extension DTLSEngine {
         guard lent == nil, keyLookup?.isAsked != true else { return .incomplete }
         switch keyLookup?.takeTurn() {
         case .asks(let question): return .awaitingSettings(question)
-        case .continues: choose(.found(nil))
+        case .continues: choose(.key(.found(nil)))
         case .none?, nil: break
         }
         let unread = records.received.count
@@ -295,6 +293,20 @@ extension DTLSEngine {
     /// Resolves `.awaitingTrust`. Call `handshake()` afterwards.
     package func decideTrust(_ accepted: Bool, refusal: TrustRefusal = .rejected) {
         engine.decideTrust(accepted, refusal: refusal)
+    }
+
+    /// Resolves `.awaitingSettings` for a pre-shared key. Call `handshake()` afterwards.
+    package func choose(_ choice: TLSServerChoice) {
+        // This releases the copies of the datagrams with the identity.
+        guard case .key(let key) = choice, keyLookup?.isAsked == true, let lookup = keyLookup.take() else { return }
+        switch key {
+        case .found(let key):
+            engine.facts.preSharedKeys?.lookedUp = key
+            for datagram in lookup.held { datagram.withUnsafeBytes { receive($0) } }
+        case .failed(let reason):
+            engine.course.fail(
+                TLSError(.invalidSettings, "the pre-shared key cannot be looked up: \(reason)", operation: "TLSPreSharedKeys"))
+        }
     }
 
     /// Takes back completed work. Call `handshake()` afterwards.
@@ -337,10 +349,7 @@ extension DTLSEngine {
         if let header = RecordHeader(hello) { records.beginNumbering(at: header.sequence) }
         guard let address = BIO_ADDR_new() else { return false }
         defer { BIO_ADDR_free(address) }
-        // OpenSSL reports the first fragment here, and the whole message during the handshake.
-        let (isTaken, _) = engine.facts.withoutComparingHellos {
-            OpenSSLCall.attempt { DTLSv1_listen(engine.ssl, address) == 1 ? true : nil }
-        }
+        let (isTaken, _) = OpenSSLCall.attempt { DTLSv1_listen(engine.ssl, address) == 1 ? true : nil }
         engine.course.listened()
         return isTaken == true
     }
@@ -349,7 +358,6 @@ extension DTLSEngine {
 extension TLSSettingValues {
     /// Throws `invalidSettings` for a DTLS version, which requires datagrams.
     func validateForStreams() throws(TLSError) {
-        try proof.validateForStreams()
         for version in [minimumVersion, policy.minimumVersion, maximumVersion].compactMap(\.self) where version.isForDatagrams {
             throw Self.invalid("\(version) requires a datagram transport: use a TLS version such as .tls12")
         }

@@ -36,7 +36,9 @@ struct ContextParameters {
                 throw Self.invalid(
                     "allowsConstrainedDevices requires securityLevel 2, but it is \(policy.securityLevel)")
             }
-            ConstrainedSuites.allow(on: context)
+            // OpenSSL 3.2 and later count the 8-byte tag of these suites as 64 bits of security, and level 2
+            // requires 112.
+            COpenSSL_CTX_allowConstrainedSuites(context)
         }
         if !policy.prefersServerCipherSuites { SSL_CTX_clear_options(context, COpenSSL_serverPreferenceOptions()) }
         try setCipherSuites(on: context)

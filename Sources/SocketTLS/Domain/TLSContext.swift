@@ -65,7 +65,9 @@ package final class TLSContext: Sendable {
         acceptsEarlyData = key.acceptedEarlyData != nil
         earlyDataResponder = key.acceptedEarlyData?.responder
         ticketCount = key.tickets.count
-        named = try Self.named(key.serverNames, over: transport, ticketClock)
+        named = try (key.serverNames?.all ?? []).map { settings throws(TLSError) in
+            try TLSContext(ContextKey(settings, over: key.domain.transport), ticketClock: ticketClock)
+        }
         resumptionScope = key.resumesSessions ? key.domain.clientScope : nil
         keyLog = try key.domain.keyLogFile.map { path throws(TLSError) in try KeyLogFile(path: path) }
         stapledResponses = key.isServer ? StapledResponses(of: key.domain.identities) : nil
@@ -85,21 +87,8 @@ package final class TLSContext: Sendable {
         if key.resumesSessions { EngineCallbacks.reportSessions(of: context) }
         if key.signsSlowly { EngineCallbacks.stopBeforeSigning(on: context) }
         try domain.certificateType.present(on: context, isServer: key.isServer)
-        try domain.proof.expect(on: context, isServer: key.isServer)
-        if domain.proof.bringsCipherSuites {
-            PreSharedKeyCallbacks.install(on: context, isServer: key.isServer, allowsTLS12: domain.minimumVersion < .tls13)
-        }
+        try domain.proof.expect(on: context, isServer: key.isServer, allowsTLS12: domain.minimumVersion < .tls13)
         try EngineCallbacks.install(on: context, judgesClients: key.isServer && key.verifiesPeer)
-    }
-
-    private static func named(
-        _ names: TLSServerNames?, over transport: TLSTransport, _ clock: (@Sendable () -> Int)?
-    ) throws(TLSError) -> [TLSContext] {
-        var contexts: [TLSContext] = []
-        for settings in names?.all ?? [] {
-            contexts.append(try TLSContext(ContextKey(settings, over: transport), ticketClock: clock))
-        }
-        return contexts
     }
 
     package var options: UInt64 { SSL_CTX_get_options(handle.context) }

@@ -101,7 +101,7 @@ enum EngineCallbacks {
             switch type {
             case UInt8(SSL3_MT_CLIENT_HELLO):
                 facts.bio.handshakeByteCount = 0
-                facts.noteHello(message)
+                facts.sawClientHello(message)
                 EngineCallbacks.limitHello(message, facts)
             case UInt8(SSL3_MT_SERVER_HELLO):
                 facts.serverHelloCount += 1
@@ -129,7 +129,7 @@ enum EngineCallbacks {
 
     private static func noteAnswer(_ bytes: UnsafeRawPointer, _ count: Int, _ contentType: Int32, _ ssl: OpaquePointer?) {
         guard contentType == SSL3_RT_HANDSHAKE, bytes.load(as: UInt8.self) == UInt8(SSL3_MT_SERVER_HELLO) else { return }
-        facts(of: ssl)?.noteServerHello(UnsafeRawBufferPointer(start: bytes, count: count))
+        facts(of: ssl)?.sentServerHello(UnsafeRawBufferPointer(start: bytes, count: count))
     }
 
     private static func limitHello(_ message: UnsafeRawBufferPointer, _ facts: Facts) {

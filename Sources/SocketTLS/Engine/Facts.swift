@@ -14,22 +14,21 @@ final class Facts {
     /// Whether the peer cancelled the handshake (RFC 8446, 6.1).
     private(set) var isCancelled = false
     @exclusivity(unchecked) var isEstablished = false {
-        didSet { (chosenHello, work) = (nil, .inPlace) }
+        didSet { (selection, work) = (nil, .inPlace) }
     }
     /// The reason that this side rejects the ClientHello, or `nil` if it does not reject it.
     var complaintAboutHello: String?
     /// The number of ServerHello messages that a client has received. If there are two, the first
     /// was a HelloRetryRequest (RFC 8446, 4.1.4).
     var serverHelloCount = 0
-    var choosesByHello = false
     /// Whether the server has requested the client's certificate during the handshake.
     var hasCertificateRequest = false
-    /// The ClientHello for which a server's settings were selected. `nil` before the selection, after the
-    /// handshake, and if the server has no settings for names.
-    private(set) var chosenHello: TLSClientHello?
+    /// The selection of a server's settings by its client's server name. `nil` after the handshake, and if
+    /// the server has no settings for names.
+    var selection: ServerSelection?
     /// The digest of the client's server name (`TLSClientHello.nameDigest`) if a server's settings were
     /// selected for that name, or else 0.
-    private var nameDigest = 0
+    var nameDigest = 0
     /// Set on a client when the server has sent a session.
     @exclusivity(unchecked) var hasNewSession = false
     /// The key for the tickets that are being issued, or `nil` to use the context's key.
@@ -68,15 +67,6 @@ final class Facts {
         guard hasNewSession else { return false }
         hasNewSession = false
         return true
-    }
-
-    var tickets: TicketFacts {
-        TicketFacts(key: ticketKey, mayAskSource: !isEstablished, name: nameDigest, evidenceEnd: judge.evidenceEnd)
-    }
-
-    func choose(by hello: TLSClientHello) {
-        chosenHello = hello
-        nameDigest = hello.nameDigest
     }
 
     func sawAlert(_ alert: TLSAlert, isFatal: Bool, isOurs: Bool) {
@@ -120,18 +110,31 @@ enum EngineWork {
 }
 
 extension Facts {
-    /// Whether expensive work may be done now. If false, OpenSSL must stop, and the engine requests a thread.
-    func mayCompute() -> Bool {
-        switch work {
-        case .inPlace, .underway: return true
-        case .none, .wanted, .done:
-            work = .wanted
-            return false
-        }
-    }
-}
+    // MARK: - Uses of the features
 
-extension Facts {
+    /// Records a ClientHello that a server has received.
+    func sawClientHello(_ message: UnsafeRawBufferPointer) {
+        if isServer, bio.records == nil { preSharedKeys?.binders.sawHello(message) }
+    }
+
+    /// Returns the reason to reject a ClientHello that differs from the one for which a server's settings
+    /// were selected.
+    func complaintAboutChange(in hello: UnsafeRawBufferPointer) -> String? {
+        selection?.complaint(about: hello, hasCookie: bio.records != nil)
+    }
+
+    /// Records a ServerHello that this side sends.
+    func sentServerHello(_ message: UnsafeRawBufferPointer) {
+        preSharedKeys?.binders.sawAnswer(message)
+    }
+
+    /// Returns the pre-shared key that both sides used in the completed handshake of `ssl`, if any.
+    func sharedKey(on ssl: OpaquePointer) -> KeyProof? { preSharedKeys?.proof(on: ssl) }
+
+    var tickets: TicketFacts {
+        TicketFacts(key: ticketKey, mayAskSource: !isEstablished, name: nameDigest, evidenceEnd: judge.evidenceEnd)
+    }
+
     /// A client can also receive a request after the handshake, which is not recorded.
     func noteCertificateRequest() {
         if !isEstablished { hasCertificateRequest = true }
@@ -146,5 +149,15 @@ extension Facts {
             authorities: (0..<COpenSSL_sk_X509_NAME_num(names)).map { index in
                 TLSCertificate.text(of: COpenSSL_sk_X509_NAME_value(names, index))
             })
+    }
+
+    /// Whether expensive work may be done now. If false, OpenSSL must stop, and the engine requests a thread.
+    func mayCompute() -> Bool {
+        switch work {
+        case .inPlace, .underway: return true
+        case .none, .wanted, .done:
+            work = .wanted
+            return false
+        }
     }
 }

@@ -30,7 +30,7 @@ struct Handshake {
 
     enum Phase {
         /// A server reads the ClientHello to choose its settings.
-        case choosing(ServerSelection)
+        case choosing
         /// OpenSSL needs bytes from the peer.
         case waiting
         /// OpenSSL can continue.
@@ -57,8 +57,8 @@ struct Handshake {
 
     /// A client starts immediately. A server first needs the ClientHello, and may have to choose its settings
     /// from that message.
-    init(isServer: Bool, selection: ServerSelection?) {
-        phase = selection.map { .choosing($0) } ?? (isServer ? .waiting : .ready)
+    init(isServer: Bool, choosesSettings: Bool) {
+        phase = choosesSettings ? .choosing : isServer ? .waiting : .ready
     }
 
     enum Step {

@@ -24,7 +24,7 @@ extension TLSEngine {
         }
         exporter.lend(ssl)
         bio.forgetFirstBytes()
-        return settled
+        return .complete
     }
 
     var isResumed: Bool { SSL_session_reused(ssl) == 1 }

@@ -113,8 +113,8 @@ package final class TLSEngine {
             resumption: resumption)
         facts = Facts(bio: bio, judge: judge, work: defersWork ? .none : .inPlace, clock: clock)
         facts.adopt(context.domain.proof)
-        facts.choosesByHello = settings.serverNames != nil
-        course = Handshake(isServer: isServer, selection: settings.serverNames.map { ServerSelection(names: $0) })
+        facts.selection = settings.serverNames.map { ServerSelection(names: $0) }
+        course = Handshake(isServer: isServer, choosesSettings: facts.selection != nil)
         ssl = try OpenSSLCall.require("SSL_new", or: .internalError, "OpenSSL cannot create a TLS connection") {
             SSL_new(context.handle.context)
         }
@@ -210,7 +210,9 @@ extension TLSEngine {
         switch course.ended(outcome, isHeld: bio.isHeld) {
         case .judge:
             judge.judgeEvidence(of: ssl, sharedKey: facts.sharedKey(on: ssl))
-            return question ?? establish()
+            let answer = question ?? establish()
+            if early != nil, case .complete = answer { return settleEarlyData() }
+            return answer
         case .ask: return question ?? .incomplete
         case .askHeld:
             bio.isHeld = judge.stays(atServerHelloOf: ssl)
@@ -245,6 +247,16 @@ extension TLSEngine {
     package func decideTrust(_ accepted: Bool, refusal: TrustRefusal = .rejected) {
         guard judge.gate.decide(accepted, refusal) else { return }
         if accepted { bio.isHeld = false }
+    }
+
+    /// Resolves `.awaitingSettings`. Call `handshake()` afterwards. Has no effect if no choice is pending.
+    package func choose(_ choice: TLSServerChoice) {
+        switch choice {
+        case .settings(let settings): choose(settings)
+        case .early(let answer): answerEarly(answer)
+        // Only in DTLS, where the `DTLSEngine` receives it.
+        case .key: break
+        }
     }
 
     private var question: HandshakeAnswer? {

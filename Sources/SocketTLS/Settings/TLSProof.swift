@@ -23,9 +23,13 @@ package enum TLSProof: Sendable, Hashable {
         if case .preSharedKeys(let keys) = self { try keys.restrict(&suites, policy) }
     }
 
-    /// Sets the certificate types that this side accepts.
-    func expect(on context: OpaquePointer, isServer: Bool) throws(TLSError) {
-        if case .rawPublicKeys(let keys) = self { try keys.expect(on: context, isServer: isServer) }
+    /// Sets the certificate types that this side accepts, or lets OpenSSL look up its pre-shared keys.
+    func expect(on context: OpaquePointer, isServer: Bool, allowsTLS12: Bool) throws(TLSError) {
+        switch self {
+        case .certificates: break
+        case .rawPublicKeys(let keys): try keys.expect(on: context, isServer: isServer)
+        case .preSharedKeys: TLSPreSharedKeys.install(on: context, isServer: isServer, allowsTLS12: allowsTLS12)
+        }
     }
 
     /// Whether the completed handshake of `ssl` used a pre-shared key.

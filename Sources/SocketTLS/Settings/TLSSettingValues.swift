@@ -98,6 +98,8 @@ extension TLSSettingValues {
         }
     }
 
+    var issuesTickets: Bool { tickets != .none }
+
     var requestsClientCertificates: Bool { role == .server && clientCertificates == .onRequest }
 
     /// Whether these settings, or the settings for some server name, may request client certificates after

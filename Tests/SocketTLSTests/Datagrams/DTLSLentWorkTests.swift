@@ -102,7 +102,7 @@ import Testing
 
     /// No worker is available. A client's alerts would have to be encrypted at this point.
     @Test func aClientWhoseWorkIsRefusedFails() throws {
-        let (client, work, rest, _) = try lending()
+        let (client, _, rest, _) = try lending()
         for datagram in rest { client.receive(datagram) }
         client.engine.refuseWork()
         client.shakeHands()

@@ -37,11 +37,9 @@ struct HandshakeTests {
         String(String(describing: value).prefix { $0 != "(" })
     }
 
-    private let client = Handshake(isServer: false, selection: nil)
-    private let server = Handshake(isServer: true, selection: nil)
-    private var choosing: Handshake {
-        Handshake(isServer: true, selection: ServerSelection(names: TLSServerNames { _ in nil }))
-    }
+    private let client = Handshake(isServer: false, choosesSettings: false)
+    private let server = Handshake(isServer: true, choosesSettings: false)
+    private let choosing = Handshake(isServer: true, choosesSettings: true)
 
     @Test func aClientBeginsAndThenWaitsForBytes() {
         #expect(

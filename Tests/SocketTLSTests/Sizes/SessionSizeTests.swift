@@ -213,7 +213,7 @@ import Testing
             if case .awaitingSettings(let question) = server.answer, case .key(let answer) = await question.answer() {
                 lookupCount += 1
                 #expect(Contents(of: try #require(server.engine.keyLookup))["held"] > 0)
-                server.engine.choose(fails ? .failed("no database") : answer)
+                server.engine.choose(.key(fails ? .failed("no database") : answer))
                 server.shakeHands()
             }
             for datagram in server.takeOutput() { client.receive(datagram) }

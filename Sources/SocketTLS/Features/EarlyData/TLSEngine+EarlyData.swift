@@ -72,17 +72,6 @@ extension TLSEngine {
 
     // MARK: - The responder
 
-    /// Applies the program's choice after `.awaitingSettings`; call `handshake()` afterwards. Does
-    /// nothing if no choice is pending.
-    package func choose(_ choice: TLSServerChoice) {
-        switch choice {
-        case .settings(let settings): choose(settings)
-        case .early(let answer): answerEarly(answer)
-        // Only in DTLS, where the `DTLSEngine` receives it.
-        case .key: break
-        }
-    }
-
     var isAwaitingEarlyAnswer: Bool {
         if case .server(let data) = early { data.isAsking } else { false }
     }
@@ -134,10 +123,8 @@ extension TLSEngine {
 
     // MARK: - After the handshake
 
-    var settled: HandshakeAnswer { early == nil ? .complete : settleEarlyData() }
-
     /// On a client, sends the data that was not accepted. On a server, starts delivering accepted data.
-    private func settleEarlyData() -> HandshakeAnswer {
+    func settleEarlyData() -> HandshakeAnswer {
         switch early {
         case nil: break
         case .server(let data):

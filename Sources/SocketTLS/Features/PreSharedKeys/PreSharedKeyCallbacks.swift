@@ -15,10 +15,11 @@ internal import COpenSSL
 internal import Glibc
 internal import SocketBuffers
 
-enum PreSharedKeyCallbacks {
+extension TLSPreSharedKeys {
+    /// Lets OpenSSL look up a server's keys, and a client's key.
     static func install(on context: OpaquePointer, isServer: Bool, allowsTLS12: Bool) {
         if isServer {
-            readIdentities(on: context)
+            PreSharedKeyCallbacks.readIdentities(on: context)
             SSL_CTX_set_psk_find_session_callback(context) { ssl, identity, count, session in
                 PreSharedKeyCallbacks.find(UnsafeBufferPointer(start: identity, count: count), ssl, session)
             }
@@ -38,7 +39,9 @@ enum PreSharedKeyCallbacks {
             }
         }
     }
+}
 
+private enum PreSharedKeyCallbacks {
     private static func negotiation(of ssl: OpaquePointer?) -> PreSharedKeyNegotiation? {
         EngineCallbacks.facts(of: ssl)?.preSharedKeys
     }
@@ -46,7 +49,7 @@ enum PreSharedKeyCallbacks {
     // MARK: - Clients
 
     /// Returns 0 on failure.
-    private static func offer(
+    static func offer(
         _ ssl: OpaquePointer?, _ digest: OpaquePointer?, _ identity: UnsafeMutablePointer<UnsafePointer<UInt8>?>?,
         _ count: UnsafeMutablePointer<Int>?, _ session: UnsafeMutablePointer<OpaquePointer?>?
     ) -> Int32 {
@@ -63,7 +66,7 @@ enum PreSharedKeyCallbacks {
     }
 
     /// Returns the length of the key, or 0 on failure.
-    private static func offerForTLS12(
+    static func offerForTLS12(
         _ ssl: OpaquePointer?, _ identity: UnsafeMutableRawBufferPointer, _ buffer: UnsafeMutableRawBufferPointer
     ) -> UInt32 {
         // Not called in TLS 1.3, because the callback for TLS 1.3 has already returned a session.
@@ -81,7 +84,7 @@ enum PreSharedKeyCallbacks {
 
     // MARK: - Servers
 
-    private static func readIdentities(on context: OpaquePointer) {
+    static func readIdentities(on context: OpaquePointer) {
         SSL_CTX_set_client_hello_cb(
             context,
             { ssl, _, _ in
@@ -99,7 +102,7 @@ enum PreSharedKeyCallbacks {
 
     /// Returns 0 on failure. If it returns 1 without a session, OpenSSL tries the next identity, or
     /// treats the bytes as a ticket.
-    private static func find(
+    static func find(
         _ identity: UnsafeBufferPointer<UInt8>, _ ssl: OpaquePointer?, _ session: UnsafeMutablePointer<OpaquePointer?>?
     ) -> Int32 {
         guard let ssl, let session, let negotiation = negotiation(of: ssl) else { return 0 }
@@ -110,7 +113,7 @@ enum PreSharedKeyCallbacks {
     }
 
     /// Returns the length of the key, or 0 if the server has no key.
-    private static func findForTLS12(
+    static func findForTLS12(
         _ identity: UnsafePointer<CChar>?, _ ssl: OpaquePointer?, _ buffer: UnsafeMutableRawBufferPointer
     ) -> UInt32 {
         guard let ssl, let identity, TLSProtocolVersion(of: ssl) < .tls13, let negotiation = negotiation(of: ssl) else {
@@ -172,30 +175,6 @@ extension EngineFailure {
             has(SSL_R_NO_SHARED_CIPHER) || has(SSL_R_NO_SUITABLE_SIGNATURE_ALGORITHM)
         else { return nil }
         return error(.preSharedKeyMissing, "the client offered no usable pre-shared key, but a key is required")
-    }
-}
-
-/// The TLS 1.2 suites with a pre-shared key and without an ephemeral key exchange, for constrained devices
-/// (`TLSPolicy.constrainedDevices`).
-enum ConstrainedSuites {
-    /// Strongest first, by OpenSSL's names (RFC 5487, section 2; RFC 6655, section 4).
-    static let names = ["PSK-AES128-GCM-SHA256", "PSK-AES128-CCM8"]
-
-    /// Makes the security level accept the suites. OpenSSL 3.2 and later count a tag of 8 bytes as 64 bits of
-    /// security, and level 2 requires 112.
-    static func allow(on context: OpaquePointer) { COpenSSL_CTX_allowConstrainedSuites(context) }
-}
-
-extension Facts {
-    func sharedKey(on ssl: OpaquePointer) -> KeyProof? { preSharedKeys?.proof(on: ssl) }
-
-    func noteHello(_ message: UnsafeRawBufferPointer) {
-        if isServer, bio.records == nil { preSharedKeys?.binders.sawHello(message) }
-    }
-
-    /// Records a ServerHello that this side sends.
-    func noteServerHello(_ message: UnsafeRawBufferPointer) {
-        preSharedKeys?.binders.sawAnswer(message)
     }
 }
 

@@ -15,12 +15,6 @@ extension TLSSettingValues {
 }
 
 extension TLSProof {
-    func validateForStreams() throws(TLSError) {
-        guard preSharedKeys?.suspends == true else { return }
-        throw TLSSettingValues.invalid(
-            "TLSPreSharedKeys.init(lookUp:) supports only DTLS: use TLSServerNames to look up keys for TLS 1.3")
-    }
-
     var preSharedKeys: TLSPreSharedKeys? {
         if case .preSharedKeys(let keys) = self { keys } else { nil }
     }
@@ -31,6 +25,10 @@ extension TLSPreSharedKeys {
     var requiredKind: KeyProof.Kind? { use == .required ? .preSharedKey : nil }
 
     func validate(in settings: TLSSettingValues, over transport: TLSTransport) throws(TLSError) {
+        if suspends, transport == .stream {
+            throw TLSSettingValues.invalid(
+                "TLSPreSharedKeys.init(lookUp:) supports only DTLS: use TLSServerNames to look up keys for TLS 1.3")
+        }
         try settings.requireNoSessionOfOthers()
         guard settings.certificateType == .x509 else {
             throw TLSSettingValues.invalid("presentsRawPublicKey cannot be combined with pre-shared keys: set it to false")
@@ -60,12 +58,15 @@ extension TLSPreSharedKeys {
     /// The only TLS 1.2 cipher suite in OpenSSL with a pre-shared key, an ephemeral key exchange and an
     /// AEAD (RFC 7905). OpenSSL lacks the AES-GCM suites (RFC 8442). CBC suites are deliberately omitted.
     private static let suiteOfTLS12 = "ECDHE-PSK-CHACHA20-POLY1305"
+    /// The TLS 1.2 suites with a pre-shared key and without an ephemeral key exchange, for constrained
+    /// devices (`TLSPolicy.constrainedDevices`). Strongest first (RFC 5487, section 2; RFC 6655, section 4).
+    private static let constrainedSuites = ["PSK-AES128-GCM-SHA256", "PSK-AES128-CCM8"]
 
     /// Removes the TLS 1.3 suites with a different hash algorithm, and adds the TLS 1.2 suites for
     /// pre-shared keys. If a key is required, no other TLS 1.2 suite remains.
     func restrict(_ suites: inout CipherSuiteNames, _ policy: TLSPolicy) throws(TLSError) {
         suites.tls13.removeAll { !$0.hasSuffix(hash.suffix) }
-        let own = [Self.suiteOfTLS12] + (policy.allowsConstrainedDevices ? ConstrainedSuites.names : [])
+        let own = [Self.suiteOfTLS12] + (policy.allowsConstrainedDevices ? Self.constrainedSuites : [])
         suites.tls12 = (suites.allowsTLS12 ? own : []) + (use == .required ? [] : suites.tls12)
         if suites.tls13.isEmpty, suites.allowsTLS13 {
             throw ContextParameters.invalid(

@@ -63,7 +63,8 @@ package struct DatagramSelection {
         // Rule 10 of `TrustGate`.
         let asks = self.settings.trustEvaluation != .builtIn
         if asks, settings.trustEvaluation == .builtIn { settings.trustEvaluation = .delegate }
-        return .chosen(DatagramChoice(settings: settings, context: context, hello: hello, datagrams: fragments.datagrams))
+        return .chosen(
+            DatagramChoice(settings: settings, context: context, names: names, hello: hello, datagrams: fragments.datagrams))
     }
 }
 
@@ -71,25 +72,9 @@ package struct DatagramSelection {
 package struct DatagramChoice {
     package let settings: TLSSettingValues
     package let context: TLSContext
+    let names: TLSServerNames
     let hello: TLSClientHello?
     package let datagrams: [[UInt8]]
-
-    /// Makes the engine reject any other ClientHello.
-    func apply(to facts: Facts) {
-        facts.choosesByHello = true
-        if let hello { facts.choose(by: hello) }
-    }
-}
-
-extension TLSSettingValues {
-    /// Throws `invalidSettings` for server names on a socket whose ClientHello is not known in advance.
-    package func requireListenerForNames(_ isOfListener: Bool) throws(TLSError) {
-        guard serverNames == nil || isOfListener else {
-            throw TLSError(
-                .invalidSettings, "serverNames requires a DatagramListener: set serverNames to nil for this socket",
-                operation: "startDTLS")
-        }
-    }
 }
 
 extension TLSError {

@@ -4,7 +4,7 @@ internal import SocketBuffers
 extension TLSEngine {
     /// Selects a server's settings for the ClientHello. Returns `nil` if the handshake can continue.
     func select() -> HandshakeAnswer? {
-        guard case .choosing(let selection) = phase else { return nil }
+        guard case .choosing = phase, let selection = facts.selection else { return nil }
         guard !selection.isAsked, received.count >= selection.minimum || bio.hasReachedEndOfFile else { return .incomplete }
         switch selection.reader.read(bio.received.readableBytes) {
         case .incomplete(let minimum) where !bio.hasReachedEndOfFile:
@@ -48,7 +48,7 @@ extension TLSEngine {
                 course.fail(error)
             }
         case .refused:
-            refuse(.unrecognizedName, .unrecognizedName(facts.chosenHello))
+            refuse(.unrecognizedName, .unrecognizedName(facts.selection?.hello))
         case .failed(let reason):
             refuse(.internalError, .noSettings(reason))
         }
@@ -64,21 +64,20 @@ extension TLSEngine {
 }
 
 extension Facts {
-    /// Calls `body` with the comparison of ClientHellos disabled, because OpenSSL may report a fragment.
-    func withoutComparingHellos<Result>(_ body: () -> Result) -> Result {
-        let compares = choosesByHello
-        choosesByHello = false
-        defer { choosesByHello = compares }
-        return body()
+    /// Notes the ClientHello for which a server's settings are selected.
+    fileprivate func choose(by hello: TLSClientHello) {
+        selection?.hello = hello
+        nameDigest = hello.nameDigest
     }
+}
 
-    /// Returns the reason to reject a second ClientHello (RFC 8446, 4.1.2) if its server name or protocols
-    /// differ from those in the first ClientHello, for which the settings were selected. OpenSSL does not
-    /// compare the two messages and uses the second.
-    func complaintAboutChange(in hello: UnsafeRawBufferPointer) -> String? {
-        guard choosesByHello, !isEstablished else { return nil }
-        guard let chosenHello else { return "no settings could be selected for its server name" }
-        if TLSClientHello(hello, hasCookie: bio.records != nil)?.asksForTheSame(as: chosenHello) == true { return nil }
-        return "its server name or protocols differ from those in the ClientHello for which the settings were selected"
+extension DatagramChoice {
+    /// Makes the engine reject any other ClientHello. Call this after `DTLSEngine.listen(_:)`, in which
+    /// OpenSSL reports the first fragment of a ClientHello, and before the handshake, in which it reports the
+    /// whole message.
+    package func apply(to engine: DTLSEngine) {
+        let facts = engine.engine.facts
+        facts.selection = ServerSelection(names: names)
+        if let hello { facts.choose(by: hello) }
     }
 }

@@ -56,7 +56,7 @@ public final class TLSServerNames: Sendable, Hashable {
     /// The settings that request client certificates.
     let verifying: [TLSSettingValues]
 
-    var issueTickets: Bool { all.contains { $0.tickets != .none } }
+    var issueTickets: Bool { all.contains(where: \.issuesTickets) }
 
     /// Creates a list of names and their settings.
     ///
@@ -142,9 +142,20 @@ final class ServerSelection {
     /// The number of bytes required before another attempt to read the ClientHello is worthwhile.
     var minimum = 0
     var reader = ClientHelloReader()
+    /// The ClientHello for which the settings are selected.
+    var hello: TLSClientHello?
 
     init(names: TLSServerNames) {
         self.names = names
+    }
+
+    /// Returns the reason to reject a second ClientHello (RFC 8446, 4.1.2) if its server name or protocols
+    /// differ from the first, for which the settings were selected. OpenSSL does not compare the two messages
+    /// and uses the second.
+    func complaint(about second: UnsafeRawBufferPointer, hasCookie: Bool) -> String? {
+        guard let hello else { return "no settings could be selected for its server name" }
+        if TLSClientHello(second, hasCookie: hasCookie)?.asksForTheSame(as: hello) == true { return nil }
+        return "its server name or protocols differ from those in the ClientHello for which the settings were selected"
     }
 }
 
