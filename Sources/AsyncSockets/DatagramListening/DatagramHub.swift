@@ -370,5 +370,4 @@ final class DatagramHub: EventHandler, PortHandler {
     /// Without DTLS, evicted peers may have tasks that have not finished yet. This many more are allowed than
     /// nine eighths of `maximumPeers`.
     private static let unfinishedTasks = 64
-    private static let leavingRounds = 16  // Bounded, because other hosts may send without a pause.
 }
