@@ -105,6 +105,12 @@ let package = Package(
             path: "Tests/EngineProbe",
             swiftSettings: strict
         ),
+        // The library under a deterministic schedule. Only this program replaces system calls.
+        .target(name: "CSimulation", dependencies: ["COpenSSL"], path: "Tests/CSimulation"),
+        .executableTarget(
+            name: "Simulation",
+            dependencies: ["AsyncSockets", "AsyncSocketsTesting", "CSimulation", "SocketCore", "SocketTestSupport"],
+            path: "Tests/Simulation", swiftSettings: strict + [.unsafeFlags(["-O"])]),
         .executableTarget(
             name: "TopLevelCalls", dependencies: ["AsyncSockets"], path: "Tests/TopLevelCalls", swiftSettings: strict),
         .testTarget(

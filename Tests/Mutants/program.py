@@ -144,3 +144,4 @@ def build(places):
         objects.update(compile_library(library, places))
     link("AsyncSocketsPackageTests", "test", objects)
     link("EngineProbe", "exe", objects)
+    link("Simulation", "exe", objects)

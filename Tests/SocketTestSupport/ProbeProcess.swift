@@ -1,6 +1,6 @@
 internal import Foundation
 
-/// Runs `EngineProbe` in a separate process.
+/// Runs `EngineProbe`, or another program of the tests, in a separate process.
 package enum ProbeProcess {
     /// Runs the probe and returns its exit status and output.
     ///
@@ -17,6 +17,11 @@ package enum ProbeProcess {
             ["--map-root-user", "--net"] + (hasOwnMounts ? ["--mount"] : []) + ["sh", "-ec", script, probe.path] + arguments)
     }
 
+    /// Runs `Simulation`.
+    package static func simulation(_ arguments: String...) async throws -> (status: Int32, output: String) {
+        try await run(program("Simulation"), arguments)
+    }
+
     /// Runs shell commands in which the probe is `$0`.
     package static func shell(_ script: String, _ arguments: String...) async throws -> (status: Int32, output: String) {
         try await shell(script, arguments)
@@ -26,8 +31,10 @@ package enum ProbeProcess {
         try await run(URL(filePath: "/bin/sh"), ["-c", script, probe.path] + arguments)
     }
 
-    private static var probe: URL {
-        URL(filePath: CommandLine.arguments[0]).deletingLastPathComponent().appending(path: "EngineProbe")
+    private static var probe: URL { program("EngineProbe") }
+
+    private static func program(_ name: String) -> URL {
+        URL(filePath: CommandLine.arguments[0]).deletingLastPathComponent().appending(path: name)
     }
 
     private static func run(_ program: URL, _ arguments: [String]) async throws -> (status: Int32, output: String) {

@@ -1,0 +1,23 @@
+import SocketTestSupport
+import SocketTestTraits
+import Testing
+
+/// The whole library under a deterministic schedule: see "A deterministic schedule" in Architecture.md.
+///
+/// `SIMULATIONS` is the number of seeds, 1,000 by default; `SIMULATION_SEED` is the first seed. A failure prints
+/// the seed, and a command that replays it.
+@Suite(.timeLimit(.patient), .noSanitizer) struct SimulationTests {
+    @Test func noScheduleViolatesAnInvariant() async throws {
+        let (status, output) = try await ProbeProcess.simulation(
+            "run", "\(Seeds.first("SIMULATION_SEED"))", "\(Seeds.count("SIMULATIONS", 1_000))")
+        #expect(status == 0, "\(output)")
+    }
+
+    @Test func aSeedDeterminesItsRun() async throws {
+        let first = "\(Seeds.first("SIMULATION_SEED"))"
+        let once = try await ProbeProcess.simulation("digests", first, "20")
+        let again = try await ProbeProcess.simulation("digests", first, "20")
+        #expect(once.status == 0)
+        #expect(once.output == again.output)
+    }
+}

@@ -1,0 +1,127 @@
+internal import CSimulation
+internal import Glibc
+
+/// What became of a run.
+enum Outcome: CustomStringConvertible {
+    case passed(digest: UInt64, steps: Int)
+    case failed(String, digest: UInt64, steps: Int, made: [Choices.Key])
+    /// The process of the run ended by a signal: a trap, or the time limit.
+    case crashed(signal: Int32)
+
+    var isFailure: Bool { if case .passed = self { false } else { true } }
+
+    var made: [Choices.Key] { if case .failed(_, _, _, let made) = self { made } else { [] } }
+
+    var description: String {
+        switch self {
+        case .passed(let digest, let steps): "passed \(String(digest, radix: 16)) \(steps)"
+        case .failed(let text, let digest, let steps, let made):
+            "FAILED \(text) (\(String(digest, radix: 16)), \(steps) steps, \(made.count) decisions)"
+        case .crashed(let signal): signal == SIGALRM ? "FAILED no end after \(Zygote.secondsLimit) s" : "FAILED signal \(signal)"
+        }
+    }
+}
+
+/// Runs each seed in a process of its own. All of them are copies of this process, so that each run begins with the
+/// same state.
+enum Zygote {
+    static let secondsLimit: UInt32 = 60
+
+    /// Creates the certificates and the event loops, and runs everything once that is created on first use.
+    static func prepare() {
+        CSim_fix_calendar()
+        CSim_seed_random(1)
+        GlobalExecutor.replace()
+        _ = (Certificates.client, Certificates.server)
+        // Without switches, because a thread could hold the lock of a global value that another thread needs.
+        for seed in 0..<UInt64(20) {
+            let choices = Choices(seed: seed, isPlanOnly: true)
+            if let violation = Scenario(choices, Trace(isPrinted: false)).run() { preconditionFailure("\(violation)") }
+        }
+    }
+
+    /// A process that performs a run.
+    struct Child {
+        let seed: UInt64
+        let process: pid_t
+        fileprivate let pipe: Int32
+
+        func outcome() -> Outcome {
+            var text: [UInt8] = []
+            var buffer = [UInt8](repeating: 0, count: 65_536)
+            while case let count = read(pipe, &buffer, buffer.count), count > 0 { text += buffer[..<count] }
+            close(pipe)
+            var status: Int32 = 0
+            waitpid(process, &status, 0)
+            if status & 0x7F != 0 { return .crashed(signal: status & 0x7F) }
+            return Report.parse(String(decoding: text, as: UTF8.self)) ?? .crashed(signal: 0)
+        }
+    }
+
+    static func start(_ seed: UInt64, _ kept: Set<Choices.Key>? = nil, isPrinted: Bool = false) -> Child {
+        var ends: [Int32] = [0, 0]
+        precondition(pipe(&ends) == 0, "no pipe")
+        let process = CSim_fork()
+        precondition(process >= 0, "fork has failed")
+        guard process == 0 else {
+            close(ends[1])
+            return Child(seed: seed, process: process, pipe: ends[0])
+        }
+        Report.pipe = ends[1]
+        alarm(secondsLimit)
+        let choices = Choices(seed: seed, kept: kept)
+        let scenario = Scenario(choices, Trace(isPrinted: isPrinted))
+        Report.finish(scenario.run(), scenario.scheduler)
+    }
+
+    static func run(_ seed: UInt64, _ kept: Set<Choices.Key>? = nil, isPrinted: Bool = false) -> Outcome {
+        start(seed, kept, isPrinted: isPrinted).outcome()
+    }
+}
+
+/// The report of a run to the process that started it.
+enum Report {
+    nonisolated(unsafe) static var pipe: Int32 = 1
+
+    /// Ends the process of the run.
+    static func finish(_ violation: Violation?, _ scheduler: Scheduler) -> Never {
+        CSim_flush_output()
+        let made = violation == nil ? "" : Choices.Key.text(scheduler.choices.made)
+        let fields = ["\(scheduler.trace.digest)", "\(scheduler.steps)", made, violation?.description ?? ""]
+        var text = Array(fields.joined(separator: "\n").utf8)[...]
+        while !text.isEmpty {
+            let count = text.withUnsafeBytes { write(pipe, $0.baseAddress, $0.count) }
+            if count <= 0 { break }
+            text = text.dropFirst(count)
+        }
+        CSim_exit(0)
+    }
+
+    static func parse(_ text: String) -> Outcome? {
+        let fields = text.split(separator: "\n", maxSplits: 3, omittingEmptySubsequences: false)
+        guard fields.count == 4, let digest = UInt64(fields[0]), let steps = Int(fields[1]) else { return nil }
+        if fields[3].isEmpty { return .passed(digest: digest, steps: steps) }
+        return .failed(String(fields[3]), digest: digest, steps: steps, made: Choices.Key.parse(String(fields[2])).sorted())
+    }
+}
+
+extension Choices.Key {
+    /// Returns text such as `1:3,7;16:0`: the numbers of the decisions of each stream.
+    static func text(_ keys: some Sequence<Choices.Key>) -> String {
+        Dictionary(grouping: keys, by: \.stream).sorted { $0.key < $1.key }
+            .map { stream, keys in "\(stream):" + keys.map(\.index).sorted().map(String.init).joined(separator: ",") }
+            .joined(separator: ";")
+    }
+
+    static func parse(_ text: String) -> Set<Choices.Key> {
+        var keys: Set<Choices.Key> = []
+        for part in text.split(separator: ";") {
+            let fields = part.split(separator: ":")
+            guard fields.count == 2, let stream = UInt16(fields[0]) else { continue }
+            for index in fields[1].split(separator: ",") {
+                if let index = UInt32(index) { keys.insert(Choices.Key(stream: stream, index: index)) }
+            }
+        }
+        return keys
+    }
+}
