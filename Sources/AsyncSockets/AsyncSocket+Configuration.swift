@@ -107,10 +107,14 @@ extension AsyncSocket {
     /// The maximum rate of receiving, or `nil` (the default) for no limit. With TLS, encrypted bytes count,
     /// also during the handshake.
     ///
-    /// The connection receives no more bytes than the rate allows, however many reads are queued. The
-    /// kernel's receive buffer then fills, and the peer's writes are delayed. Timeouts include such delays.
-    /// Accepted sockets inherit the limit of their listener. It applies to each connection separately. A
-    /// change takes effect immediately.
+    /// Bytes over the limit stay in the kernel's receive buffer, however many reads are queued. When the
+    /// buffer is full, the peer's writes are delayed. To find plaintext injected before TLS, and bytes before
+    /// a failure, the connection receives up to 64 KiB regardless of the limit, and less afterwards.
+    ///
+    /// Timeouts include the delays. Choose an idle timeout during which the rate moves at least 64 KiB,
+    /// because TLS data counts when a whole record is decrypted, or several are encrypted. Accepted sockets
+    /// inherit the limit of their listener, and it applies to each connection separately. A change takes
+    /// effect immediately, without a new burst.
     ///
     /// ```swift
     /// socket.readRateLimit = ByteRate(bytesPerSecond: 1_000_000)
@@ -120,9 +124,9 @@ extension AsyncSocket {
         set { configure { $0.readRateLimit = newValue } }
     }
 
-    /// The maximum rate of sending, or `nil` (the default) for no limit. Bytes that must wait stay in the
-    /// write queue. When the connection closes, a last TLS alert or replies that are already encrypted are
-    /// sent regardless of the limit. In all else, this is like `readRateLimit`.
+    /// The maximum rate of sending, or `nil` (the default) for no limit. Bytes over the limit stay in the
+    /// write queue. When the connection closes, bytes that are already encrypted, at most 64 KiB, are sent
+    /// regardless of the limit. See `readRateLimit` for timeouts, accepted sockets and changes.
     public var writeRateLimit: ByteRate? {
         get { configuration.writeRateLimit }
         set { configure { $0.writeRateLimit = newValue } }

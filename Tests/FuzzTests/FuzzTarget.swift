@@ -12,6 +12,7 @@ struct FuzzTarget: Sendable {
     static let all: [FuzzTarget] = [
         proxyHeader, proxyNegotiation, clientHello, handshakeMessages, dtlsDatagrams, sessions, pem, certificates, pkcs12,
         revocationLists, ocspResponses, chains, frames, hosts, controlMessages, dialogues, tlsHandshakes, dtlsHandshakes,
+        handover,
     ]
 
     static func named(_ name: String) -> FuzzTarget? { all.first { $0.name == name } }

@@ -1,9 +1,9 @@
 /// The source of every decision of a run. The seed determines all of them.
 ///
-/// A decision belongs to a stream: the schedule, one descriptor, or one side of the scenario. Its value depends
-/// on the seed, the stream and its number in that stream, so that a change in one stream does not shift the
-/// others. Zero is the uneventful choice: the same thread continues, the call succeeds, no operation begins. A
-/// failing run is shortened by setting as many of its decisions to zero as possible.
+/// A decision belongs to a stream: the schedule, one descriptor, or one side of the scenario. Its value
+/// depends on the seed, the stream and its number in that stream, so that a change in one stream does not
+/// shift the others. Zero is the uneventful choice: the same thread continues, the call succeeds, no
+/// operation begins. A failing run is shortened by setting as many of its decisions to zero as possible.
 final class Choices {
     /// A stream and the number of a decision in it.
     struct Key: Hashable, Comparable {

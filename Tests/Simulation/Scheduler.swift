@@ -25,8 +25,8 @@ final class SimulatedThread: @unchecked Sendable {
     fileprivate var canRun: Bool { !hasEnded && (isReady?() ?? true) }
 }
 
-/// Runs the threads of a run one at a time. A thread passes control to another one where it calls the kernel, and
-/// where it calls the scenario. `choices` decides when, and to which one.
+/// Runs the threads of a run one at a time. A thread passes control to another one where it calls the kernel,
+/// and where it calls the scenario. `choices` decides when, and to which one.
 final class Scheduler: @unchecked Sendable {
     // Unchecked: as `SimulatedThread`.
     let choices: Choices

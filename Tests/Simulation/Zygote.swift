@@ -22,8 +22,8 @@ enum Outcome: CustomStringConvertible {
     }
 }
 
-/// Runs each seed in a process of its own. All of them are copies of this process, so that each run begins with the
-/// same state.
+/// Runs each seed in a process of its own. All of them are copies of this process, so that each run begins
+/// with the same state.
 enum Zygote {
     static let secondsLimit: UInt32 = 60
 

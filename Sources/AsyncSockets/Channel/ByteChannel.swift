@@ -135,6 +135,9 @@ final class ByteChannel {
         case more
     }
 
+    /// Whether the limit on the rate keeps bytes in the kernel.
+    var isInputPaused: Bool { input.isPaused }
+
     /// Whether the kernel may have bytes.
     var mayReceive: Bool { if case .ready = input { true } else { input.isPaused } }
 
@@ -254,6 +257,7 @@ final class ByteChannel {
 
     private func submitPlain(_ writes: WriteHalf) -> SubmitAnswer {
         guard case .ready = output else { return .blocked }
+        guard writes.waitingByteCount > 0 else { return .all }
         let limit = sendable(Self.sendLimit)
         guard limit > 0 else { return .blocked }
         var answer = SocketDescriptor.SendAnswer.bytes(0)

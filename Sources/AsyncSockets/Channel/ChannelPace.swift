@@ -5,30 +5,37 @@ struct ByteAllowance {
     let rate: ByteRate
     private var available: Double
     private var time: Deadline
+    private var isPaused = false
 
-    /// A pause lasts until this part of a second's bytes is allowed. This limits how often a connection wakes
-    /// its loop, and avoids tiny segments.
-    private static let wakesPerSecond = 20.0
+    /// - Parameter earlier: The allowance under an earlier rate. A new rate does not start with a burst
+    ///   again.
+    init(_ rate: ByteRate, after earlier: ByteAllowance?, at now: Deadline) {
+        var earlier = earlier
+        earlier?.advance(to: now)
+        (self.rate, time) = (rate, now)
+        available = min(earlier?.available ?? .infinity, Double(rate.burst))
+    }
 
-    init(_ rate: ByteRate, at now: Deadline) {
-        (self.rate, available, time) = (rate, Double(rate.burst), now)
+    private mutating func advance(to now: Deadline) {
+        available = min(available + max(now.seconds(since: time), 0) * Double(rate.bytesPerSecond), Double(rate.burst))
+        time = now
     }
 
     /// Returns how many bytes may pass now. If that is zero, a pause is needed until `end(ofPauseAt:)`.
     mutating func count(at now: Deadline) -> Int {
-        available = min(available + max(now.seconds(since: time), 0) * Double(rate.bytesPerSecond), Double(rate.burst))
-        time = now
-        // The end of a pause is rounded to nanoseconds.
-        return available + Self.roundingError >= least ? max(Int(available), 1) : 0
+        advance(to: now)
+        isPaused = available + Self.roundingError < (isPaused ? leastAfterPause : 1)
+        return isPaused ? 0 : max(Int(available), 1)
     }
 
     func end(ofPauseAt now: Deadline) -> Deadline? {
-        Deadline(after: (least - available) / Double(rate.bytesPerSecond), from: now)
+        // Deadlines are rounded down to nanoseconds.
+        Deadline(after: (leastAfterPause - available) / Double(rate.bytesPerSecond) + 2e-9, from: now)
     }
 
     mutating func take(_ count: Int) { available -= Double(count) }
 
-    private var least: Double { min(max(Double(rate.bytesPerSecond) / Self.wakesPerSecond, 1), Double(rate.burst)) }
+    private var leastAfterPause: Double { Double(max(rate.bytesPerSecond / ByteRate.wakesPerSecond, 1)) }
     private static let roundingError = 0.001
 }
 
@@ -41,7 +48,7 @@ final class ChannelPace {
 
     /// Returns `nil` without a limit.
     ///
-    /// - Parameter earlier: The limits so far. An unchanged limit does not begin with a burst again.
+    /// - Parameter earlier: The limits so far.
     init?(read: ByteRate?, write: ByteRate?, after earlier: ChannelPace?) {
         guard read != nil || write != nil else { return nil }
         input = Self.allowance(read, after: earlier?.input)
@@ -49,7 +56,7 @@ final class ChannelPace {
     }
 
     private static func allowance(_ rate: ByteRate?, after earlier: ByteAllowance?) -> ByteAllowance? {
-        earlier?.rate == rate ? earlier : rate.map { ByteAllowance($0, at: .now) }
+        rate.map { ByteAllowance($0, after: earlier, at: .now) }
     }
 
     /// Returns how many bytes may be received. At zero, `input` pauses.

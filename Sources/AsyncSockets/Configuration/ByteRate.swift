@@ -10,10 +10,18 @@ public struct ByteRate: Sendable, Hashable {
     /// Creates a limit.
     ///
     /// - Parameters:
-    ///   - bytesPerSecond: At least 1; smaller values become 1.
-    ///   - burst: At least 1; smaller values become 1. Defaults to the bytes of one second.
+    ///   - bytesPerSecond: From 1 to 2^50; other values are clamped.
+    ///   - burst: From a twentieth of `bytesPerSecond` to 2^50; other values are clamped. A smaller burst
+    ///     would wake the connection more often than every 50 ms. Defaults to `bytesPerSecond`.
     public init(bytesPerSecond: Int, burst: Int? = nil) {
-        self.bytesPerSecond = bytesPerSecond.clamped(to: 1...)
-        self.burst = (burst ?? bytesPerSecond).clamped(to: 1...)
+        let rate = bytesPerSecond.clamped(to: 1...Self.largest)
+        self.bytesPerSecond = rate
+        self.burst = (burst ?? rate).clamped(to: max(rate / Self.wakesPerSecond, 1)...Self.largest)
     }
+
+    /// A pause ends when this part of a second's bytes may pass. This limits how often a connection wakes its
+    /// loop, and avoids tiny segments.
+    static let wakesPerSecond = 20
+    /// A `Double` represents the sums exactly.
+    private static let largest = 1 << 50
 }

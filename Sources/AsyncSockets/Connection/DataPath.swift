@@ -201,7 +201,7 @@ final class DataPath {
             }
         return StreamEnding.Situation(
             reads: waiting, hasUnreadBytes: reads.hasUnreadBytes, readLeavesBytes: reads.wouldLeaveBytes,
-            mayReceive: ending.readEnd == nil && reads.wantsBytes && channel.mayReceive,
+            mayReceive: ending.readEnd == nil && reads.wantsBytes && channel.mayReceive, isInputPaused: channel.isInputPaused,
             hasWrites: !writes.isEmpty,
             allowsHalfClose: !configuration.value.autoDisconnectOnClosedReadStream,
             gracePeriod: configuration.value.failedWriteGrace)

@@ -94,6 +94,8 @@ struct StreamEnding {
         var readLeavesBytes = false
         /// Whether the kernel may have bytes that are needed now.
         var mayReceive = false
+        /// Whether a limit on the rate keeps them there for some time.
+        var isInputPaused = false
         var hasWrites = false
         var allowsHalfClose = false
         var gracePeriod = 1.0
@@ -226,7 +228,7 @@ struct StreamEnding {
 
     /// Rule 6.
     private mutating func mayStillRead(_ situation: Situation) -> Bool {
-        guard situation.hasUnreadBytes else { return situation.mayReceive }
+        guard situation.hasUnreadBytes || situation.isInputPaused && situation.mayReceive else { return situation.mayReceive }
         guard situation.hasWrites else {
             wakeTime = nil
             return true

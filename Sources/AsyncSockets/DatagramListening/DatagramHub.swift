@@ -93,8 +93,7 @@ final class DatagramHub: EventHandler, PortHandler {
         }
     }
 
-    /// With `nil`, four fifths of `maximumPeers`.
-    var maximumPeersPerSource: Int? {
+    var maximumPeersPerSource: Int {
         get { state.withLock { $0.maximumPeersPerSource } }
         set { state.withLock { $0.chosenMaximumPeersPerSource = newValue } }
     }
@@ -333,8 +332,11 @@ final class DatagramHub: EventHandler, PortHandler {
     ) {
         let mayEvict = digest != nil || setup.taskCount() <= maximumPeers + maximumPeers / 8 + Self.unfinishedTasks
         guard state.withLock({ $0.admit(key, hasHello: digest != nil, insteadOf: earlier, mayEvict: mayEvict) }) else { return }
-        let source = state.withLock { $0.handshakes.source(of: key.peer) }
-        guard let mailbox = PeerMailbox(in: mailboxes, of: source, with: datagram.bytes, datagram.arrival) else {
+        // Without a limit for each source, one source may also use all the memory.
+        let share = state.withLock { state in
+            state.maximumPeersPerSource < state.maximumPeers ? mailboxes.share(of: state.handshakes.source(of: key.peer)) : nil
+        }
+        guard let mailbox = PeerMailbox(in: mailboxes, share, with: datagram.bytes, datagram.arrival) else {
             return leaveIfUnused { $0.giveUp { $0.byPendingBytes += 1 } }
         }
         guard let (handshake, evicted) = state.withLock({ $0.begin(key, hasHello: digest != nil, insteadOf: earlier) }) else {

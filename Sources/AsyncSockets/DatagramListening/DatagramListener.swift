@@ -208,9 +208,12 @@ public final class DatagramListener: Sendable {
     /// At the limit, a new peer replaces the oldest unproven peer of its source. If all peers of the source
     /// are proven, its datagrams from strangers are dropped. Both are counted in `snapshot`. Lowering the
     /// limit does not close the sockets of existing peers. If one address has all your peers, for example a
-    /// gateway, set this to `maximumPeers`.
+    /// gateway, set this to `maximumPeers`; the memory for datagrams then has no limit for each source
+    /// either.
+    ///
+    /// Without DTLS, the source of a datagram can be forged: see <doc:Overload>.
     public var maximumPeersPerSource: Int {
-        get { hub.maximumPeersPerSource ?? maximumPeers }
+        get { hub.maximumPeersPerSource }
         set { hub.maximumPeersPerSource = newValue.clamped(to: 1...) }
     }
 
@@ -230,10 +233,10 @@ public final class DatagramListener: Sendable {
     /// single datagram is always accepted, and a single peer may use at most 128 KiB.
     ///
     /// Half of the memory is reserved for one datagram per peer, so that peers with slow tasks do not shut
-    /// out other peers. One source may use at most four fifths of the other half. To use the reserve, a
-    /// datagram must not exceed that half divided by `maximumPeers`, including the 256 bytes: 3,355 bytes by
-    /// default. Datagrams that do not fit are dropped. They are counted in `dropped` of the peer's socket, or
-    /// in `snapshot` if a stranger sent them. For sockets with a delegate, the socket's
+    /// out other peers. One source may use at most four fifths of the other half, which a few sources share.
+    /// To use the reserve, a datagram must not exceed that half divided by `maximumPeers`, including the 256
+    /// bytes: 3,355 bytes by default. Datagrams that do not fit are dropped. They are counted in `dropped` of
+    /// the peer's socket, or in `snapshot` if a stranger sent them. For sockets with a delegate, the socket's
     /// `maximumPendingReceiveBytes` also applies.
     public var maximumTotalPendingReceiveBytes: Int {
         get { hub.mailboxes.limit.load(ordering: .relaxed) }

@@ -29,8 +29,13 @@ struct HandshakeTable<Client> {
 
     func source(of address: InternetAddress) -> SourceKey { SourceKey(address.socketAddress, prefix) }
 
-    /// The number of peers of a source, including those whose handshake is incomplete.
+    /// The number of peers of a source, with complete and incomplete handshakes.
     func peerCount(of source: SourceKey) -> Int { sources.count(of: source) }
+
+    /// Whether a peer counts towards a source. After a change of `prefix`, earlier peers keep their sources.
+    func contains(_ number: HandshakeNumber, of source: SourceKey) -> Bool {
+        places[number].map { sources.contains($0.slot, of: source) } ?? false
+    }
 
     /// The number of incomplete handshakes of a source.
     func count(of source: SourceKey) -> Int { sources.unprovenCount(of: source) }

@@ -51,7 +51,7 @@ final class PeerChannel: DatagramChannel {
         /// Returns whether the peer is proven by the next datagram.
         mutating func noteDatagram() -> Bool {
             takenCount += 1
-            return takenCount > arrivalCountBeforeReply || end <= .now
+            return takenCount > arrivalCountBeforeReply || (takenCount > 1 && end <= .now)
         }
     }
 

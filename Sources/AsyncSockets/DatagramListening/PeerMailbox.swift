@@ -61,9 +61,9 @@ final class MailboxSpace: Sendable {
     ///
     /// Half of the space is reserved for one datagram per mailbox, so that peers with full mailboxes do not
     /// shut out other peers. A share has at most four fifths of the other half.
-    fileprivate func take(_ cost: Int, isFirst: Bool, in share: Share) -> Bool {
+    fileprivate func take(_ cost: Int, isFirst: Bool, in share: Share?) -> Bool {
         let sum = used.add(cost, ordering: .relaxed).newValue
-        let ofShare = share.used.add(cost, ordering: .relaxed).newValue
+        let ofShare = share?.used.add(cost, ordering: .relaxed).newValue ?? 0
         let limit = limit.load(ordering: .relaxed)
         let half = limit / 2
         if sum == cost || sum <= half && ofShare <= SourceKey.share(of: half) { return true }
@@ -73,9 +73,9 @@ final class MailboxSpace: Sendable {
         return false
     }
 
-    fileprivate func give(_ cost: Int, in share: Share) {
+    fileprivate func give(_ cost: Int, in share: Share?) {
         used.subtract(cost, ordering: .relaxed)
-        share.used.subtract(cost, ordering: .relaxed)
+        share?.used.subtract(cost, ordering: .relaxed)
     }
 }
 
@@ -92,7 +92,7 @@ final class PeerMailbox: Sendable {
 
     private let state = Locked(State())
     private let space: MailboxSpace
-    private let share: MailboxSpace.Share
+    private let share: MailboxSpace.Share?
     private let arrivals = Atomic(0)
     /// The maximum number of bytes in a mailbox, including an overhead of 256 bytes per datagram.
     private static let limit = 128 * 1024
@@ -101,9 +101,9 @@ final class PeerMailbox: Sendable {
     /// Creates a mailbox with a first datagram, which is treated as already announced. Returns `nil` if the
     /// datagram does not fit.
     ///
-    /// - Parameter source: The source of the peer.
-    init?(in space: MailboxSpace, of source: SourceKey, with bytes: UnsafeRawBufferPointer, _ arrival: DatagramArrival) {
-        (self.space, share) = (space, space.share(of: source))
+    /// - Parameter share: The share of the peer's source, or `nil` without a limit for each source.
+    init?(in space: MailboxSpace, _ share: MailboxSpace.Share?, with bytes: UnsafeRawBufferPointer, _ arrival: DatagramArrival) {
+        (self.space, self.share) = (space, share)
         guard put(bytes, arrival) != nil else { return nil }
     }
 

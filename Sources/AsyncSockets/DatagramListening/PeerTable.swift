@@ -129,13 +129,19 @@ struct PeerTable {
         if max(ofSource, total) <= 0 { return .free }
         // After a limit was lowered, handshakes above the limit are not replaced.
         guard max(ofSource, total) == 1 else { return .none }
-        let own = isShakingHands(earlier) ? 1 : 0
-        let unproven = ofSource > 0 ? handshakes.count(of: handshakes.source(of: key.peer)) : handshakes.count
+        let source = handshakes.source(of: key.peer)
+        let own = isShakingHands(earlier) && (ofSource <= 0 || isOfSource(earlier, source)) ? 1 : 0
+        let unproven = ofSource > 0 ? handshakes.count(of: source) : handshakes.count
         return unproven > own ? .afterEviction : .none
     }
 
     private func sourceExcess(_ key: PeerKey, insteadOf earlier: ListenerPeer?) -> Int {
-        handshakes.peerCount(of: handshakes.source(of: key.peer)) - (earlier == nil ? 0 : 1) + 1 - maximumPeersPerSource
+        let source = handshakes.source(of: key.peer)
+        return handshakes.peerCount(of: source) - (isOfSource(earlier, source) ? 1 : 0) + 1 - maximumPeersPerSource
+    }
+
+    private func isOfSource(_ peer: ListenerPeer?, _ source: SourceKey) -> Bool {
+        peer.map { handshakes.contains($0.handshake, of: source) } ?? false
     }
 
     private func totalExcess(hasHello: Bool, insteadOf earlier: ListenerPeer?) -> Int {

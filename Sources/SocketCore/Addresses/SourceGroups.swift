@@ -68,6 +68,8 @@ package struct SourceGroups<Member> {
     /// Adds a member of a source.
     package mutating func enter(_ key: SourceKey) -> Slot { enter(key, limit: .max) ?? add(key) }
 
+    package func contains(_ slot: Slot, of key: SourceKey) -> Bool { slots[key]?.index == slot.index }
+
     /// The number of members of a source.
     package func count(of key: SourceKey) -> Int { source(key)?.count ?? 0 }
 

@@ -17,7 +17,7 @@ import Testing
 
     private static func mailbox(in space: MailboxSpace, of source: SourceKey? = nil, _ bytes: [UInt8]) throws -> PeerMailbox? {
         let source = try source ?? SourceKey(.loopback("10.0.0.1", port: 1))
-        return bytes.withUnsafeBytes { PeerMailbox(in: space, of: source, with: $0, arrival) }
+        return bytes.withUnsafeBytes { PeerMailbox(in: space, space.share(of: source), with: $0, arrival) }
     }
 
     /// Two sources that do not share space.
@@ -251,6 +251,19 @@ import Testing
         #expect(isChecked)
         await listener.close(timeout: .zero)
         try await serving.value
+    }
+
+    /// A task may take a single datagram long after it has arrived.
+    @Test func aLateFirstDatagramProvesNothing() throws {
+        let mailbox = try #require(try Self.mailbox(in: MailboxSpace(mailboxLimit: 1), [1]))
+        let (proved, address) = (Locked(0), try InternetAddress.discard)
+        let channel = PeerChannel(
+            try DatagramDescriptor(opening: .ipv4), PeerKey(peer: address, local: nil), from: nil, mailbox, hasHello: false,
+            provenAfter: 0, denial: Locked(nil), proved: { proved.withLock { $0 += 1 } }, left: {})
+        defer { channel.descriptor.socket.close() }
+        #expect(channel.next() != nil && proved.withLock { $0 } == 0)
+        _ = [2].withUnsafeBytes { mailbox.put($0, Self.arrival) }
+        #expect(channel.next() != nil && proved.withLock { $0 } == 1)
     }
 
     /// The second datagram of a burst proves nothing, because it was sent before the reply to the first.

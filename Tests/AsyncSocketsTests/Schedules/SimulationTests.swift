@@ -4,8 +4,8 @@ import Testing
 
 /// The whole library under a deterministic schedule: see "A deterministic schedule" in Architecture.md.
 ///
-/// `SIMULATIONS` is the number of seeds, 1,000 by default; `SIMULATION_SEED` is the first seed. A failure prints
-/// the seed, and a command that replays it.
+/// `SIMULATIONS` is the number of seeds, 1,000 by default; `SIMULATION_SEED` is the first seed. A failure
+/// prints the seed, and a command that replays it.
 @Suite(.timeLimit(.patient), .noSanitizer) struct SimulationTests {
     @Test func noScheduleViolatesAnInvariant() async throws {
         let (status, output) = try await ProbeProcess.simulation(

@@ -74,7 +74,7 @@ import Testing
     private func makeMailbox(in space: MailboxSpace, _ count: Int = 1, of source: SourceKey? = nil) throws -> PeerMailbox? {
         let source = try source ?? Self.source
         return [UInt8](repeating: 1, count: count).withUnsafeBytes {
-            PeerMailbox(in: space, of: source, with: $0, Self.arrival)
+            PeerMailbox(in: space, space.share(of: source), with: $0, Self.arrival)
         }
     }
 

@@ -30,7 +30,7 @@ import Testing
             bytesPerSecond: Int.random(in: 1...1_000_000, using: &dice), burst: Int.random(in: 1...100_000, using: &dice))
         let start = Deadline.now
         var (now, passed, pauses) = (start, 0, 0)
-        var allowance = ByteAllowance(rate, at: now)
+        var allowance = ByteAllowance(rate, after: nil, at: now)
         for _ in 0..<2_000 {
             let count = allowance.count(at: now)
             if count == 0 {
@@ -40,7 +40,7 @@ import Testing
                 now = end
                 #expect(allowance.count(at: now) > 0)
             } else {
-                let step = Int.random(in: 1...count, using: &dice)
+                let step = Bool.random(using: &dice) ? count : Int.random(in: 1...count, using: &dice)
                 allowance.take(step)
                 passed += step
                 now = try #require(Deadline(after: Double.random(in: 0...0.01, using: &dice), from: now))
@@ -51,10 +51,47 @@ import Testing
         #expect(pauses > 0)
     }
 
-    @Test func unusableRatesBecomeTheSlowest() {
-        let rate = ByteRate(bytesPerSecond: -5, burst: .min)
-        #expect(rate.bytesPerSecond == 1 && rate.burst == 1)
-        #expect(ByteRate(bytesPerSecond: 7).burst == 7)
+    @Test func unusableRatesAreClamped() throws {
+        let slowest = ByteRate(bytesPerSecond: -5, burst: .min)
+        #expect(slowest.bytesPerSecond == 1 && slowest.burst == 1)
+        #expect(ByteRate(bytesPerSecond: 7).burst == 7 && ByteRate(bytesPerSecond: 2_000, burst: 1).burst == 100)
+        for rate in [slowest, ByteRate(bytesPerSecond: .max), ByteRate(bytesPerSecond: 1, burst: .max)] {
+            let now = Deadline.now
+            var allowance = ByteAllowance(rate, after: nil, at: now)
+            let count = allowance.count(at: now)
+            #expect(count == rate.burst)
+            allowance.take(count)
+            #expect(allowance.count(at: now) == 0)
+            let end = try #require(allowance.end(ofPauseAt: now))
+            #expect(end > now && allowance.count(at: end) > 0)
+        }
+    }
+
+    /// The whole burst passes without a pause, in any pieces.
+    @Test func aBurstIsNotInterrupted() {
+        let now = Deadline.now
+        var allowance = ByteAllowance(Self.rate, after: nil, at: now)
+        for _ in 0..<100 {
+            #expect(allowance.count(at: now) >= 100)
+            allowance.take(100)
+        }
+        #expect(allowance.count(at: now) == 0)
+    }
+
+    /// A program that changes the rate often does not lift the limit.
+    @Test func aNewRateBringsNoNewBurst() throws {
+        let start = Deadline.now
+        var (now, passed) = (start, 0)
+        var allowance = ByteAllowance(Self.rate, after: nil, at: now)
+        for step in 0..<1_000 {
+            let rate = ByteRate(bytesPerSecond: Self.rate.bytesPerSecond - step % 2, burst: Self.rate.burst)
+            allowance = ByteAllowance(rate, after: allowance, at: now)
+            let count = allowance.count(at: now)
+            allowance.take(count)
+            passed += count
+            now = try #require(Deadline(after: 0.001, from: now))
+        }
+        #expect(Double(passed) <= Double(Self.rate.burst) + now.seconds(since: start) * Double(Self.rate.bytesPerSecond) + 1)
     }
 
     // MARK: - Transfers
@@ -141,7 +178,8 @@ import Testing
         let data = Data(pattern(Self.count))
         async let received = pair.server.read(exactly: Self.count)
         async let sent: Void = pair.client.write(data)
-        try await pair.server.readWaits()
+        try await pair.server.turn("its input is paused") { $0.data.channel?.isInputPaused == true }
+        try await pair.client.turn("its output is paused") { $0.data.channel?.retry != nil }
         (pair.server.readRateLimit, pair.client.writeRateLimit) = (nil, nil)
         try await sent
         #expect(try await received == data)
@@ -152,9 +190,12 @@ import Testing
         let pair = try await SocketPair(isSecure: isSecure)
         pair.server.readRateLimit = Self.rate
         let data = Data(pattern(Self.count))
-        try await pair.client.write(data)
-        try await pair.client.close()
-        #expect(try await pair.server.readToEnd() == data)
+        let time = try await Self.measure {
+            try await pair.client.write(data)
+            try await pair.client.close()
+            #expect(try await pair.server.readToEnd() == data)
+        }
+        #expect(time >= Self.leastTime)
     }
 
     /// The connection closes after its queued writes.
@@ -162,10 +203,14 @@ import Testing
         let pair = try await SocketPair(isSecure: isSecure)
         pair.client.writeRateLimit = Self.rate
         let data = Data(pattern(Self.count))
-        async let received = pair.server.readToEnd()
-        pair.client.write(data, withTimeout: -1, tag: 0)
-        pair.client.disconnectAfterWriting()
-        #expect(try await received == data)
+        let time = try await Self.measure {
+            async let received = pair.server.readToEnd()
+            pair.client.write(data, withTimeout: -1, tag: 0)
+            pair.client.disconnectAfterWriting()
+            let all = try await received
+            #expect(all == data)
+        }
+        #expect(time >= Self.leastTime)
     }
 
     @Test func aHandshakeIsLimited() async throws {

@@ -104,7 +104,8 @@ final class SimulatedDispatch: @unchecked Sendable {
         if let index = sources.firstIndex(where: { $0.address == address }) { sources[index].handler = handler }
     }
 
-    /// Calls the handler of the source with that index whenever its descriptor is ready, until the run is over.
+    /// Calls the handler of the source with that index whenever its descriptor is ready, until the run is
+    /// over.
     func serve(_ index: Int, _ scheduler: Scheduler, _ kernel: Kernel, until isOver: @escaping () -> Bool) {
         while true {
             CSim_set_simulated(false)

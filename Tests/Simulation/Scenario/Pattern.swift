@@ -1,5 +1,5 @@
-/// The bytes that one side sends. Each byte depends on its position, so that lost, doubled and reordered bytes
-/// differ from the expected ones.
+/// The bytes that one side sends. Each byte depends on its position, so that lost, doubled and reordered
+/// bytes differ from the expected ones.
 struct Pattern {
     static let lineFeed = UInt8(ascii: "\n")
 
@@ -29,8 +29,8 @@ struct Pattern {
     }
 }
 
-/// Watches the bytes that one side passes to the kernel: the plaintext before the upgrade, and TLS records after
-/// it. Nothing else may follow a call of `startTLS`.
+/// Watches the bytes that one side passes to the kernel: the plaintext before the upgrade, and TLS records
+/// after it. Nothing else may follow a call of `startTLS`.
 struct WireInspector {
     private let pattern: Pattern
     private let plaintextCount: Int

@@ -135,8 +135,8 @@ final class Scenario: @unchecked Sendable {
     /// The number of bytes that the kernel has received for a side.
     func arrivedCount(_ side: Int) -> Int { kernel.network.ends[side].incoming.arrivedCount }
 
-    /// Whether a side loses the connection although it did nothing to end it, so that it should get each byte that
-    /// has arrived. Bytes of TLS are not counted.
+    /// Whether a side loses the connection although it did nothing to end it, so that it should get each byte
+    /// that has arrived. Bytes of TLS are not counted.
     func isVictim(_ side: Int) -> Bool {
         plan.upgrade == .none && (plan.disturbance == .reset || plan.disturbance != .none && plan.disturbedSide != side)
     }

@@ -54,7 +54,7 @@ import Testing
         /// How many connections the quota has chosen.
         var requestCount: Int { owners.reduce(0) { $0 + $1.requestCount.withLock { $0 } } }
 
-        /// Waits until the first second of each connection is over.
+        /// Returns after the first second of each connection.
         func makeRoomAfterASecond() async throws -> AcceptQuota.Wait {
             try await eventually("the first second is over") { Deadline.now.seconds(since: end) >= 1 }
             return quota.makeRoom()
@@ -71,7 +71,7 @@ import Testing
         #expect(full.requestCount == 0 || Deadline.now.seconds(since: start) >= 1)
         #expect(time.seconds(since: start) >= 1)
         guard case .untilResumed = try await full.makeRoomAfterASecond() else {
-            Issue.record("the quota waits again")
+            Issue.record("the quota sets another deadline")
             return
         }
         // The first connection was accepted while the listener was at most half full.
@@ -101,7 +101,7 @@ import Testing
     @Test func aQuotaExaminesALimitedNumberOfConnectionsAtATime() async throws {
         let full = try Full(limit: 200, provenCount: 70)
         guard case .until = try await full.makeRoomAfterASecond() else {
-            Issue.record("the quota has found no connection, and waits until it is resumed")
+            Issue.record("the quota has found no connection, and is not active until it is resumed")
             return
         }
         #expect(full.requestCount == 64)
