@@ -46,12 +46,22 @@ final class DelegateSide: Side, AsyncSocketDelegate, @unchecked Sendable {
         outgoing = plan.pattern(of: index, scenario.choices.seed)
         incoming = plan.pattern(of: 1 - index, scenario.choices.seed)
         do {
-            let socket = try AsyncSocket(adopting: descriptor, inlineDelegate: self)
+            let socket = try makeSocket(descriptor)
             socket.autoDisconnectOnClosedReadStream = false
             socket.keepsConnectionOnReadTimeout = true
             (self.socket, observed) = (socket, socket)
         } catch {
             scenario.scheduler.fail("\(name): \(error)")
+        }
+    }
+
+    private func makeSocket(_ descriptor: Int32) throws -> AsyncSocket {
+        switch plan.styles[index] {
+        case .inlineDelegate, .tasks: try AsyncSocket(adopting: descriptor, inlineDelegate: self)
+        case .delegateQueue:
+            try AsyncSocket(adopting: descriptor, delegate: self, delegateQueue: DispatchQueue(label: name))
+        case .socketQueue:
+            try AsyncSocket(adopting: descriptor, inlineDelegate: self, socketQueue: DispatchQueue(label: name))
         }
     }
 
@@ -185,6 +195,9 @@ final class DelegateSide: Side, AsyncSocketDelegate, @unchecked Sendable {
             }
         } catch {
             if !plan.mayFail { complain("beginTLS: \(error)") }
+            // From now on, reads could return the handshake of the peer.
+            hasFailed = true
+            socket.disconnect()
         }
     }
 

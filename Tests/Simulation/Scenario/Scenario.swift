@@ -23,17 +23,22 @@ struct Plan {
     let disturbanceStep: Int
     let disturbedSide: Int
     let phases: [Phase]
-    /// Whether each side uses tasks instead of a delegate.
-    let usesTasks: [Bool]
+    /// How the program of a side uses its socket.
+    enum Style: Int { case inlineDelegate, tasks, delegateQueue, socketQueue }
+
+    let styles: [Style]
+    /// Whether a third task relays between two connections.
+    let hasRelay: Bool
     let link: Network.Link
     let faults: Kernel.Faults
 
     init(_ choices: Choices) {
         func pick(_ count: Int) -> Int { choices.pick(count, Choices.Stream.setup) }
         upgrade = [.none, .immediate, .afterPlaintext, .afterPlaintext][pick(4)]
-        disturbance = pick(2) == 0 ? .none : Disturbance(rawValue: pick(7)) ?? .none
+        disturbance = pick(2) == 0 ? .none : Disturbance(rawValue: pick(9)) ?? .reset
         (disturbanceStep, disturbedSide) = (pick(upgrade == .none ? 600 : 2_000), pick(2))
-        usesTasks = [pick(2) == 1, pick(2) == 1]
+        styles = [0, 1].map { _ in [.inlineDelegate, .tasks, .tasks, .delegateQueue, .socketQueue][pick(5)] }
+        hasRelay = pick(5) == 1
         let isSlow = pick(3) == 1
         link = Network.Link(
             sendCapacity: [65_536, 4_096, 300, isSlow ? 4_096 : 17][pick(4)],
@@ -72,6 +77,7 @@ final class Scenario: @unchecked Sendable {
     let kernel = Kernel.shared
     private var sides: [any Side] = []
     private var inspectors: [WireInspector] = []
+    private var outerEnds: [StreamEnd] = []
     private var isOver = false
 
     private static let workerCount = 2
@@ -88,9 +94,12 @@ final class Scenario: @unchecked Sendable {
     /// Returns the first violation.
     func run() -> Violation? {
         trace.note("\(plan)")
-        let ends = kernel.connect(plan.link)
-        watchWire(ends)
-        sides = [makeSide(0, ends.0), makeSide(1, ends.1)]
+        var ends = [kernel.connect(plan.link)]
+        if plan.hasRelay { ends.append(kernel.connect(plan.link)) }
+        outerEnds = [ends[0].0, ends[ends.count - 1].1]
+        watchWire()
+        sides = [makeSide(0, outerEnds[0]), makeSide(1, outerEnds[1])]
+        if plan.hasRelay { sides.append(kernel.serving { RelaySide([ends[0].1.descriptor, ends[1].0.descriptor], self) }) }
         startThreads()
         scheduler.settle()
         for side in sides { if let complaint = side.complaintAtEnd() { scheduler.fail("\(side.name): \(complaint)") } }
@@ -105,12 +114,15 @@ final class Scenario: @unchecked Sendable {
 
     private func makeSide(_ index: Int, _ end: StreamEnd) -> any Side {
         kernel.serving { () -> any Side in
-            if plan.usesTasks[index] { TaskSide(index, end.descriptor, self) } else { DelegateSide(index, end.descriptor, self) }
+            switch plan.styles[index] {
+            case .tasks: TaskSide(index, end.descriptor, self)
+            case .inlineDelegate, .delegateQueue, .socketQueue: DelegateSide(index, end.descriptor, self)
+            }
         }
     }
 
-    private func watchWire(_ ends: (StreamEnd, StreamEnd)) {
-        for (side, end) in [ends.0, ends.1].enumerated() {
+    private func watchWire() {
+        for (side, end) in outerEnds.enumerated() {
             inspectors.append(
                 WireInspector(
                     plan.pattern(of: side, choices.seed), plaintextCount: plan.phases[0].counts[side],
@@ -133,7 +145,7 @@ final class Scenario: @unchecked Sendable {
     }
 
     /// The number of bytes that the kernel has received for a side.
-    func arrivedCount(_ side: Int) -> Int { kernel.network.ends[side].incoming.arrivedCount }
+    func arrivedCount(_ side: Int) -> Int { outerEnds[side].incoming.arrivedCount }
 
     /// Whether a side loses the connection although it did nothing to end it, so that it should get each byte
     /// that has arrived. Bytes of TLS are not counted.

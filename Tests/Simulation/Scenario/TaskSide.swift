@@ -129,7 +129,7 @@ final class TaskSide: Side, @unchecked Sendable {
         while received < end {
             let rest = end - received
             let count = size(rest, 0)
-            switch pick(12, 0) {
+            switch pick(13, 0) {
             case 1: try check(await socket.read(maxLength: count) ?? Data(), atMost: count)
             case 2, 3:
                 guard let line = incoming.lineLength(from: received, before: end) else { continue }
@@ -139,9 +139,10 @@ final class TaskSide: Side, @unchecked Sendable {
             case 6: try await readWithTimeout(socket, count)
             case 7: try await cancel(socket, count)
             case 8: try await readSpan(socket)
-            case 9: try await readTwice(socket, count)
+            case 9: try await readTwice(socket, end)
             case 10: await pause(direction: 0)
             case 11: try await readLine(socket, end)
+            case 12: try await readLines(socket, end)
             default: try check(await socket.read(exactly: count), exactly: count)
             }
         }
@@ -213,19 +214,40 @@ final class TaskSide: Side, @unchecked Sendable {
         }
     }
 
-    /// Two reads at the same time: the second one gets the bytes after those of the first.
-    private func readTwice(_ socket: AsyncSocket, _ count: Int) async throws {
-        guard count > 1 else { return }
-        let firstCount = 1 + pick(count - 1, 0)
-        async let first = socket.read(exactly: firstCount)
-        async let second = socket.read(exactly: count - firstCount)
-        try check(await first, exactly: firstCount)
-        try check(await second, exactly: count - firstCount)
+    /// Two reads at the same time: the second read gets the bytes after those of the first.
+    private func readTwice(_ socket: AsyncSocket, _ end: Int) async throws {
+        guard let length = incoming.lineLength(from: received, before: end), received + length < end else { return }
+        let rest = end - received - length
+        let count = pick(2, 0) == 0 ? min(rest, 1 + pick(3, 0)) : size(rest, 0)
+        async let first = socket.read(until: Data([Pattern.lineFeed]))
+        // Until the first read waits, and some of its bytes may have arrived.
+        await Task.yield()
+        if pick(2, 0) == 1 { await pause(direction: 0) }
+        async let second = socket.read(exactly: count)
+        try check(await first, exactly: length)
+        try check(await second, exactly: count)
+    }
+
+    /// Leaves the loop early, or with the last whole line.
+    private func readLines(_ socket: AsyncSocket, _ end: Int) async throws {
+        var left = 1 + pick(6, 0)
+        guard incoming.lineLength(from: received, before: end) != nil else { return }
+        for try await line in socket.lines {
+            try check(line, end)
+            left -= 1
+            if left == 0 || incoming.lineLength(from: received, before: end) == nil { return }
+        }
+        try check(Data())
     }
 
     private func readLine(_ socket: AsyncSocket, _ end: Int) async throws {
-        guard let length = incoming.lineLength(from: received, before: end) else { return }
+        guard incoming.lineLength(from: received, before: end) != nil else { return }
         guard let line = try await socket.readLine() else { return try check(Data()) }
+        try check(line, end)
+    }
+
+    private func check(_ line: String, _ end: Int) throws {
+        let length = incoming.lineLength(from: received, before: end) ?? 0
         if plan.mayFail, line.utf8.count + 1 < length {
             // The last bytes before the end form a line too.
             if !line.isEmpty { try check(Data(line.utf8)) }
