@@ -74,8 +74,8 @@ int sched_yield(void) {
 
 extern const char __executable_start, etext;
 
-// The library identifies the calling thread next to each change of a turn, so another thread may overtake it here. A call
-// by the Swift runtime could hold one of the runtime's locks.
+// The library identifies the calling thread next to each change of a turn, so another thread may overtake it
+// here. A call by the Swift runtime could hold one of the runtime's locks.
 pthread_t pthread_self(void) {
     REAL(pthread_self);
     const char *caller = __builtin_return_address(0);
@@ -83,8 +83,8 @@ pthread_t pthread_self(void) {
     return real_pthread_self();
 }
 
-// Locks of the Swift runtime, which may be held while the library is called: a task that is cancelled holds its own
-// lock during its cancellation handlers.
+// Locks of the Swift runtime, which may be held while the library is called: a task that is cancelled holds
+// its own lock during its cancellation handlers.
 static unsigned int unlocks;
 
 int pthread_mutex_lock(pthread_mutex_t *mutex) {

@@ -16,7 +16,8 @@ bool CSim_is_simulated(void) { return sim_is_inside; }
 void CSim_set_descriptor(int descriptor, bool is_simulated) { served[descriptor] = is_simulated; }
 bool sim_serves(int descriptor) { return sim_is_inside && descriptor >= 0 && descriptor < DESCRIPTORS && served[descriptor]; }
 
-// Whether a simulated thread uses a number that the simulation does not serve: of a closed descriptor, for example.
+// Whether a simulated thread uses a number that the simulation does not serve: of a closed descriptor, for
+// example.
 static bool is_stray(const char *call, int descriptor) {
     return sim_is_inside && !sim_serves(descriptor) && IN_SIMULATION(int, sim_closed_descriptor(call, descriptor));
 }

@@ -6,6 +6,8 @@ struct Campaign {
     let count: UInt64
     /// How many processes run at the same time.
     let jobs: Int
+    /// Whether a failing run is shortened.
+    let shortens: Bool
 
     /// Returns whether all seeds passed.
     func run() -> Bool {
@@ -32,7 +34,7 @@ struct Campaign {
 
     private func report(_ seed: UInt64, _ outcome: Outcome) {
         print("seed \(seed), number \(seed - first + 1): \(outcome)")
-        guard !outcome.made.isEmpty else { return print("replay: Simulation replay \(seed)") }
+        guard shortens, !outcome.made.isEmpty else { return print("replay: Simulation replay \(seed)") }
         let kept = Shortening(seed: seed).shorten(outcome.made)
         print("shortened: \(Zygote.run(seed, Set(kept)))")
         print("replay: Simulation replay \(seed) '\(Choices.Key.text(kept))'")

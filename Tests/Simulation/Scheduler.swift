@@ -25,8 +25,8 @@ final class SimulatedThread: @unchecked Sendable {
     fileprivate var canRun: Bool { !hasEnded && (isReady?() ?? true) }
 }
 
-/// Runs the threads of a run one at a time. A thread passes control to another one where it calls the kernel,
-/// and where it calls the scenario. `choices` decides when, and to which one.
+/// Runs the threads of a run alternately. A thread passes control to another thread where it calls the
+/// kernel. `choices` decides when, and to which thread.
 final class Scheduler: @unchecked Sendable {
     // Unchecked: as `SimulatedThread`.
     let choices: Choices
@@ -46,7 +46,7 @@ final class Scheduler: @unchecked Sendable {
     private(set) var isQuiet = false
     private(set) var violation: Violation?
 
-    private static let stepLimit = 400_000
+    private static let stepLimit = 150_000
 
     /// The calling thread becomes the first thread.
     init(_ choices: Choices, _ trace: Trace) {

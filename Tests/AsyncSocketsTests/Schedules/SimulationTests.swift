@@ -13,6 +13,12 @@ import Testing
         #expect(status == 0, "\(output)")
     }
 
+    @Test(arguments: ["losesBytes", "doublesBytes", "losesEdges", "isLate"])
+    func aKernelWithADefectViolatesAnInvariant(defect: String) async throws {
+        let (status, output) = try await ProbeProcess.simulation("find", "0", "500", "2", defect)
+        #expect(status == 1 && output.contains("FAILED"), "\(output)")
+    }
+
     @Test func aSeedDeterminesItsRun() async throws {
         let first = "\(Seeds.first("SIMULATION_SEED"))"
         let once = try await ProbeProcess.simulation("digests", first, "20")

@@ -1,8 +1,9 @@
 #ifndef CSIMULATION_H
 #define CSIMULATION_H
 
-// The seam of the deterministic schedule: system calls, libdispatch and random numbers of this program. Calls by a
-// simulated thread go to the functions `sim_…`, which Tests/Simulation defines in Swift. All other calls are real.
+// The seam of the deterministic schedule: system calls, libdispatch and random numbers of this program. Calls
+// by a simulated thread go to the functions `sim_…`, which Tests/Simulation defines in Swift. All other calls
+// are real.
 
 #include <semaphore.h>
 #include <stdbool.h>
@@ -17,8 +18,8 @@
 void CSim_set_simulated(bool is_simulated);
 bool CSim_is_simulated(void);
 
-/// Marks a descriptor number that is served by the simulation. A closed number stays reserved, so that its use is
-/// noticed.
+/// Marks a descriptor number that is served by the simulation. A closed number stays reserved, so that its
+/// use is noticed.
 void CSim_set_descriptor(int descriptor, bool is_simulated);
 
 /// Opens a descriptor that reserves its number and is never used otherwise.
@@ -32,8 +33,8 @@ void CSim_seed_random(uint64_t seed);
 /// Makes the calendar clock show the same time in each run.
 void CSim_fix_calendar(void);
 
-/// Starts this program again without address space randomization and with deterministic hashing, and prints line by
-/// line.
+/// Starts this program again without address space randomization and with deterministic hashing, and prints
+/// line by line.
 void CSim_restart_deterministically(char **arguments);
 
 void *CSim_make_semaphore(void);

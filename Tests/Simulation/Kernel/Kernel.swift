@@ -38,6 +38,13 @@ final class Kernel: @unchecked Sendable {
     /// The numbers that were closed in this run. They are not used again.
     private var closed: Set<Int32> = []
 
+    /// What this kernel does wrong, in tests of the simulation itself.
+    var defect: Defect?
+
+    enum Defect: String {
+        case losesBytes, doublesBytes, losesEdges, isLate
+    }
+
     /// How often calls fail, once in the given number of times. Zero means never.
     struct Faults {
         var interrupts = 0

@@ -107,7 +107,8 @@ final class Pipe {
         let most = min(due, link.receiveCapacity - arrived.count)
         let isPartial = kernel.happens(3, receiver)
         let count = isPartial ? 1 + kernel.pick(most, receiver) : most
-        arrived += bytes.prefix(count)
+        arrived += bytes.prefix(kernel.defect == .losesBytes && count > 10 ? count - 1 : count)
+        if kernel.defect == .doublesBytes, count > 10 { arrived += arrived.suffix(1) }
         arrivedCount += count
         bytes.removeFirst(count)
         drop(count)
@@ -115,6 +116,7 @@ final class Pipe {
         receiver.announce()
         if mustAnnounceRoom, room > link.sendCapacity / 3 {
             mustAnnounceRoom = false
+            if kernel.defect == .losesEdges { return }
             sender.announce()
         }
     }

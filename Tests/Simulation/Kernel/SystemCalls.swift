@@ -158,7 +158,8 @@ internal import Glibc
 ) -> Int32 {
     let kernel = Kernel.shared
     guard let timer = kernel.find(descriptor, Timer.self) else { return -EBADF }
-    timer.set(value == 0 || isAbsolute ? value : kernel.now + value, interval)
+    let delay: UInt64 = kernel.defect == .isLate && value != 0 ? 5_000_000 : 0
+    timer.set((value == 0 || isAbsolute ? value : kernel.now + value) + delay, interval)
     timer.expire(at: kernel.now)
     return 0
 }
