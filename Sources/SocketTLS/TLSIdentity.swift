@@ -90,3 +90,10 @@ extension TLSIdentity {
             certificateChain: certificateChain, privateKey: TLSPrivateKey(uri: privateKeyURI, passphrase: passphrase))
     }
 }
+
+/// An OCSP response for a certificate (`TLSIdentity.stapling`).
+struct StapledResponse: Hashable, Sendable {
+    let bytes: [UInt8]
+    /// When the response expires, in seconds since 1970.
+    let end: Int
+}

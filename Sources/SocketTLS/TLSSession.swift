@@ -121,7 +121,7 @@ extension TLSProtocolVersion {
 }
 
 extension TLSSession {
-    init(of ssl: OpaquePointer, _ facts: Facts, _ early: EarlyDataFacts) {
+    init(of ssl: OpaquePointer, _ facts: Facts, _ early: EarlyDataFacts?) {
         let judge = facts.judge
         clientCertificateRequest = facts.certificateRequest(on: ssl)
         matchesPins = judge.matchesPins
@@ -139,9 +139,9 @@ extension TLSSession {
         // OpenSSL also creates a session for an external pre-shared key.
         isResumed = SSL_session_reused(ssl) == 1 && preSharedKeyIdentity == nil
         peerSignatureAlgorithm = Self.peerSignatureAlgorithm(of: ssl)
-        ocspResponse = judge.ocspResponse(on: ssl)
-        earlyData = early.isWithheld ? .withheld : Self.earlyData(of: ssl)
-        earlyDataByteCount = early.byteCount
+        ocspResponse = judge.stapling == .none ? nil : judge.ocspResponse(on: ssl)
+        earlyData = early?.isWithheld == true ? .withheld : Self.earlyData(of: ssl)
+        earlyDataByteCount = early?.byteCount ?? 0
     }
 
     private static func earlyData(of ssl: OpaquePointer) -> TLSEarlyDataOutcome {

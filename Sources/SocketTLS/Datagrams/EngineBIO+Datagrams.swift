@@ -99,11 +99,4 @@ extension EngineBIO {
         guard let records else { return AlertRecord.bytes(alert).withUnsafeBytes { output.append($0) } }
         AlertRecord.datagramBytes(alert, sequence: records.nextPlainSequence).withUnsafeBytes { put($0) }
     }
-
-    /// Strips a DTLS handshake header (12 bytes) down to four bytes, the size of a TLS header. The last three
-    /// bytes of a DTLS header are the fragment length, which equals the message length here.
-    func message(_ bytes: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer {
-        guard records != nil, bytes.count >= 12 else { return bytes }
-        return UnsafeRawBufferPointer(rebasing: bytes.dropFirst(8))
-    }
 }

@@ -44,8 +44,7 @@ extension SecurityDomain {
             rules: verifiesCertificates ? TrustRules(settings) : .none,
             stapling: verifiesCertificates ? settings.ocspStapling : .none, policy: settings.policy,
             // With DTLS only one version is set, so that no session is shared with TLS.
-            minimumVersion: transport == .datagrams
-                ? .dtls12 : max(settings.minimumVersion, settings.policy.minimumVersion),
+            minimumVersion: transport == .datagrams ? .dtls12 : settings.oldestVersion,
             maximumVersion: transport == .datagrams ? .dtls12 : settings.maximumVersion,
             applicationProtocols: settings.applicationProtocols,
             clientCertificates: settings.clientCertificates, proof: settings.proof,

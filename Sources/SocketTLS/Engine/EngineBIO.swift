@@ -158,6 +158,13 @@ final class EngineBIO {
 // MARK: - BIO method
 
 extension EngineBIO {
+    /// Strips a DTLS handshake header (12 bytes) down to four bytes, the size of a TLS header. The last three
+    /// bytes of a DTLS header are the fragment length, which equals the message length here.
+    func message(_ bytes: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer {
+        guard records != nil, bytes.count >= 12 else { return bytes }
+        return UnsafeRawBufferPointer(rebasing: bytes.dropFirst(8))
+    }
+
     /// Creates a `BIO` over this object. The object must outlive the BIO, or be removed from it with
     /// `detach(_:)`.
     func makeBIO() -> OpaquePointer? {

@@ -43,7 +43,7 @@ enum EngineCallbacks {
         let ssl = OpaquePointer(data)
         guard let facts = facts(of: ssl) else { return 0 }
         let judge = facts.judge
-        if let ruling = judge.gate.ruling ?? judge.judgeKey(in: store) ?? judge.gate.rulingWithoutKey {
+        if let ruling = judge.gate.ruling ?? COpenSSL_rawKey(store).map({ judge.judgeKey($0) }) ?? judge.gate.rulingWithoutKey {
             return judge.apply(ruling, to: store, on: ssl)
         }
         if !judge.isServer, VerificationCost.isHigh(X509_STORE_CTX_get0_untrusted(store), judge.rules), !facts.mayCompute() {
@@ -107,7 +107,7 @@ enum EngineCallbacks {
                 facts.serverHelloCount += 1
                 if facts.judge.stopsAtServerHello { facts.bio.isHeld = true }
             case UInt8(SSL3_MT_CERTIFICATE_REQUEST): facts.noteCertificateRequest()
-            case UInt8(SSL3_MT_ENCRYPTED_EXTENSIONS): facts.noteEncryptedExtensions(message)
+            case UInt8(SSL3_MT_ENCRYPTED_EXTENSIONS) where facts.serverHelloCount > 1: facts.refuseLateEarlyData(in: message)
             case UInt8(SSL3_MT_CERTIFICATE):
                 EngineCallbacks.limitCertificates(in: message, isTLS13: version == TLS1_3_VERSION, of: ssl, facts)
             case EngineCallbacks.compressedCertificate: EngineCallbacks.refuseCompression(message)

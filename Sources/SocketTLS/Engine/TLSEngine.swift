@@ -68,7 +68,8 @@ package final class TLSEngine {
     /// Early data that is not yet sent or delivered, or `nil` if all of it was handled or the settings do not
     /// enable early data.
     @exclusivity(unchecked) var early: EarlyData?
-    var earlyFacts = EarlyDataFacts()
+    /// `nil` without early data.
+    var earlyFacts: EarlyDataFacts?
     /// `nil` on a client, and on a server that requests no certificates after the handshake.
     let clientAuthentication: ClientAuthentication?
     /// Whether OpenSSL has a reply to the peer for which `output` had no room. The next read must then call
@@ -96,7 +97,7 @@ package final class TLSEngine {
         clock: @escaping @Sendable () -> Int = MessageAllowance.monotonicNanoseconds
     ) throws(TLSError) {
         let serverName: ServerName? = settings.role == .client ? try TLSSettingValues.name(settings.serverName) : nil
-        clientAuthentication = ClientAuthentication(settings)
+        clientAuthentication = settings.mayRequestClientCertificates ? ClientAuthentication(settings) : nil
         let isServer = settings.role == .server
         let bio = EngineBIO(over: context.transport)
         self.bio = bio

@@ -166,13 +166,3 @@ extension TLSSettingValues {
         }
     }
 }
-
-extension TLSProof {
-    func validate(in settings: TLSSettingValues, over transport: TLSTransport) throws(TLSError) {
-        switch self {
-        case .certificates: break
-        case .rawPublicKeys: break
-        case .preSharedKeys(let keys): try keys.validate(in: settings, over: transport)
-        }
-    }
-}

@@ -5,6 +5,14 @@ package enum TLSProof: Sendable, Hashable {
     case rawPublicKeys(TLSRawPublicKeys)
     case preSharedKeys(TLSPreSharedKeys)
 
+    var rawPublicKeys: TLSRawPublicKeys? {
+        if case .rawPublicKeys(let keys) = self { keys } else { nil }
+    }
+
+    var preSharedKeys: TLSPreSharedKeys? {
+        if case .preSharedKeys(let keys) = self { keys } else { nil }
+    }
+
     /// The kind of key that the peer must have. `nil` if the peer may use a certificate or no proof.
     var requiredKey: KeyProof.Kind? {
         switch self {

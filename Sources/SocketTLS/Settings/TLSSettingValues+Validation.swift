@@ -32,7 +32,7 @@ extension TLSSettingValues {
     }
 
     func validateVersions() throws(TLSError) {
-        let oldest = max(minimumVersion, policy.minimumVersion)
+        let oldest = oldestVersion
         if let maximumVersion, oldest > maximumVersion {
             let setting = minimumVersion < oldest ? "policy.minimumVersion" : "minimumVersion"
             throw Self.invalid("\(setting) is \(oldest), which is newer than maximumVersion (\(maximumVersion))")
@@ -62,6 +62,23 @@ extension TLSSettingValues {
         if case .certificates(let roots) = trustRoots, roots.isEmpty, verifiesCertificates {
             throw Self.invalid("trustRoots is empty, so no certificate would be trusted: pass at least one root")
         }
+    }
+
+    /// Throws `invalidSettings` for a DTLS version, which requires datagrams.
+    func validateForStreams() throws(TLSError) {
+        for version in [minimumVersion, policy.minimumVersion, maximumVersion].compactMap(\.self) where version.isForDatagrams {
+            throw Self.invalid("\(version) requires a datagram transport: use a TLS version such as .tls12")
+        }
+    }
+
+    /// Throws `invalidSettings` for settings that DTLS 1.2 does not support.
+    func validateForDatagrams() throws(TLSError) {
+        guard oldestVersion <= .dtls12 else {
+            throw Self.invalid(
+                "only DTLS 1.2 is supported, but minimumVersion or the policy requires \(oldestVersion): set it to .dtls12")
+        }
+        if let maximumVersion, maximumVersion < .tls12 { throw Self.invalid("\(maximumVersion) is older than DTLS 1.2") }
+        try validateFeaturesForDatagrams()
     }
 
     static func validate(_ value: Int, in range: ClosedRange<Int>, _ name: String) throws(TLSError) {

@@ -98,6 +98,9 @@ extension TLSSettingValues {
         }
     }
 
+    /// The oldest version to accept.
+    var oldestVersion: TLSProtocolVersion { max(minimumVersion, policy.minimumVersion) }
+
     var issuesTickets: Bool { tickets != .none }
 
     var requestsClientCertificates: Bool { role == .server && clientCertificates == .onRequest }
@@ -125,10 +128,10 @@ extension TLSSettingValues {
         try validateRole()
         try validateVersions()
         try validateApplicationProtocols()
-        try validateTickets()
-        try proof.validate(in: self, over: transport)
-        try validateCertificateTypes()
-        try validateEarlyData()
+        if issuesTickets { try validateTickets() }
+        try proof.preSharedKeys?.validate(in: self, over: transport)
+        if certificateType == .rawPublicKey || proof.rawPublicKeys != nil { try validateRawPublicKeys() }
+        if earlyData != nil || acceptedEarlyData != nil { try validateEarlyData() }
         try validateRules()
         try Self.validate(maximumCertificateChainBytes, in: 1024...1_048_576, "maximumCertificateChainBytes")
         try Self.validate(maximumCertificateChainLength, in: 1...100, "maximumCertificateChainLength")

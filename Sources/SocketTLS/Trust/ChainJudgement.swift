@@ -19,11 +19,11 @@ extension Judge {
         let verified = VerifiedChain(of: store)
         let trusted = faults.allSatisfy(\.leavesPathTrusted) ? verified : verified.leaf
         faults += rules.faults(in: verified)
-        matchesPins = rules.pins.match(trusted)
-        expectStatus(of: verified)
+        matchesPins = rules.pins?.match(trusted)
+        if stapling != .none { expectStatus(of: verified) }
         if faults.isEmpty, let end = verified.end { evidenceEnds(end) }
         if let end = rules.revocation?.end(for: verified, in: store) { evidenceEnds(end) }
-        if let fault = rules.pins.fault(in: trusted) {
+        if let fault = rules.pins?.fault(in: trusted) {
             if faults.isEmpty || gate.evaluation == .manual { return refuseForPins(chain, fault) }
         }
         return judge(chain, faults, path: faults.isEmpty ? [] : verified.copies)

@@ -7,12 +7,12 @@ struct TrustRules: Hashable, Sendable {
     /// In seconds since 1970.
     let verificationTime: Int?
     private let isStrict: Bool
-    let pins: PinnedKeys
+    let pins: PinnedKeys?
     private let acceptsAnyKeyUsage: Bool
     let revocation: Revocation?
 
     static let none = TrustRules(
-        acceptsPartialChains: false, verificationTime: nil, isStrict: false, pins: .none,
+        acceptsPartialChains: false, verificationTime: nil, isStrict: false, pins: nil,
         acceptsAnyKeyUsage: false, revocation: nil)
 
     /// Sets the rules that OpenSSL checks itself.
@@ -43,7 +43,7 @@ extension TrustRules {
             acceptsPartialChains: rules.acceptsPartialChains,
             // `validate` has checked that the value fits.
             verificationTime: rules.verificationTime.map { Int($0.timeIntervalSince1970.rounded(.down)) },
-            isStrict: rules.isStrict, pins: PinnedKeys(rules),
+            isStrict: rules.isStrict, pins: Self.pins(of: rules),
             acceptsAnyKeyUsage: settings.policy == .compatible,
             revocation: rules.revocationLists.isEmpty ? nil : Revocation(rules.revocationLists, rules.revocationScope))
     }
@@ -54,7 +54,11 @@ extension TrustRules {
         if let time = rules.verificationTime, !(abs(time.timeIntervalSince1970) < 1e11) {
             throw TLSSettingValues.invalid("verificationTime must be within 3,000 years of 1970")
         }
-        try PinnedKeys(rules).validate()
+        try pins(of: rules)?.validate()
+    }
+
+    private static func pins(of rules: TLSCertificateRules) -> PinnedKeys? {
+        rules.pins == nil && !rules.onlyReportsPins ? nil : PinnedKeys(rules)
     }
 }
 

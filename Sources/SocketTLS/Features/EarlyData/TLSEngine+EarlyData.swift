@@ -128,7 +128,7 @@ extension TLSEngine {
         switch early {
         case nil: break
         case .server(let data):
-            earlyFacts.byteCount = data.bytes.count
+            earlyFacts = EarlyDataFacts(byteCount: data.bytes.count)
             // Tickets are normally sent with the next data, but after a response to early data there may
             // be no more data.
             if data.hasAnswered { sendTickets() }
@@ -136,8 +136,10 @@ extension TLSEngine {
         case .client(let data):
             early = nil
             if SSL_get_early_data_status(ssl) == SSL_EARLY_DATA_ACCEPTED { break }
-            earlyFacts.isWithheld = TLSSession.applicationProtocol(of: ssl) != data.applicationProtocol
-            guard !earlyFacts.isWithheld else { break }
+            guard TLSSession.applicationProtocol(of: ssl) == data.applicationProtocol else {
+                earlyFacts = EarlyDataFacts(isWithheld: true)
+                break
+            }
             bio.limitsOutput = false
             switch data.bytes.withUnsafeBytes({ write($0) }) {
             case .accepted(data.bytes.count): break
@@ -207,8 +209,8 @@ extension Facts {
     /// Rejects a server that claims to have accepted early data after a HelloRetryRequest, which RFC 8446,
     /// 4.2.10, rules out. OpenSSL's client would accept the claim. The extension type is overwritten with a
     /// type that is not allowed in this message, so OpenSSL rejects it.
-    func noteEncryptedExtensions(_ message: UnsafeRawBufferPointer) {
-        guard !isServer, serverHelloCount > 1, let place = EncryptedExtensions(message).placeOfEarlyData else {
+    func refuseLateEarlyData(in message: UnsafeRawBufferPointer) {
+        guard !isServer, let place = EncryptedExtensions(message).placeOfEarlyData else {
             return
         }
         UnsafeMutableRawBufferPointer(mutating: message)[place + 1] = UInt8(TLSEXT_TYPE_key_share)

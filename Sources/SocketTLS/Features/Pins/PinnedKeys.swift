@@ -4,8 +4,6 @@ struct PinnedKeys: Hashable, Sendable {
     private let digests: Set<[UInt8]>?
     private let onlyReports: Bool
 
-    static let none = PinnedKeys(TLSCertificateRules())
-
     /// OpenSSL has no specific error code for a chain without a pinned key.
     static let mismatch = X509_V_ERR_APPLICATION_VERIFICATION
 

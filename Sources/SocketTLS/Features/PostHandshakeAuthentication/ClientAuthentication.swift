@@ -12,10 +12,7 @@ final class ClientAuthentication {
     /// from it.
     var original: TrustGate?
 
-    /// Returns `nil` if neither these settings nor the settings for a server name can request a certificate
-    /// after the handshake.
-    init?(_ settings: TLSSettingValues) {
-        guard settings.mayRequestClientCertificates else { return nil }
+    init(_ settings: TLSSettingValues) {
         (handshakeTimeout, trustTimeout) = (settings.handshakeTimeout.inSeconds, settings.trustTimeout.inSeconds)
     }
 }

@@ -14,12 +14,6 @@ extension TLSSettingValues {
     }
 }
 
-extension TLSProof {
-    var preSharedKeys: TLSPreSharedKeys? {
-        if case .preSharedKeys(let keys) = self { keys } else { nil }
-    }
-}
-
 extension TLSPreSharedKeys {
     /// The kind of key that the peer must have; `nil` if other proof is accepted.
     var requiredKind: KeyProof.Kind? { use == .required ? .preSharedKey : nil }
@@ -33,7 +27,7 @@ extension TLSPreSharedKeys {
         guard settings.certificateType == .x509 else {
             throw TLSSettingValues.invalid("presentsRawPublicKey cannot be combined with pre-shared keys: set it to false")
         }
-        if max(settings.minimumVersion, settings.policy.minimumVersion) < .tls13 { try validateForTLS12(over: transport) }
+        if settings.oldestVersion < .tls13 { try validateForTLS12(over: transport) }
     }
 
     private func validateForTLS12(over transport: TLSTransport) throws(TLSError) {

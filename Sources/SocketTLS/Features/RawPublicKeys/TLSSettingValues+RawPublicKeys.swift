@@ -14,9 +14,8 @@ extension TLSSettingValues {
         }
     }
 
-    /// Throws if either side uses a raw public key and another setting is incompatible with it.
-    func validateCertificateTypes() throws(TLSError) {
-        guard certificateType == .rawPublicKey || proof.rawPublicKeys != nil else { return }
+    /// Throws if another setting is incompatible with raw public keys.
+    func validateRawPublicKeys() throws(TLSError) {
         try TLSRawPublicKeys.requireSupport()
         try requireNoSessionOfOthers()
         if certificateType == .rawPublicKey, identity == nil {
@@ -34,12 +33,6 @@ extension TLSSettingValues {
         if requestsClientCertificates {
             throw Self.invalid("clients is .certificatesOnRequest, which raw public keys do not support")
         }
-    }
-}
-
-extension TLSProof {
-    var rawPublicKeys: TLSRawPublicKeys? {
-        if case .rawPublicKeys(let keys) = self { keys } else { nil }
     }
 }
 
@@ -90,9 +83,8 @@ extension TLSRawPublicKeys {
 }
 
 extension Judge {
-    /// Passes the key that OpenSSL is verifying to the gate. Returns `nil` for certificates.
-    func judgeKey(in store: OpaquePointer) -> TrustGate.Answer? {
-        guard let key = COpenSSL_rawKey(store) else { return nil }
+    /// Passes the raw public key that OpenSSL is verifying to the gate.
+    func judgeKey(_ key: OpaquePointer) -> TrustGate.Answer {
         let bytes = PublicKeyInfo.bytes(of: key) ?? []
         // Raw keys are negotiated only if the settings contain expected keys. If they do not, the key is
         // rejected.

@@ -19,14 +19,13 @@ extension StapledStatus {
 
 extension Judge {
     func expectStatus(of chain: VerifiedChain) {
-        stapledStatus =
-            stapling == .none ? nil : StapledStatus(chain, isRequired: stapling == .required, at: rules.verificationTime)
+        stapledStatus = StapledStatus(chain, isRequired: stapling == .required, at: rules.verificationTime)
     }
 
-    /// Returns the OCSP response that a server sent to this client, or `nil` if it was not requested.
+    /// Returns the OCSP response that a server sent to this client, if any.
     func ocspResponse(on ssl: OpaquePointer) -> [UInt8]? {
         var start: UnsafePointer<UInt8>?
-        guard !isServer, stapling != .none else { return nil }
+        guard !isServer else { return nil }
         let count = COpenSSL_statusResponse(ssl, &start)
         guard count > 0, let start else { return nil }
         return Array(UnsafeBufferPointer(start: start, count: count))
