@@ -4,6 +4,7 @@
 # A check is a function named check_… in a file in this folder. It stops the programs that it starts, and
 # calls `fail` to stop the script.
 checks=$PWD/Examples/Checks
+servers=$PWD/Tests/Servers
 scratch=$(mktemp -d)
 chmod 711 "$scratch" # postfix and postgres switch to their own users
 declare -A pid in out

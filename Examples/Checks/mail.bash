@@ -1,10 +1,15 @@
 # Clients that send mail to postfix and read it from dovecot.
 
-# serve_mail <folder> [<socket of dovecot>]: starts postfix, with STARTTLS on $port and without it on
-# $plain_port.
+# serve_mail <folder> [<setting> …]: starts postfix, with STARTTLS on $port and without it on $plain_port. It delivers
+# mail for example.org to <folder>/mail/box/new.
 serve_mail() {
     port=$(free_port) plain_port=$(free_port)
-    begin postfix "$checks/serve-postfix" "$scratch/$1" "$port" "$plain_port" server.pem server.key "${@:2}"
+    install -d "$scratch/$1"
+    install -d -o nobody -g nogroup "$scratch/$1/mail"
+    begin postfix "$servers/postfix" "$scratch/$1" "$port" server.pem server.key plain_port="$plain_port" \
+        smtpd_tls_security_level=encrypt default_transport=error virtual_mailbox_domains=example.org \
+        virtual_mailbox_base="$scratch/$1/mail" virtual_mailbox_maps=static:box/ \
+        virtual_uid_maps="static:$(id -u nobody)" virtual_gid_maps="static:$(id -g nobody)" "${@:2}"
     expect postfix 'daemon started'
     printf 'Subject: test\n\nA line.\n.A line that begins with a dot.\n.\nThe end.\n' >"$scratch/letter"
 }
@@ -52,9 +57,11 @@ check_smtp_client() {
 check_smtp_client_login() {
     local port plain_port imap_port submit
     imap_port=$(free_port)
-    begin dovecot "$checks/serve-dovecot" "$scratch/users" "$imap_port" server.pem server.key
+    begin dovecot "$servers/dovecot" "$scratch/users" server.pem server.key - imap="$imap_port"
     expect dovecot 'starting up'
-    serve_mail submission "$scratch/users/run/auth-smtp"
+    serve_mail submission smtpd_sasl_auth_enable=yes smtpd_sasl_type=dovecot smtpd_tls_auth_only=yes \
+        smtpd_sasl_path="$scratch/users/run/auth-smtp" \
+        smtpd_{relay,recipient}_restrictions='permit_sasl_authenticated, reject'
     submit=("${trusting[@]}" SMTP_USER=alice "$programs/smtp-client" localhost "$port" me@example.org you@example.org)
     printed 0 submitted env SMTP_PASSWORD=secret "${submit[@]}" <"$scratch/letter"
     expect postfix 'sasl_method=PLAIN, sasl_username=alice'
@@ -87,13 +94,13 @@ check_cocoa_mail() {
 }
 
 check_imap_client() {
-    local port list=("$programs/imap-client" localhost) box=$scratch/imap/mail/alice/Maildir/new
+    local port list=("$programs/imap-client" localhost) box=$scratch/imap/mail/alice/new
     port=$(free_port)
     mkdir -p "$box"
     printf 'Subject: The first mail\n\nHello.\n' >"$box/1.a"
     printf 'Subject: The second (a long one)\n that goes on\n\nHello.\n' >"$box/2.b"
     printf 'From: me@example.org\n\nNo subject.\n' >"$box/3.c"
-    begin dovecot "$checks/serve-dovecot" "$scratch/imap" "$port" server.pem server.key
+    begin dovecot "$servers/dovecot" "$scratch/imap" server.pem server.key - imap="$port"
     expect dovecot 'starting up'
     printed 0 subjects "${trusting[@]}" "${list[@]}" "$port" alice INBOX <<<secret
     diff <(printf 'The first mail\nThe second (a long one) that goes on\n\n') "$scratch/subjects" >&2 || fail "the subjects are wrong"

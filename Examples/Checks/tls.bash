@@ -3,7 +3,7 @@
 check_short_client() {
     local port
     port=$(free_port)
-    begin dovecot "$checks/serve-dovecot" "$scratch/short" "$port" server.pem server.key
+    begin dovecot "$servers/dovecot" "$scratch/short" server.pem server.key - imap="$port"
     expect dovecot 'starting up'
     printed 0 capabilities "${trusting[@]}" "$programs/short-client" localhost "$port"
     contains capabilities '^secure: TLSv1.3'

@@ -3,46 +3,11 @@
 # serve_postfix <version>: starts postfix with TLS up to this version, or without TLS if it is "none". Only clients
 # with a certificate may send mail.
 serve_postfix() {
-    local folder level=may
-    folder=$(folder postfix)
+    local level=may
     [ "$1" != none ] || level=none
-    mkdir -p "$folder"/{etc,spool,lib}
-    chown postfix "$folder/lib"
-    cat >"$folder/etc/main.cf" <<END
-compatibility_level = 3.6
-queue_directory = $folder/spool
-data_directory = $folder/lib
-maillog_file = /dev/stdout
-maillog_file_prefixes = /dev
-inet_interfaces = 127.0.0.1
-inet_protocols = ipv4
-myhostname = localhost
-mydestination =
-mynetworks =
-alias_maps =
-default_transport = discard
-smtpd_peername_lookup = no
-smtpd_relay_restrictions = permit_tls_all_clientcerts, reject
-smtpd_tls_security_level = $level
-smtpd_tls_protocols = >=TLSv1.2, <=TLSv$1
-smtpd_tls_cert_file = $folder/server.pem
-smtpd_tls_key_file = $folder/server-key.pem
-smtpd_tls_CAfile = $folder/ca.pem
-smtpd_tls_ask_ccert = yes
-END
-    [ "$1" != none ] || sed -i '/^smtpd_tls_protocols/d' "$folder/etc/main.cf"
-    cat >"$folder/etc/master.cf" <<END
-127.0.0.1:$port inet n - n - - smtpd
-cleanup  unix n - n - 0 cleanup
-tlsmgr   unix - - n 1000? 1 tlsmgr
-rewrite  unix - - n - - trivial-rewrite
-anvil    unix - - n - 1 anvil
-proxymap unix - - n - - proxymap
-postlog  unix-dgram n - n - 1 postlogd
-END
-    # Creates the queue folders. Also reports files that only a full installation has.
-    postfix -c "$folder/etc" check >/dev/null 2>&1 || true
-    start postfix "$port" /usr/lib/postfix/sbin/master -c "$folder/etc" -s
+    start postfix "$port" "$servers/postfix" "$scratch/postfix" "$port" server.pem server-key.pem \
+        mynetworks= smtpd_relay_restrictions='permit_tls_all_clientcerts, reject' smtpd_tls_security_level="$level" \
+        smtpd_tls_protocols=">=TLSv1.2, <=TLSv${1/none/1.3}" smtpd_tls_CAfile="$scratch/ca.pem" smtpd_tls_ask_ccert=yes
 }
 
 check_postfix() {
@@ -64,68 +29,11 @@ check_postfix() {
 # serve_dovecot <version>: starts dovecot with TLS up to this version, or without TLS if it is "none". Users must
 # have a certificate, which contains their name.
 serve_dovecot() {
-    local folder tls=yes limits
-    folder=$(folder dovecot)
+    local tls=required
     [ "$1" != none ] || tls=no
-    mkdir -p "$folder"/{run,mail}
-    chown nobody:nogroup "$folder/mail"
-    limits=$scratch/openssl-${1/none/1.3}.cnf
-    cat >"$folder/dovecot.conf" <<END
-protocols = imap pop3 sieve lmtp
-base_dir = $folder/run
-state_dir = $folder/run
-log_path = /dev/stderr
-listen = 127.0.0.1
-import_environment = OPENSSL_CONF=$limits
-ssl = $tls
-ssl_cert = <$folder/server.pem
-ssl_key = <$folder/server-key.pem
-ssl_ca = <$folder/ca.pem
-ssl_verify_client_cert = yes
-ssl_require_crl = no
-auth_ssl_require_client_cert = yes
-auth_ssl_username_from_cert = yes
-mail_location = maildir:$folder/mail/%u
-first_valid_uid = 0
-passdb {
-  driver = static
-  args = password=secret
-}
-userdb {
-  driver = static
-  args = uid=nobody gid=nogroup home=$folder/mail/%u
-}
-service imap-login {
-  inet_listener imap {
-    port = $imap
-  }
-  inet_listener imaps {
-    port = 0
-  }
-}
-service pop3-login {
-  inet_listener pop3 {
-    port = $pop3
-  }
-  inet_listener pop3s {
-    port = 0
-  }
-}
-service managesieve-login {
-  inet_listener sieve {
-    port = $sieve
-  }
-}
-service lmtp {
-  inet_listener lmtp {
-    port = $lmtp
-  }
-}
-service stats {
-  client_limit = 100
-}
-END
-    start dovecot "$imap" dovecot -F -c "$folder/dovecot.conf"
+    start dovecot "$imap" "$servers/dovecot" "$scratch/dovecot" server.pem server-key.pem ca.pem \
+        imap="$imap" pop3="$pop3" sieve="$sieve" lmtp="$lmtp" "ssl = $tls" "auth_ssl_username_from_cert = yes" \
+        "import_environment = OPENSSL_CONF=$scratch/openssl-${1/none/1.3}.cnf"
 }
 
 check_dovecot() {
