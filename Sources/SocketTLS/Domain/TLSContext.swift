@@ -19,7 +19,7 @@ package final class TLSContext: Sendable {
     /// Creates a context that is not shared. `ticketClock` determines the age of its session tickets, in
     /// seconds.
     package convenience init<Side>(
-        for settings: TLSSettings<Side>, record: EarlyDataRecord = EarlyDataRecord(), ticketClock: (@Sendable () -> Int)?
+        for settings: TLSSettings<Side>, record: EarlyDataRecord? = nil, ticketClock: (@Sendable () -> Int)?
     ) throws(TLSError) {
         try settings.values.validate()
         try self.init(ContextKey(settings.values), record: record, ticketClock: ticketClock)
@@ -46,7 +46,7 @@ package final class TLSContext: Sendable {
     let domain: SecurityDomain
 
     init(
-        _ key: ContextKey, record: EarlyDataRecord = EarlyDataRecord(), ticketClock: (@Sendable () -> Int)? = nil
+        _ key: ContextKey, record: EarlyDataRecord? = nil, ticketClock: (@Sendable () -> Int)? = nil
     ) throws(TLSError) {
         transport = key.domain.transport
         handle = try ContextHandle(key)

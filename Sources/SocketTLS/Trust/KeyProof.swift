@@ -23,6 +23,21 @@ struct KeyProof: Equatable {
     }
 }
 
+/// Whether a peer must have one of the keys in the settings, or may use certificates instead.
+package enum KeyUse: Sendable, Hashable {
+    case required
+    case preferred
+}
+
+extension KeyUse: Digestible {
+    func append(to fields: inout DigestFields) {
+        switch self {
+        case .required: fields.append(1)
+        case .preferred: fields.append(2)
+        }
+    }
+}
+
 /// The reason that a peer is rejected: its key is not accepted, or it has no key although a key is required.
 struct ProofFault: Equatable, Sendable {
     let error: TLSError

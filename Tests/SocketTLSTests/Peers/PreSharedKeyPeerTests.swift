@@ -40,7 +40,7 @@ import Testing
     /// A ticket from another server that this one cannot decrypt.
     @Test func aKeyBehindAStrangeTicketCounts() throws {
         let ticket = try RawPeer.client(of: engine(mixed)).session()
-        for use in [TLSPreSharedKeys.Use.required, .preferred] {
+        for use in [KeyUse.required, .preferred] {
             var settings = try Fixture().server
             settings.values.preSharedKeys = TLSPreSharedKeys(try PreSharedKeyFixture.key()).used(use)
             let server = try engine(settings)
@@ -52,8 +52,8 @@ import Testing
     /// A client with one key cannot probe for others: an identity that exists is skipped like one that does
     /// not. The guess is offered in place of a ticket, with an invalid binder. With and without a second
     /// ClientHello.
-    @Test(arguments: [TLSPreSharedKeys.Use.required, .preferred], [nil, "P-521:P-256"])
-    func guessedIdentitiesGetTheSameReplyWhetherOrNotTheyExist(use: TLSPreSharedKeys.Use, groups: String?) throws {
+    @Test(arguments: [KeyUse.required, .preferred], [nil, "P-521:P-256"])
+    func guessedIdentitiesGetTheSameReplyWhetherOrNotTheyExist(use: KeyUse, groups: String?) throws {
         let ticket = try RawPeer.client(of: engine(mixed))
         let guess = try TLSPreSharedKey(identity: ticket.ticket(), key: [UInt8](repeating: 9, count: 32))
         for keys in [[try PreSharedKeyFixture.key()], [guess, try PreSharedKeyFixture.key()]] {

@@ -63,7 +63,7 @@ import Testing
     @Test(arguments: versions, [TLSTrustEvaluation.builtIn, .delegate, .manual])
     func anUnexpectedKeyOfAServerIsRefused(_ version: TLSProtocolVersion, mode: TLSTrustEvaluation) throws {
         var fixture = try RawPublicKeyFixture(version)
-        for use in [TLSRawPublicKeys.Use.required, .preferred] {
+        for use in [KeyUse.required, .preferred] {
             fixture.client.values.rawPublicKeys = try TLSRawPublicKeys(expected: [RawPublicKeyFixture.otherKey]).used(use)
             // Its certificate would be accepted.
             fixture.client.trustRoots = try fixture.base.authority.roots

@@ -82,7 +82,7 @@ import Testing
         proofs.append(.rawPublicKeys(TLSRawPublicKeys(digests[0], .preferred)))
         let key = try TLSPreSharedKey(identity: "alice", key: [UInt8](repeating: 1, count: 32))
         var keys = TLSPreSharedKeys(key)
-        for use in [TLSPreSharedKeys.Use.required, .preferred] {
+        for use in [KeyUse.required, .preferred] {
             keys.use = use
             proofs.append(.preSharedKeys(keys))
         }

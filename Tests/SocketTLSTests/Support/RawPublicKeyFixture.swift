@@ -31,7 +31,7 @@ struct RawPublicKeyFixture {
     }
 
     /// Makes the client send its key too, and the server expect it.
-    mutating func makeMutual(_ use: TLSRawPublicKeys.Use = .required) throws {
+    mutating func makeMutual(_ use: KeyUse = .required) throws {
         client.identity = clientIdentity
         client.presentsRawPublicKey = true
         server.trustRoots = try Fixture.stranger.roots

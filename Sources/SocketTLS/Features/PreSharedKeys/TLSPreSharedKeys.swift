@@ -12,13 +12,7 @@
 /// TLS 1.2. Recorded traffic therefore stays secret even if the key is disclosed later. In TLS 1.3, only
 /// cipher suites with the hash algorithm of the keys are negotiated, even if the peer uses a certificate.
 public struct TLSPreSharedKeys: Sendable, Hashable {
-    /// Whether a peer without a pre-shared key may use certificates instead.
-    package enum Use: Sendable, Hashable {
-        case required
-        case preferred
-    }
-
-    package var use: Use
+    package var use: KeyUse
     /// The hash algorithm of all keys.
     public let hash: TLSPreSharedKey.HashAlgorithm
     private let source: Source
@@ -114,7 +108,7 @@ public struct TLSPreSharedKeys: Sendable, Hashable {
         source = .lookup(Lookup(lookUp))
     }
 
-    package func used(_ use: Use) -> TLSPreSharedKeys {
+    package func used(_ use: KeyUse) -> TLSPreSharedKeys {
         var keys = self
         keys.use = use
         return keys
@@ -166,7 +160,7 @@ public struct TLSPreSharedKeys: Sendable, Hashable {
 extension TLSPreSharedKeys: Digestible {
     /// Appends only `use`. The keys themselves are irrelevant for sessions, because a connection with a
     /// pre-shared key has no session.
-    func append(to fields: inout DigestFields) { fields.append(use == .required ? 1 : 2) }
+    func append(to fields: inout DigestFields) { use.append(to: &fields) }
 }
 
 /// The question for the key of an identity.

@@ -23,15 +23,9 @@ internal import COpenSSL
 ///   called for unexpected keys.
 /// - Raw public keys cannot be combined with `TLSSettings.sessionTickets`, and a client resumes no sessions.
 public struct TLSRawPublicKeys: Sendable, Hashable {
-    /// Whether the peer may send a certificate instead.
-    package enum Use: Sendable, Hashable {
-        case required
-        case preferred
-    }
-
     /// The SHA-256 digests of the expected keys, each computed over the SubjectPublicKeyInfo in DER.
     public let expectedSHA256: Set<[UInt8]>
-    package var use: Use
+    package var use: KeyUse
 
     /// Creates a list of keys that are accepted from the peer.
     ///
@@ -62,12 +56,12 @@ public struct TLSRawPublicKeys: Sendable, Hashable {
         self.init(digests, .required)
     }
 
-    init(_ digests: Set<[UInt8]>, _ use: Use) {
+    init(_ digests: Set<[UInt8]>, _ use: KeyUse) {
         expectedSHA256 = digests
         self.use = use
     }
 
-    package func used(_ use: Use) -> TLSRawPublicKeys { TLSRawPublicKeys(expectedSHA256, use) }
+    package func used(_ use: KeyUse) -> TLSRawPublicKeys { TLSRawPublicKeys(expectedSHA256, use) }
 
     /// Whether the loaded OpenSSL library supports raw public keys, which requires version 3.2 or newer.
     public static var isSupported: Bool { COpenSSL_hasRawPublicKeys() == 1 }
@@ -82,14 +76,5 @@ public struct TLSRawPublicKeys: Sendable, Hashable {
 extension TLSRawPublicKeys: Digestible {
     func append(to fields: inout DigestFields) {
         _ = TLSRawPublicKeys(fields.add(expectedSHA256), fields.add(use))
-    }
-}
-
-extension TLSRawPublicKeys.Use: Digestible {
-    func append(to fields: inout DigestFields) {
-        switch self {
-        case .required: fields.append(1)
-        case .preferred: fields.append(2)
-        }
     }
 }

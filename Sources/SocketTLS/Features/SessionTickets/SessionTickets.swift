@@ -57,20 +57,20 @@ final class SessionTickets: Sendable {
     ///   - source: The source of keys shared with other processes; `nil` to use keys that only this object
     ///     has.
     ///   - earlyDataLimit: How many bytes of early data a ticket allows.
-    ///   - record: The record of tickets that were used for early data.
+    ///   - record: The record of tickets that were used for early data. `nil` for a new one.
     ///   - requiresFIPS: Whether tickets are encrypted by OpenSSL's FIPS provider.
     ///   - facts: Returns the facts about the connection of an `SSL`.
     ///   - clock: Returns seconds, which must advance while the machine sleeps. If `nil`, the clock
     ///     counts from now or, with shared keys, returns the system time.
     init(
-        keysFrom source: (any TLSTicketKeySource)?, earlyDataLimit: Int, record: EarlyDataRecord, requiresFIPS: Bool = false,
+        keysFrom source: (any TLSTicketKeySource)?, earlyDataLimit: Int, record: EarlyDataRecord?, requiresFIPS: Bool = false,
         facts: @escaping @Sendable (OpaquePointer) -> TicketFacts, clock: (@Sendable () -> Int)?
     ) throws(TLSError) {
         cipher = try TicketCipher(requiresFIPS: requiresFIPS)
         self.source = source
         self.facts = facts
         self.earlyDataLimit = earlyDataLimit
-        earlyData = earlyDataLimit > 0 ? Locked(record) : nil
+        earlyData = earlyDataLimit > 0 ? Locked(record ?? EarlyDataRecord()) : nil
         let origin = ContinuousClock.now
         if let clock {
             self.clock = clock
