@@ -62,7 +62,7 @@ struct Shortening {
                     position += size
                     continue
                 }
-                // Decisions that the shorter run no longer makes are left out too.
+                // Decisions that the shorter run no longer makes are omitted too.
                 kept = candidate.filter(Set(made).contains)
                 hasChanged = true
             }

@@ -1,7 +1,7 @@
 internal import CSimulation
 internal import Glibc
 
-/// The connections of a run, and the bytes on their way.
+/// The connections of a run, and the bytes in transit.
 struct Network {
     private(set) var ends: [StreamEnd] = []
 
@@ -47,7 +47,7 @@ final class Pipe {
     weak var sender: StreamEnd?
     weak var receiver: StreamEnd?
     private let link: Network.Link
-    /// What has been sent and has not arrived. Their bytes are the first of `bytes`, after `arrived`.
+    /// The segments in transit. Their bytes are the first of `bytes`, after `arrived`.
     private var flying: [Chunk] = []
     private var bytes: [UInt8] = []
     private(set) var arrived: [UInt8] = []
@@ -55,7 +55,7 @@ final class Pipe {
     private(set) var arrivedCount = 0
     private var hasFin = false
     private(set) var finHasArrived = false
-    /// Whether the sender was told that there is no room.
+    /// Whether a send has failed because the buffer was full.
     var mustAnnounceRoom = false
     /// Nothing arrives before that time.
     var stalledUntil: UInt64 = 0
@@ -74,7 +74,7 @@ final class Pipe {
 
     func finish() { hasFin = true }
 
-    /// Drops what has not arrived.
+    /// Drops the bytes that are still in transit.
     func cut() { (bytes, flying, hasFin) = ([], [], false) }
 
     func take(_ count: Int) -> ArraySlice<UInt8> {

@@ -55,7 +55,7 @@ final class SimulatedDispatch: @unchecked Sendable {
 
     private var readyQueues: [Int] { queues.indices.filter { !queues[$0].isBusy && !queues[$0].blocks.isEmpty } }
 
-    /// Runs blocks and jobs until the run is over.
+    /// Runs blocks and jobs until the run ends.
     func work(_ scheduler: Scheduler, until isOver: @escaping () -> Bool) {
         while true {
             CSim_set_simulated(false)
@@ -86,7 +86,7 @@ final class SimulatedDispatch: @unchecked Sendable {
         case .closure(let body): body()
         }
         CSim_set_simulated(false)
-        // Other queues may have been removed meanwhile.
+        // Other queues may have been removed by now.
         guard let index = queues.firstIndex(where: { $0.address == address }) else { return }
         queues[index].isBusy = false
         if queues[index].blocks.isEmpty { queues.remove(at: index) }

@@ -43,7 +43,7 @@ struct WireInspector {
         (self.pattern, self.plaintextCount, self.isUpgraded) = (pattern, plaintextCount, isUpgraded)
     }
 
-    /// Returns what is wrong with the next bytes.
+    /// Returns a description of an error in the next bytes.
     mutating func add(_ bytes: ArraySlice<UInt8>) -> String? {
         var rest = bytes
         if position < plaintextCount {

@@ -220,7 +220,7 @@ final class TaskSide: Side, @unchecked Sendable {
         let rest = end - received - length
         let count = pick(2, 0) == 0 ? min(rest, 1 + pick(3, 0)) : size(rest, 0)
         async let first = socket.read(until: Data([Pattern.lineFeed]))
-        // Until the first read waits, and some of its bytes may have arrived.
+        // Until the first read is queued, and some of its bytes may have arrived.
         await Task.yield()
         if pick(2, 0) == 1 { await pause(direction: 0) }
         async let second = socket.read(exactly: count)
@@ -256,7 +256,7 @@ final class TaskSide: Side, @unchecked Sendable {
         try check(Data((line + "\n").utf8), exactly: length)
     }
 
-    /// Suspends the task for some time, or for none. A worker resumes it.
+    /// Suspends the task, possibly for no time. A worker resumes it.
     private func pause(direction: UInt16) async {
         let nanoseconds = UInt64(pick(60, direction)) * 500_000
         await withUnsafeContinuation { continuation in
