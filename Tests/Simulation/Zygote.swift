@@ -25,7 +25,7 @@ enum Outcome: CustomStringConvertible {
 /// Runs each seed in a process of its own. All of them are copies of this process, so that each run begins
 /// with the same state.
 enum Zygote {
-    static let secondsLimit: UInt32 = 60
+    static let secondsLimit: UInt32 = 30
 
     /// Creates the certificates and the event loops, and runs everything once that is created on first use.
     static func prepare() {
