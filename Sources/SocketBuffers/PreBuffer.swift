@@ -1,8 +1,8 @@
 // Rules of the read buffer:
 //  1. Bytes are appended at the back and consumed at the front, in order. Consumed bytes return to the
 //     front only if a read is abandoned.
-//  2. An empty buffer owns no memory: the block returns to the pool when the last byte is consumed. While a
-//     connection waits for the rest of a message, a few bytes do not occupy a block (`compact()`).
+//  2. An empty buffer owns no memory: the block returns to the pool when the last byte is consumed. A few
+//     bytes of an incomplete message do not occupy a block for long (`compact()`).
 //  3. No byte is searched twice for the same delimiter. `searchedTo` is the position at which the next
 //     search starts.
 //  4. Pointers into the buffer are valid until the next mutation.

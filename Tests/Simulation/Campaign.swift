@@ -47,7 +47,7 @@ struct Shortening {
 
     private static let runLimit = 600
 
-    /// Returns the decisions that the failure needs. No single one of them can be left out, unless the limit
+    /// Returns the decisions that the failure needs. No single one of them can be omitted, unless the limit
     /// of runs was reached.
     func shorten(_ made: [Choices.Key]) -> [Choices.Key] {
         var (kept, size, runs) = (made, max(1, made.count / 2), 0)

@@ -40,7 +40,7 @@ final class Scheduler: @unchecked Sendable {
     /// The number of actions outside the threads that can happen now: deliveries of the network.
     var actionCount: () -> Int = { 0 }
     var act: (Int) -> Void = { _ in }
-    /// Advances the clock to the next event, and returns `false` if there is none.
+    /// Advances the clock to the next event. Returns `false` without one.
     var advance: () -> Bool = { false }
     /// Whether nothing can happen any more, until the first thread continues.
     private(set) var isQuiet = false

@@ -22,7 +22,7 @@ enum Outcome: CustomStringConvertible {
     }
 }
 
-/// Runs each seed in a process of its own. All of them are copies of this process, so that each run begins
+/// Runs each seed in its own process. All of them are copies of this process, so that each run begins
 /// with the same state.
 enum Zygote {
     static let secondsLimit: UInt32 = 30

@@ -19,8 +19,8 @@ public struct ByteRate: Sendable, Hashable {
         self.burst = (burst ?? rate).clamped(to: max(rate / Self.wakesPerSecond, 1)...Self.largest)
     }
 
-    /// A pause ends when this part of a second's bytes may pass. This limits how often a connection wakes its
-    /// loop, and avoids tiny segments.
+    /// A pause lasts until this part of a second's bytes may pass. This limits how often a connection wakes
+    /// its loop, and avoids tiny segments.
     static let wakesPerSecond = 20
     /// A `Double` represents the sums exactly.
     private static let largest = 1 << 50

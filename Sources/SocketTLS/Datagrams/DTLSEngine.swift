@@ -323,7 +323,7 @@ extension DTLSEngine {
         engine.refuseWork()
     }
 
-    /// Cancels work that has not started, because the connection has closed.
+    /// Cancels work before it has started, because the connection has closed.
     package func cancelWork() { lent?.work.cancel() }
 
     package func abandonHandshake() {

@@ -253,7 +253,7 @@ import Testing
         try await serving.value
     }
 
-    /// A task may take a single datagram long after it has arrived.
+    /// A task may take a single datagram long after its arrival.
     @Test func aLateFirstDatagramProvesNothing() throws {
         let mailbox = try #require(try Self.mailbox(in: MailboxSpace(mailboxLimit: 1), [1]))
         let (proved, address) = (Locked(0), try InternetAddress.discard)

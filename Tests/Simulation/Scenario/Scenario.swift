@@ -181,7 +181,7 @@ protocol Side: AnyObject, Sendable {
     /// What the program's own thread does.
     func run()
     func disturb(_ disturbance: Plan.Disturbance)
-    /// Returns what is wrong when nothing can happen any more.
+    /// Checks the end of a run, and returns a description of an error.
     func complaintAtEnd() -> String?
     /// Releases the socket.
     func abandon()

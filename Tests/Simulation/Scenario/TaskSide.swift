@@ -228,7 +228,7 @@ final class TaskSide: Side, @unchecked Sendable {
         try check(await second, exactly: count)
     }
 
-    /// Leaves the loop early, or with the last whole line.
+    /// Exits the loop early, or with the last whole line.
     private func readLines(_ socket: AsyncSocket, _ end: Int) async throws {
         var left = 1 + pick(6, 0)
         guard incoming.lineLength(from: received, before: end) != nil else { return }

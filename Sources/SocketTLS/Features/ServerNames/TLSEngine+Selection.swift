@@ -72,9 +72,9 @@ extension Facts {
 }
 
 extension DatagramChoice {
-    /// Makes the engine reject any other ClientHello. Call this after `DTLSEngine.listen(_:)`, in which
-    /// OpenSSL reports the first fragment of a ClientHello, and before the handshake, in which it reports the
-    /// whole message.
+    /// Makes the engine reject any other ClientHello. Call this after `DTLSEngine.listen(_:)`, where OpenSSL
+    /// reports the first fragment of a ClientHello, and before the handshake, where OpenSSL reports the whole
+    /// message.
     package func apply(to engine: DTLSEngine) {
         let facts = engine.engine.facts
         facts.selection = ServerSelection(names: names)
