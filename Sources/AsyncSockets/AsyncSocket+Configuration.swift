@@ -108,13 +108,13 @@ extension AsyncSocket {
     /// also during the handshake.
     ///
     /// Bytes over the limit stay in the kernel's receive buffer, however many reads are queued. When the
-    /// buffer is full, the peer's writes are delayed. To find plaintext injected before TLS, and bytes before
-    /// a failure, the connection receives up to 64 KiB regardless of the limit, and less afterwards.
+    /// buffer is full, the peer's writes are delayed. Before a TLS handshake and after a failed write, the
+    /// connection receives up to 64 KiB regardless of the limit. Later reads are delayed to compensate.
     ///
     /// Timeouts include the delays. Choose an idle timeout during which the rate moves at least 64 KiB,
-    /// because TLS data counts when a whole record is decrypted, or several are encrypted. Accepted sockets
-    /// inherit the limit of their listener, and it applies to each connection separately. A change takes
-    /// effect immediately, without a new burst.
+    /// because an idle timeout notices TLS data only in whole records: one when receiving, up to four when
+    /// sending. Accepted sockets inherit the limit of their listener, and it applies to each connection
+    /// separately. A change takes effect immediately. It brings no new burst, unless the limit was `nil`.
     ///
     /// ```swift
     /// socket.readRateLimit = ByteRate(bytesPerSecond: 1_000_000)
@@ -125,8 +125,9 @@ extension AsyncSocket {
     }
 
     /// The maximum rate of sending, or `nil` (the default) for no limit. Bytes over the limit stay in the
-    /// write queue. When the connection closes, bytes that are already encrypted, at most 64 KiB, are sent
-    /// regardless of the limit. See `readRateLimit` for timeouts, accepted sockets and changes.
+    /// write queue. When the connection closes, bytes that are already encrypted (usually not more than 64
+    /// KiB) and the last replies of a dialogue are sent regardless of the limit. See `readRateLimit` for
+    /// timeouts, accepted sockets and changes.
     public var writeRateLimit: ByteRate? {
         get { configuration.writeRateLimit }
         set { configure { $0.writeRateLimit = newValue } }

@@ -228,9 +228,12 @@ int getentropy(void *buffer, size_t count) {
 
 void CSim_restart_deterministically(char **arguments) {
     setvbuf(stdout, NULL, _IOLBF, 0);
-    if (getenv("SWIFT_DETERMINISTIC_HASHING")) return;
+    if (getenv("SIMULATION_RESTARTED")) return;
+    setenv("SIMULATION_RESTARTED", "1", 1);
     setenv("SWIFT_DETERMINISTIC_HASHING", "1", 1);
-    // A container may forbid it. Then only the addresses differ between runs.
+    // A container may forbid it. Then the addresses differ between two starts of the program.
     personality(ADDR_NO_RANDOMIZE);
     execv("/proc/self/exe", arguments);
+    perror("execv /proc/self/exe");
+    exit(3);
 }

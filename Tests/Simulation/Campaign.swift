@@ -45,18 +45,18 @@ struct Campaign {
 struct Shortening {
     let seed: UInt64
 
-    private static let runLimit = 600
+    private static let seconds = 60
 
-    /// Returns the decisions that the failure needs. No single one of them can be omitted, unless the limit
-    /// of runs was reached.
+    /// Returns the decisions that the failure needs. No single one of them can be omitted, unless the time
+    /// was too short.
     func shorten(_ made: [Choices.Key]) -> [Choices.Key] {
-        var (kept, size, runs) = (made, max(1, made.count / 2), 0)
+        var (kept, size) = (made, max(1, made.count / 2))
+        let end = time(nil) + Self.seconds
         while true {
             var (position, hasChanged) = (0, false)
-            while position < kept.count, runs < Self.runLimit {
+            while position < kept.count, time(nil) < end {
                 var candidate = kept
                 candidate.removeSubrange(position..<min(position + size, kept.count))
-                runs += 1
                 let outcome = Zygote.run(seed, Set(candidate))
                 guard case .failed(_, _, _, let made) = outcome else {
                     position += size
@@ -66,7 +66,7 @@ struct Shortening {
                 kept = candidate.filter(Set(made).contains)
                 hasChanged = true
             }
-            if runs >= Self.runLimit || size == 1 && !hasChanged { return kept }
+            if time(nil) >= end || size == 1 && !hasChanged { return kept }
             size = size == 1 ? 1 : size / 2
         }
     }

@@ -16,8 +16,8 @@ enum Simulation {
         func number(_ index: Int, _ standard: UInt64) -> UInt64 {
             arguments.indices.contains(index) ? UInt64(arguments[index]) ?? standard : standard
         }
-        if arguments.count > 4 { Kernel.shared.defect = Kernel.Defect(rawValue: arguments[4]) }
         Zygote.prepare()
+        if arguments.count > 4 { Kernel.shared.defect = Kernel.Defect(rawValue: arguments[4]) }
         switch arguments.first {
         case "run", "find":
             let campaign = Campaign(

@@ -25,10 +25,12 @@ enum Outcome: CustomStringConvertible {
 /// Runs each seed in its own process. All of them are copies of this process, so that each run begins
 /// with the same state.
 enum Zygote {
-    static let secondsLimit: UInt32 = 30
+    static let secondsLimit: UInt32 = 240
 
     /// Creates the certificates and the event loops, and runs everything once that is created on first use.
     static func prepare() {
+        alarm(secondsLimit)
+        defer { alarm(0) }
         CSim_fix_calendar()
         CSim_seed_random(1)
         GlobalExecutor.replace()
@@ -36,7 +38,9 @@ enum Zygote {
         // Without switches, because a thread could hold the lock of a global value that another thread needs.
         for seed in 0..<UInt64(20) {
             let choices = Choices(seed: seed, isPlanOnly: true)
-            _ = Scenario(choices, Trace(isPrinted: false)).run()
+            if let violation = Scenario(choices, Trace(isPrinted: false)).run() {
+                Report.abandonPreparation("seed \(seed): \(violation.description)")
+            }
         }
     }
 
@@ -81,10 +85,19 @@ enum Zygote {
 
 /// The report of a run to the process that started it.
 enum Report {
-    nonisolated(unsafe) static var pipe: Int32 = 1
+    /// `nil` in the process that starts the others.
+    nonisolated(unsafe) static var pipe: Int32?
 
-    /// Ends the process of the run.
+    /// Exits because a run without switches violates an invariant.
+    static func abandonPreparation(_ text: String) -> Never {
+        print("the preparation has failed: \(text)")
+        exit(3)
+    }
+
+    /// Exits from the process of the run.
     static func finish(_ violation: Violation?, _ scheduler: Scheduler) -> Never {
+        guard let pipe else { abandonPreparation(violation?.description ?? "it does not end") }
+        alarm(0)
         CSim_flush_output()
         let made = violation == nil ? "" : Choices.Key.text(scheduler.choices.made)
         let fields = ["\(scheduler.trace.digest)", "\(scheduler.steps)", made, violation?.description ?? ""]

@@ -4,15 +4,16 @@ internal import SocketBuffers
 public struct ByteRate: Sendable, Hashable {
     /// The sustained number of bytes per second.
     public let bytesPerSecond: Int
-    /// The number of bytes that pass without a delay after a pause.
+    /// The maximum number of bytes that pass without a delay, at the start of a connection or after an idle
+    /// time.
     public let burst: Int
 
     /// Creates a limit.
     ///
     /// - Parameters:
     ///   - bytesPerSecond: From 1 to 2^50; other values are clamped.
-    ///   - burst: From a twentieth of `bytesPerSecond` to 2^50; other values are clamped. A smaller burst
-    ///     would wake the connection more often than every 50 ms. Defaults to `bytesPerSecond`.
+    ///   - burst: From a twentieth of `bytesPerSecond` to 2^50; other values are clamped. With a smaller
+    ///     burst, the connection would wake more than 20 times per second. Defaults to `bytesPerSecond`.
     public init(bytesPerSecond: Int, burst: Int? = nil) {
         let rate = bytesPerSecond.clamped(to: 1...Self.largest)
         self.bytesPerSecond = rate

@@ -202,8 +202,8 @@ public final class DatagramListener: Sendable {
         set { hub.maximumPeers = newValue.clamped(to: 1...) }
     }
 
-    /// The maximum number of peers of one source at a time. Defaults to four fifths of `maximumPeers`, also
-    /// after that has changed, so that no source can shut out other sources; at least 1.
+    /// The maximum number of peers of one source at a time, at least 1. By default, four fifths of the
+    /// current `maximumPeers`, so that no source can shut out other sources.
     ///
     /// At the limit, a new peer replaces the oldest unproven peer of its source. If all peers of the source
     /// are proven, its datagrams from strangers are dropped. Both are counted in `snapshot`. Lowering the
@@ -233,11 +233,11 @@ public final class DatagramListener: Sendable {
     /// single datagram is always accepted, and a single peer may use at most 128 KiB.
     ///
     /// Half of the memory is reserved for one datagram per peer, so that peers with slow tasks do not shut
-    /// out other peers. One source may use at most four fifths of the other half, which a few sources share.
-    /// To use the reserve, a datagram must not exceed that half divided by `maximumPeers`, including the 256
-    /// bytes: 3,355 bytes by default. Datagrams that do not fit are dropped. They are counted in `dropped` of
-    /// the peer's socket, or in `snapshot` if a stranger sent them. For sockets with a delegate, the socket's
-    /// `maximumPendingReceiveBytes` also applies.
+    /// out other peers. A group of sources may use at most four fifths of the other half (an unpredictable
+    /// hash divides the sources into 128 groups). To use the reserve, a datagram must not exceed that half
+    /// divided by `maximumPeers`, including the 256 bytes: 3,355 bytes by default. Datagrams that do not fit
+    /// are dropped. They are counted in `dropped` of the peer's socket, or in `snapshot` if a stranger sent
+    /// them. For sockets with a delegate, the socket's `maximumPendingReceiveBytes` also applies.
     public var maximumTotalPendingReceiveBytes: Int {
         get { hub.mailboxes.limit.load(ordering: .relaxed) }
         set { hub.mailboxes.limit.store(newValue.clamped(to: 65_536...), ordering: .relaxed) }

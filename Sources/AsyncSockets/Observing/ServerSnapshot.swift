@@ -32,8 +32,8 @@ public struct ServerSnapshot: Sendable, Hashable, Codable {
         /// peers that were replaced, and strangers' datagrams that were dropped, because of `maximumPeers`.
         public var byConnections = 0
         /// Handshakes that were replaced because `maximumHandshakes` was reached. For a `DatagramListener`,
-        /// handshakes that were replaced because of any limit, and strangers' datagrams that were dropped
-        /// because of `maximumHandshakes`.
+        /// handshakes that were replaced because of `maximumHandshakes` or `maximumPeers`, and strangers'
+        /// datagrams that were dropped because of `maximumHandshakes`.
         public var byHandshakes = 0
         /// Datagrams from strangers that were dropped because of `maximumTotalPendingReceiveBytes`.
         public var byPendingBytes = 0

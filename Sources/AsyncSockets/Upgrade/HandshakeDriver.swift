@@ -193,6 +193,7 @@ final class HandshakeDriver {
         switch news {
         case .verdict(let accepted, let question): if let transport { decide(accepted, of: question, transport, owner) }
         case .awaited(let waiter): waiters.add(waiter, decidesTrust: true)
+        // Sent once, after the step that was lent last, so no other thread is using the engine.
         case .worked: transport?.takeBackWork()
         case .chosen(let choice):
             responder = nil
