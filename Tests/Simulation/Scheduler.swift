@@ -88,7 +88,7 @@ final class Scheduler: @unchecked Sendable {
         if let next = next(except: thread) { resume(next) }
     }
 
-    /// Returns when every thread but the first one has ended. Called by the first thread.
+    /// Waits for all threads except the first one, which calls this.
     func finish() {
         wait { [self] in threads.dropFirst().allSatisfy(\.hasEnded) }
         for thread in threads.dropFirst() { pthread_join(thread.handle, nil) }
@@ -130,12 +130,12 @@ final class Scheduler: @unchecked Sendable {
     private func countStep() {
         steps += 1
         guard steps == Self.stepLimit else { return }
-        // No run ends from here: the threads may be in a loop.
+        // The threads may be in a loop, so exit immediately.
         fail("no end after \(Self.stepLimit) steps")
         Report.finish(violation, self)
     }
 
-    /// Returns the thread that runs next if `thread` cannot: it is blocked, or has ended.
+    /// Returns the thread that runs next if `thread` cannot: it is blocked, or has finished.
     private func next(except thread: SimulatedThread) -> SimulatedThread? {
         while true {
             countStep()

@@ -5,7 +5,7 @@ internal import Glibc
 enum Outcome: CustomStringConvertible {
     case passed(digest: UInt64, steps: Int)
     case failed(String, digest: UInt64, steps: Int, made: [Choices.Key])
-    /// The process of the run ended by a signal: a trap, or the time limit.
+    /// A signal stopped the process of the run: a trap, or the time limit.
     case crashed(signal: Int32)
 
     var isFailure: Bool { if case .passed = self { false } else { true } }
@@ -22,8 +22,8 @@ enum Outcome: CustomStringConvertible {
     }
 }
 
-/// Runs each seed in its own process. All of them are copies of this process, so that each run begins
-/// with the same state.
+/// Runs each seed in its own process. Each process is a copy of this one, so all runs start from the same
+/// state.
 enum Zygote {
     static let secondsLimit: UInt32 = 240
 
@@ -58,7 +58,7 @@ enum Zygote {
             var status: Int32 = 0
             waitpid(process, &status, 0)
             if status & 0x7F != 0 { return .crashed(signal: status & 0x7F) }
-            return Report.parse(String(decoding: text, as: UTF8.self)) ?? .crashed(signal: 0)
+            return Report.parse(text) ?? .crashed(signal: 0)
         }
     }
 
@@ -110,11 +110,13 @@ enum Report {
         CSim_exit(0)
     }
 
-    static func parse(_ text: String) -> Outcome? {
-        let fields = text.split(separator: "\n", maxSplits: 3, omittingEmptySubsequences: false)
+    /// Parses the bytes that `finish` wrote. Splits bytes, because a violation may quote "\r\n".
+    static func parse(_ bytes: [UInt8]) -> Outcome? {
+        let fields = bytes.split(separator: UInt8(ascii: "\n"), maxSplits: 3, omittingEmptySubsequences: false)
+            .map { String(decoding: $0, as: UTF8.self) }
         guard fields.count == 4, let digest = UInt64(fields[0]), let steps = Int(fields[1]) else { return nil }
         if fields[3].isEmpty { return .passed(digest: digest, steps: steps) }
-        return .failed(String(fields[3]), digest: digest, steps: steps, made: Choices.Key.parse(String(fields[2])).sorted())
+        return .failed(fields[3], digest: digest, steps: steps, made: Choices.Key.parse(fields[2]).sorted())
     }
 }
 

@@ -57,7 +57,7 @@ final class Kernel: @unchecked Sendable {
     func begin(_ scheduler: Scheduler, _ faults: Faults) {
         (self.scheduler, self.faults) = (scheduler, faults)
         (network, closed) = (Network(), [])
-        // Each run begins at a round time, which is later than the time of earlier runs.
+        // Each run starts at a round time, which is later than the time of earlier runs.
         now = (now / Self.day + 1) * Self.day
         scheduler.actionCount = { [self] in network.deliverable(at: now).count }
         scheduler.act = { [self] in network.deliver($0, self) }
@@ -131,7 +131,7 @@ final class Kernel: @unchecked Sendable {
 
     // MARK: - Time
 
-    /// Each look at the clock takes a little time, so that code with a time budget ends.
+    /// Each look at the clock takes a little time, so that code with a time budget terminates.
     func look() -> UInt64 {
         now += 50
         return now

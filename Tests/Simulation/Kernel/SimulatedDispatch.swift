@@ -55,7 +55,7 @@ final class SimulatedDispatch: @unchecked Sendable {
 
     private var readyQueues: [Int] { queues.indices.filter { !queues[$0].isBusy && !queues[$0].blocks.isEmpty } }
 
-    /// Runs blocks and jobs until the run ends.
+    /// Runs blocks and jobs until the run is finished.
     func work(_ scheduler: Scheduler, until isOver: @escaping () -> Bool) {
         while true {
             CSim_set_simulated(false)

@@ -230,7 +230,7 @@ final class DelegateSide: Side, AsyncSocketDelegate, @unchecked Sendable {
         if end != nil { complain("\(callback) after didDisconnect") }
     }
 
-    /// Called last in a callback: begins some more operations.
+    /// Called last in a callback: starts some more operations.
     private func leave() {
         for _ in 0..<pick(3) where !isBusy { _ = step() }
     }
@@ -302,7 +302,7 @@ final class DelegateSide: Side, AsyncSocketDelegate, @unchecked Sendable {
 
     func socketDidDisconnect(_ socket: AsyncSocket, withError error: AsyncSocketError?) {
         enter("didDisconnect")
-        // After the ends of both streams, the connection closes.
+        // When both streams are closed, the connection closes.
         let isEnd = error?.code == .closedByPeer && hasBegunEnd && received == incoming.bytes.count
         if let error, !isEnd, !plan.mayFail { complain("the connection fails: \(error)") }
         end = (error, ())

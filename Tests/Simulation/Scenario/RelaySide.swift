@@ -31,7 +31,7 @@ final class RelaySide: Side, @unchecked Sendable {
             // The sides check what arrives. A side that has closed may reset the relay.
             _ = try? await first.relay(with: second)
             scenario.trace.add("relayed", 0)
-            if hasEnded { scenario.scheduler.fail("relay: the task ends twice") }
+            if hasEnded { scenario.scheduler.fail("relay: the task finishes twice") }
             hasEnded = true
             for socket in [first, second] { socket.disconnect() }
         }
