@@ -39,6 +39,29 @@ extension AsyncSocket {
     }
 }
 
+extension HotRestart {
+    package convenience init(path: String) async throws { try await self.init(path: path, timeout: .patient) }
+
+    package func takeOver(_ listeners: [String: SocketListener]) async throws {
+        try await takeOver(listeners, timeout: .patient)
+    }
+
+    package func takeOver(datagrams: [String: DatagramListener]) async throws {
+        try await takeOver(datagrams: datagrams, timeout: .patient)
+    }
+
+    package func takeOver(
+        _ listeners: [String: SocketListener], datagrams: [String: DatagramListener]
+    ) async throws {
+        try await takeOver(listeners, datagrams: datagrams, timeout: .patient)
+    }
+
+    @discardableResult
+    package func untilReplaced(closeTimeout: Duration?) async throws -> Bool {
+        try await untilReplaced(closeTimeout: closeTimeout, startTimeout: .patient)
+    }
+}
+
 extension TLSSettings {
     /// These settings with `.patient` handshake and trust timeouts.
     package var patient: TLSSettings {

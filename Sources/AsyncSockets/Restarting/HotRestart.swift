@@ -184,15 +184,18 @@ public final class HotRestart: Sendable {
     /// - Parameters:
     ///   - listeners: The listeners by name. A later process receives their sockets under the same names.
     ///   - datagrams: The UDP listeners by name. A name must not appear in both dictionaries.
+    ///   - timeout: How long the old process may take to stop accepting. With a `DatagramListener`, it first
+    ///     opens a socket for each peer. Defaults to 30 seconds.
     /// - Throws: `.badParameter` if both dictionaries are empty, for a name in both, too many sockets, or a
     ///   listener that is closed; `.badConfiguration` if the old process stays in service because this
-    ///   process took too long to start, or if this was called before; `.system` with ETIMEDOUT if the old
-    ///   process does not confirm within 30 seconds, with EADDRINUSE if the path is in use, and with the
-    ///   kernel's error if listening fails; `CancellationError` if the task is cancelled. The listeners are
-    ///   not closed. Do not run them then, and do not call this again: exit.
+    ///   process took too long to start, or if this was called before; `.system` with ETIMEDOUT after
+    ///   `timeout`, with EADDRINUSE if the path is in use, and with the kernel's error if listening fails;
+    ///   `CancellationError` if the task is cancelled. The listeners are not closed. Do not run them then,
+    ///   and do not call this again: exit.
     @concurrent
     public func takeOver(
-        _ listeners: [String: SocketListener] = [:], datagrams: [String: DatagramListener] = [:]
+        _ listeners: [String: SocketListener] = [:], datagrams: [String: DatagramListener] = [:],
+        timeout: Duration = .seconds(30)
     ) async throws {
         let party = try HandoverParty(listeners, datagrams)
         let (predecessor, door, unused, isFirst) = state.withLock {
@@ -204,7 +207,7 @@ public final class HotRestart: Sendable {
         guard isFirst else { throw AsyncSocketError.handover("takeOver was called before", fault: .caller) }
         party.adopt(state.withLock { $0.cookieSecrets })
         do {
-            let door = try await open(predecessor, door, party, unused)
+            let door = try await open(predecessor, door, party, unused, timeout)
             state.withLock { ($0.phase, $0.door, $0.party) = (.serving, door, party) }
         } catch {
             // No process must connect to a door that is not served.
@@ -217,13 +220,14 @@ public final class HotRestart: Sendable {
 
     /// Returns the door, after the predecessor has stopped accepting.
     private nonisolated(nonsending) func open(
-        _ predecessor: PacketSocket?, _ door: PacketSocket?, _ party: HandoverParty, _ unused: [InheritedDescriptor]
+        _ predecessor: PacketSocket?, _ door: PacketSocket?, _ party: HandoverParty, _ unused: [InheritedDescriptor],
+        _ timeout: Duration
     ) async throws -> PacketSocket {
         guard let predecessor, let door else {
             return try Self.typed { () throws(SystemError) in try PacketSocket.listen(at: address, on: loop) }
         }
         defer { predecessor.close() }
-        try await confirm(predecessor, party)
+        try await confirm(predecessor, party, timeout)
         party.takeFiles()
         door.takeFile()
         for descriptor in unused { descriptor.file?.remove() }
@@ -231,12 +235,14 @@ public final class HotRestart: Sendable {
     }
 
     /// Returns when the predecessor has stopped accepting, or has exited.
-    private nonisolated(nonsending) func confirm(_ predecessor: PacketSocket, _ party: HandoverParty) async throws {
+    private nonisolated(nonsending) func confirm(
+        _ predecessor: PacketSocket, _ party: HandoverParty, _ timeout: Duration
+    ) async throws {
         // Ignores the error: if the predecessor has closed the connection, its reply can still be read.
         try? predecessor.send(HandoverReply.ready)
         let reply: PacketSocket.Packet?
         do throws(SystemError) {
-            reply = try await predecessor.receive(until: Deadline(after: Self.confirmationSeconds))
+            reply = try await predecessor.receive(until: Deadline(after: timeout.inSeconds))
         } catch {
             try Task.checkCancellation()
             throw AsyncSocketError(error, operation: .restart)
@@ -248,8 +254,6 @@ public final class HotRestart: Sendable {
         default: throw AsyncSocketError.handover("the old process stays in service, because this process started too slowly")
         }
     }
-
-    private static let confirmationSeconds = 30.0
 
     // MARK: - The predecessor
 

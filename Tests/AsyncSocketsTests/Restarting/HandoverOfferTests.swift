@@ -39,6 +39,29 @@ import Testing
         door.close()
     }
 
+    /// A predecessor that never confirms stays in service.
+    @Test func aConfirmationIsNotAwaitedForLong() async throws {
+        let door = try PacketSocket.listen(at: try folder.address("restart"), on: .next())
+        defer { door.close() }
+        let starting = Task.immediate { [path] in try await HotRestart(path: path) }
+        let predecessor = try await door.accept()
+        let number = try door.duplicate()
+        defer { close(number) }
+        try Array(#"{"version":1,"listeners":[]}"#.utf8).withUnsafeBytes { try predecessor.send($0, descriptors: [number]) }
+        try TLSRotatingTicketKeys().withRecords { try predecessor.send($0, descriptors: []) }
+        let restart = try await starting.value
+        let listener = try SocketListener(port: 0, interface: "127.0.0.1")
+        await #expect {
+            try await restart.takeOver(["greeter": listener], timeout: .milliseconds(20))
+        } throws: {
+            ($0 as? AsyncSocketError)?.errno == ETIMEDOUT
+        }
+        #expect(try await predecessor.receive(until: nil)?.bytes == HandoverReply.ready)
+        let end = try await predecessor.receive(until: nil)
+        #expect(end == nil)
+        await listener.close(timeout: .zero)
+    }
+
     /// Accepts one connection and sends it packets, each with the given number of descriptors.
     private func offering(_ packets: [(bytes: [UInt8], descriptorCount: Int)], _ test: () async throws -> Void) async throws {
         let door = try PacketSocket.listen(at: try folder.address("restart"), on: .next())
