@@ -46,8 +46,11 @@ extension Sockcat {
     public static func start() async {
         let reporter = Reporter(level: .normal, style: TerminalStyle(.auto, descriptor: STDERR_FILENO))
         LibraryLog.install(reporter.style)
+        var expansion: ConfigurationFile.Expansion?
         do {
-            var command = try parseAsRoot(ConfigurationFile.expand(Array(CommandLine.arguments.dropFirst())))
+            let expanded = try ConfigurationFile.expansion(Array(CommandLine.arguments.dropFirst()))
+            expansion = expanded
+            var command = try parseAsRoot(expanded.arguments)
             if var command = command as? any AsyncParsableCommand {
                 try await command.run()
             } else {
@@ -57,13 +60,15 @@ extension Sockcat {
             reporter.report(failure)
             Glibc.exit(failure.status.rawValue)
         } catch {
-            await end(with: error, reporter)
+            await end(with: error, expansion, reporter)
         }
     }
 
     /// Prints what the argument parser throws: the help or the version on standard output, or what is wrong
     /// with the arguments on standard error.
-    private static func end(with error: any Error, _ reporter: Reporter) async {
+    private static func end(
+        with error: any Error, _ expansion: ConfigurationFile.Expansion?, _ reporter: Reporter
+    ) async {
         let code = exitCode(for: error)
         let text = fullMessage(for: error)
         if code.isSuccess {
@@ -75,7 +80,7 @@ extension Sockcat {
                 Glibc.exit(failure.status.rawValue)
             }
         } else if !text.isEmpty {
-            reporter.report(usage: text)
+            reporter.report(usage: text, at: expansion?.place(ofOptionIn: message(for: error)))
         }
         Glibc.exit(code.rawValue)
     }

@@ -47,6 +47,7 @@ struct AuthorityCommand: SockcatCommand {
 /// The range of the option `--days`. The dates of certificates end in the year 9999.
 enum CertificateDays {
     static func validate(_ days: Int) throws {
+        guard days != 0 else { throw ValidationError("--days must not be 0: pass a negative number for an expired certificate") }
         guard (-36_500...36_500).contains(days) else {
             throw ValidationError("--days must be from -36500 to 36500, but is \(days)")
         }

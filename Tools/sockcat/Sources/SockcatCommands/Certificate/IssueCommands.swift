@@ -73,6 +73,7 @@ struct ServerCertificateCommand: SockcatCommand {
     @OptionGroup(title: "Output") var output: OutputOptions
 
     func perform(_ reporter: Reporter) async throws {
+        try CertificateName.validate(names)
         try issuing.issue(.server(names: names), named: names[0], authority, files, reporter)
     }
 }

@@ -1,5 +1,7 @@
 internal import ArgumentParser
+internal import AsyncSockets
 internal import AsyncSocketsTesting
+internal import Foundation
 
 /// `sockcat certificate request`: creates a key and a signing request.
 struct RequestCommand: SockcatCommand {
@@ -36,6 +38,7 @@ struct RequestCommand: SockcatCommand {
     }
 
     func perform(_ reporter: Reporter) async throws {
+        if !isClient { try CertificateName.validate(names) }
         let purpose: CertificateAuthority.Purpose =
             isClient ? .client(commonName: names[0], email: email) : .server(names: names)
         let (request, key) = try CertificateFailure.translating("the request for \"\(names[0])\"") {
@@ -85,6 +88,7 @@ struct SignCommand: SockcatCommand {
     func validate() throws { try CertificateDays.validate(days) }
 
     func perform(_ reporter: Reporter) async throws {
+        if !isClient { try CertificateName.validate(names) }
         let authority = try authority.load(default: files.directory)
         let text = try InputFile.text(file)
         let (pem, name) = try CertificateFailure.translating("the request in \"\(file)\"") {
@@ -93,7 +97,17 @@ struct SignCommand: SockcatCommand {
             return (try authority.issue(purpose, for: request, days: days), request.commonName ?? request.names.first)
         }
         let base = outputName ?? OutputFiles.baseName(for: names.first ?? name ?? "certificate")
+        for certificate in try TLSCertificate.certificates(pem: pem).prefix(1) { describe(certificate, reporter) }
         reporter.wrote(try files.output.write([.certificate("\(base).pem", pem)]))
+    }
+
+    /// Prints what the request asked for, because somebody else may have written it.
+    private func describe(_ certificate: TLSCertificate, _ reporter: Reporter) {
+        let report = CertificateReport(certificate, at: Date())
+        reporter.note("certificate of a \(isClient ? "client" : "server"): \(report.subject)")
+        if !report.names.isEmpty { reporter.note("names: \(report.names.joined(separator: ", "))") }
+        reporter.note("key: \(report.key), \(report.pin)")
+        reporter.note("valid until \(certificate.notAfter.gregorianText)")
     }
 
     private func purpose(of request: CertificateRequest) throws -> CertificateAuthority.Purpose {

@@ -42,7 +42,7 @@ struct CertificateReport: Codable, Equatable, Sendable {
         signatureAlgorithm = certificate.signatureAlgorithm
         isAuthority = certificate.isAuthority
         fingerprint = Hexadecimal.text(certificate.sha256Fingerprint)
-        pin = "sha256//" + Data(certificate.publicKeySHA256).base64EncodedString()
+        pin = PinArgument.text(of: certificate)
     }
 
     /// The name in messages.

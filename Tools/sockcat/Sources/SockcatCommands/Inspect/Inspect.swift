@@ -33,7 +33,10 @@ struct Inspect: SockcatCommand {
               sockcat inspect www.example.org 443 --json | jq .daysLeft
             """)
 
-    @Argument(help: "HOST PORT, HOST:PORT or unix:PATH of a server, or files with certificates in PEM, DER or PKCS #12 form.")
+    @Argument(
+        help:
+            "HOST PORT, HOST:PORT or unix:PATH of a server, or files with certificates in PEM, DER or PKCS #12 form, \"-\" for standard input."
+    )
     var targets: [String] = []
 
     @Option(
@@ -101,7 +104,7 @@ struct Inspect: SockcatCommand {
         InspectionChoices(
             trustRoots: trust.ca.map { TLSClientChoices.roots($0) } ?? .system, identity: try identity.files?.load(),
             applicationProtocols: trust.alpn, pins: Set(trust.pin.map(\.digest)), timeout: timeout.duration, days: days,
-            probes: !skipsProbes)
+            probes: !skipsProbes, limits: trust.limits.limits)
     }
 }
 
@@ -122,6 +125,8 @@ struct InspectTrustOptions: ParsableArguments {
 
     @Option(help: ArgumentHelp("An application protocol to offer (ALPN), such as h2. Repeatable.", valueName: "protocol"))
     var alpn: [String] = []
+
+    @OptionGroup var limits: TLSLimitOptions
 }
 
 /// Prints reports on standard output in the chosen form.

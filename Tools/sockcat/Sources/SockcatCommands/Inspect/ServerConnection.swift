@@ -12,6 +12,8 @@ struct InspectionChoices: Sendable {
     var days = 14
     /// Whether to test versions, cipher suites and resumption, which takes more connections.
     var probes = true
+    /// The limits on what a connection may negotiate. Tests of versions and cipher suites have none.
+    var limits = TLSLimits()
 }
 
 /// Opens the connections of an inspection. After the server has refused one connection, no more are opened.
@@ -34,6 +36,7 @@ struct ServerConnection: Sendable {
         settings.trustRoots = choices.trustRoots
         settings.trustEvaluation = .manual
         settings.policy = .compatible
+        choices.limits.apply(to: &settings)
         settings.applicationProtocols = choices.applicationProtocols
         settings.resumption = .none
         settings.handshakeTimeout = choices.timeout

@@ -23,18 +23,24 @@ enum InspectionTarget: Sendable, Equatable {
 
     /// Parses "HOST PORT", "HOST:PORT", "unix:PATH", or the paths of files.
     static func targets(_ arguments: [String], _ startTLS: StartTLSName?, serverName: String?) throws -> [InspectionTarget] {
-        if arguments.count == 2, Int(arguments[1]) != nil, !FileManager.default.fileExists(atPath: arguments[1]) {
+        if arguments.count == 2, !arguments[0].contains(":") || Int(arguments[1]) != nil,
+            ServicePort.number(arguments[1]) != nil, !arguments.contains(where: isFile)
+        {
             let endpoint = try Endpoint.host(arguments[0], port: arguments[1])
             return [.server(ServerTarget(endpoint: endpoint, startTLS: startTLS, serverName: serverName))]
         }
         return try arguments.map { argument in
-            if !argument.hasPrefix("unix:"), FileManager.default.fileExists(atPath: argument) { return .file(argument) }
+            if isFile(argument) { return .file(argument) }
             guard argument.contains(":") else {
                 throw Failure.usage(
                     "\"\(argument)\" is neither a file nor HOST:PORT", advice: "write HOST PORT, HOST:PORT or the path of a file")
             }
             return .server(ServerTarget(endpoint: try Endpoint(argument), startTLS: startTLS, serverName: serverName))
         }
+    }
+
+    private static func isFile(_ argument: String) -> Bool {
+        argument == "-" || !argument.hasPrefix("unix:") && FileManager.default.fileExists(atPath: argument)
     }
 
     /// Parses a file with a server on each line: "HOST PORT", "HOST:PORT" or "unix:PATH", optionally followed
@@ -57,11 +63,12 @@ enum InspectionTarget: Sendable, Equatable {
     }
 
     private static func server(_ words: [String]) throws -> ServerTarget {
-        let hasPort = words.count > 1 && Int(words[1]) != nil
+        // After HOST:PORT, "smtp" is the protocol and not the port.
+        let hasPort = words.count > 1 && (Int(words[1]) != nil || !words[0].contains(":") && ServicePort.number(words[1]) != nil)
         let endpoint = hasPort ? try Endpoint.host(words[0], port: words[1]) : try Endpoint(words[0])
         let rest = words.dropFirst(hasPort ? 2 : 1)
         guard let name = rest.first else { return ServerTarget(endpoint: endpoint) }
-        guard rest.count == 1, let startTLS = StartTLSName(rawValue: name) else {
+        guard rest.count == 1, let startTLS = StartTLSName(argument: name) else {
             throw Failure.usage(
                 "unknown STARTTLS protocol: \"\(rest.joined(separator: " "))\"",
                 advice: "choose from \(StartTLSName.allCases.map(\.rawValue).joined(separator: ", "))")

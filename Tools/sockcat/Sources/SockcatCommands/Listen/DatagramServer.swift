@@ -15,7 +15,7 @@ struct DatagramServer: Sendable {
         let listener = try address.listenForDatagrams(
             dtls: settings, maximumPeers: choices.service.maxConnections ?? 10_000,
             idleTimeout: choices.data.idleTimeout?.duration ?? .seconds(60), reporter)
-        reporter.noteListening(on: listener.localAddresses, fresh)
+        reporter.noteListening(on: listener.localAddresses, address, fresh)
         let output = DescriptorWriter.standardOutput()
         try await withThrowingTaskGroup(of: Void.self) { group in
             if settings != nil, !tls.files.isEmpty {

@@ -24,7 +24,8 @@ struct Listen: SockcatCommand {
 
     @Argument(
         help: ArgumentHelp(
-            "PORT, ADDRESS:PORT, INTERFACE:PORT, unix:PATH or unix:@NAME. With port 0, the kernel chooses a port.",
+            "PORT, ADDRESS:PORT, INTERFACE:PORT, unix:PATH, unix:@NAME, or systemd[:NAME] for sockets of a socket unit. "
+                + "With port 0, the kernel chooses a port.",
             valueName: "port"),
         transform: ListenAddress.init)
     var address: ListenAddress
@@ -102,7 +103,11 @@ struct ListenTLSOptions: ParsableArguments {
 
 extension Reporter {
     /// Prints where a server listens and, for a new certificate, how clients can verify it.
-    func noteListening(on addresses: [SocketEndpoint], _ fresh: FreshCertificate?) {
+    func noteListening(on addresses: [SocketEndpoint], _ address: ListenAddress, _ fresh: FreshCertificate?) {
+        if address.isOpen {
+            let port = addresses.first?.port.map { "\($0)" } ?? "PORT"
+            note("other hosts can connect: to accept only connections from this host, listen on localhost:\(port)")
+        }
         note("listening on \(addresses.text)")
         guard let fresh else { return }
         note("new certificate for \((fresh.certificate.dnsNames + fresh.certificate.ipAddresses).joined(separator: ", "))")

@@ -26,7 +26,7 @@ struct StreamServer: Sendable {
             choices.transport.isSecure ? try ReloadingSettings(choices.tls.server.choices, fresh: fresh, reporter) : nil
         let listener = try address.listen(
             tls: choices.transport.tls ? settings?.current() : nil, maximumConnections: maximumConnections, reporter)
-        reporter.noteListening(on: listener.localAddresses, fresh)
+        reporter.noteListening(on: listener.localAddresses, address, fresh)
         if mode == .exchange {
             try await serveOne(listener, settings)
         } else {

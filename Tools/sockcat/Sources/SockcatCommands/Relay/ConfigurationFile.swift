@@ -6,6 +6,27 @@ enum ConfigurationFile {
     struct Setting: Equatable {
         let name: String
         let arguments: [String]
+        /// The place of the line, such as "line 3 of "relay.conf"".
+        let place: String
+    }
+
+    /// Arguments in which the options of files have been inserted.
+    struct Expansion {
+        let arguments: [String]
+        let settings: [Setting]
+
+        /// Returns the place of the option that a message of the argument parser names, or `nil` if the
+        /// option is not from a file.
+        func place(ofOptionIn message: String) -> String? {
+            let options = OptionNames.options(in: message)
+            for option in options {
+                let settings = settings.filter { "--\($0.name)" == option }
+                if settings.isEmpty { continue }
+                let exact = settings.first { $0.arguments.contains { message.contains("'\($0.dropFirst(option.count + 1))'") } }
+                return (exact ?? settings[0]).place
+            }
+            return nil
+        }
     }
 
     private static let option = "--config"
@@ -17,8 +38,8 @@ enum ConfigurationFile {
     /// extended, but not narrowed.
     ///
     /// - Parameter read: Returns the text of a file.
-    static func expand(_ arguments: [String], read: (String) throws -> String = LocalFile.text) throws -> [String] {
-        guard arguments.first == Relay.configuration.commandName else { return arguments }
+    static func expansion(_ arguments: [String], read: (String) throws -> String = LocalFile.text) throws -> Expansion {
+        guard arguments.first == Relay.configuration.commandName else { return Expansion(arguments: arguments, settings: []) }
         var rest: [String] = []
         var settings: [Setting] = []
         var position = 1
@@ -35,7 +56,12 @@ enum ConfigurationFile {
             position += 1
         }
         remove(rest.compactMap(name), from: &settings)
-        return arguments.prefix(1) + settings.flatMap(\.arguments) + rest
+        return Expansion(arguments: arguments.prefix(1) + settings.flatMap(\.arguments) + rest, settings: settings)
+    }
+
+    /// Returns the arguments of `expansion`.
+    static func expand(_ arguments: [String], read: (String) throws -> String = LocalFile.text) throws -> [String] {
+        try expansion(arguments, read: read).arguments
     }
 
     private static func add(_ path: String, to settings: inout [Setting], _ read: (String) throws -> String) throws {
@@ -57,7 +83,7 @@ enum ConfigurationFile {
     static func parse(_ text: String, of path: String) throws -> [Setting] {
         var settings: [Setting] = []
         for (index, line) in TextLines(text).enumerated() {
-            let trimmed = line.trimmed
+            let (trimmed, place) = (line.trimmed, "line \(index + 1) of \"\(path)\"")
             if trimmed.isEmpty || trimmed.hasPrefix("#") { continue }
             let end = trimmed.firstIndex { $0 == "=" || $0.isWhitespace } ?? trimmed.endIndex
             let name = trimmed[..<end]
@@ -65,12 +91,12 @@ enum ConfigurationFile {
                 name != "config"
             else {
                 throw Failure(
-                    "line \(index + 1) of \"\(path)\" is not an option: \(trimmed)",
+                    "\(place) is not an option: \(trimmed)",
                     advice: "write the name of an option of `sockcat relay --help`, without dashes", status: .usage)
             }
             var value = trimmed[end...].trimmed
             if value.hasPrefix("=") { value = value.dropFirst().trimmed }
-            settings.append(Setting(name: String(name), arguments: arguments(String(name), String(value))))
+            settings.append(Setting(name: String(name), arguments: arguments(String(name), String(value)), place: place))
         }
         return settings
     }

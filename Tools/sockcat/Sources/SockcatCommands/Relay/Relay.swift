@@ -81,7 +81,8 @@ struct RelayAddresses: ParsableArguments {
 
     @Option(
         help: ArgumentHelp(
-            "Where to accept connections: PORT, ADDRESS:PORT, INTERFACE:PORT, unix:PATH or unix:@NAME.",
+            "Where to accept connections: PORT, ADDRESS:PORT, INTERFACE:PORT, unix:PATH, unix:@NAME, or systemd[:NAME] for "
+                + "sockets of a socket unit.",
             valueName: "address"),
         transform: ListenAddress.init)
     var listen: ListenAddress

@@ -50,6 +50,12 @@ struct RelayTargetOptions: ParsableArguments {
     @Option(help: ArgumentHelp("An application protocol to offer (ALPN). Repeatable.", valueName: "protocol"))
     var toAlpn: [String] = []
 
+    @Option(help: ArgumentHelp("The TLS versions to allow: 1.2, 1.3 or 1.2..1.3.", valueName: "versions"))
+    var toTlsVersion: TLSVersionRange?
+
+    @Option(help: ArgumentHelp("A cipher suite to allow, most preferred first. Repeatable.", valueName: "suite"))
+    var toCipherSuite: [String] = []
+
     @Flag(help: "Accept any certificate of the target.")
     var toInsecure = false
 
@@ -76,6 +82,7 @@ struct RelayTargetOptions: ParsableArguments {
     func checkTLS() throws {
         let isUsed =
             toCa != nil || toSni != nil || !toPin.isEmpty || identity != nil || toPsk != nil || !toAlpn.isEmpty || toInsecure
+            || toTlsVersion != nil || !toCipherSuite.isEmpty
         if isUsed, !isSecure { throw ValidationError("the TLS options of the target require --to-tls or --to-starttls") }
     }
 
@@ -91,7 +98,8 @@ struct RelayTargetOptions: ParsableArguments {
         let choices = TLSClientChoices(
             authorities: toCa, serverName: toSni, pins: toPin, trustsPinsAlone: toPinOnly, identity: identity,
             preSharedKey: toPsk,
-            applicationProtocols: toAlpn, isInsecure: toInsecure)
+            applicationProtocols: toAlpn, limits: TLSLimits(versions: toTlsVersion, cipherSuites: toCipherSuite),
+            isInsecure: toInsecure)
         var plan: TLSClientPlan
         do {
             plan = try choices.plan(timeout: timeout)

@@ -44,11 +44,17 @@ struct ProxyArgument: ExpressibleByArgument, Sendable {
 struct PinArgument: ExpressibleByArgument, Sendable, Equatable {
     let digest: [UInt8]
 
+    private static let prefix = "sha256//"
+
+    /// The pin of a certificate's key, in the form that `--pin` and curl accept.
+    static func text(of certificate: TLSCertificate) -> String {
+        prefix + Data(certificate.publicKeySHA256).base64EncodedString()
+    }
+
     init?(argument: String) {
-        let prefix = "sha256//"
         let bytes =
-            argument.hasPrefix(prefix)
-            ? Data(base64Encoded: String(argument.dropFirst(prefix.count))).map { Array($0) } : Hexadecimal.bytes(argument)
+            argument.hasPrefix(Self.prefix)
+            ? Data(base64Encoded: String(argument.dropFirst(Self.prefix.count))).map { Array($0) } : Hexadecimal.bytes(argument)
         guard let bytes, bytes.count == 32 else { return nil }
         digest = bytes
     }

@@ -22,14 +22,14 @@ enum Endpoint: Equatable, Sendable, CustomStringConvertible {
         }
     }
 
-    /// - Parameter host: A name, or an address with or without brackets.
+    /// - Parameters:
+    ///   - host: A name, or an address with or without brackets.
+    ///   - port: See `ServicePort`.
     static func host(_ host: String, port: String) throws -> Endpoint {
         let isBracketed = host.hasPrefix("[") && host.hasSuffix("]")
         let name = isBracketed ? String(host.dropFirst().dropLast()) : host
         guard !name.isEmpty else { throw Failure.usage("the host is empty", advice: "write HOST:PORT") }
-        guard let number = UInt16(port), number > 0 else {
-            throw Failure.usage("\"\(port)\" is not a port", advice: "pass a number from 1 to 65535")
-        }
+        guard let number = ServicePort.number(port), number > 0 else { throw ServicePort.failure(port, from: 1) }
         return .host(name, port: number)
     }
 

@@ -69,12 +69,15 @@ struct Reporter: Sendable {
 
 extension Reporter {
     /// Prints a message of the argument parser: what is wrong, and then how to use the command.
-    func report(usage text: String) {
+    ///
+    /// - Parameter place: The place of the option that is wrong, if it is from a file.
+    func report(usage text: String, at place: String?) {
         let lines = text.utf8.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false)
             .map { PrintableText(String(Substring($0))) }
         guard let first = lines.first?.text else { return }
         let message = PrintableText(first.hasPrefix("Error: ") ? String(first.dropFirst(7)) : first)
-        StandardError.write("\(style.red("sockcat:")) \(message)\n\(lines.dropFirst().asLines)")
+        let start: PrintableText = place.map { "\($0): " } ?? ""
+        StandardError.write("\(style.red("sockcat:")) \(start)\(message)\n\(lines.dropFirst().asLines)")
     }
 }
 

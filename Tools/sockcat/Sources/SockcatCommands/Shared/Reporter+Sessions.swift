@@ -18,6 +18,6 @@ extension Reporter {
         }
         guard let leaf = session.peerCertificates.first else { return }
         detail("peer: \(leaf.subject), issued by \(leaf.issuer)")
-        detail("key of the peer (--pin): \(Hexadecimal.text(leaf.publicKeySHA256))")
+        detail("key of the peer (--pin): \(PinArgument.text(of: leaf))")
     }
 }

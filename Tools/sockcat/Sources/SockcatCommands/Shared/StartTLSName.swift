@@ -17,6 +17,9 @@ enum StartTLSName: String, CaseIterable, ExpressibleByArgument, Sendable {
     case irc
     case nntp
 
+    /// Parses a name in any case.
+    init?(argument: String) { self.init(rawValue: argument.lowercased()) }
+
     /// Requests TLS in the protocol and upgrades the connection as a client.
     ///
     /// - Parameters:

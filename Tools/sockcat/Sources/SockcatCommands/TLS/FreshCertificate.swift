@@ -14,7 +14,7 @@ struct FreshCertificate: Sendable {
     }
 
     /// The digest of the key, for `--pin`.
-    var pin: String { Hexadecimal.text(certificate.publicKeySHA256) }
+    var pin: String { PinArgument.text(of: certificate) }
 
     /// The SHA-256 fingerprint of the certificate, in the form that OpenSSL prints.
     var fingerprint: String { Hexadecimal.text(certificate.sha256Fingerprint, separator: ":").uppercased() }

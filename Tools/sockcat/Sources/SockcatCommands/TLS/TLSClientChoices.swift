@@ -13,6 +13,7 @@ struct TLSClientChoices: Sendable {
     var sessionFile: String?
     var earlyDataFile: String?
     var keyLogFile: String?
+    var limits = TLSLimits()
     var isInsecure = false
 
     /// Reads the files and returns the settings for the library.
@@ -30,6 +31,7 @@ struct TLSClientChoices: Sendable {
         if let timeout { settings.handshakeTimeout = timeout }
         if let earlyDataFile { settings.earlyData = TLSEarlyData(try LocalFile.bytes(earlyDataFile)) }
         try chooseTrust(&settings, isForDatagrams: isForDatagrams)
+        limits.apply(to: &settings)
         return TLSClientPlan(settings: settings, acceptsAnyChain: isInsecure || trustsPinsAlone, sessions: store)
     }
 

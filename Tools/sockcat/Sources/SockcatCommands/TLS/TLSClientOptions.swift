@@ -53,6 +53,8 @@ struct TLSClientOptions: ParsableArguments {
         completion: .file())
     var keylog: String?
 
+    @OptionGroup var limits: TLSLimitOptions
+
     @Flag(
         help:
             "Accept any certificate. Anyone on the network can then read and change the data, and receive the certificate of --cert."
@@ -74,12 +76,13 @@ struct TLSClientOptions: ParsableArguments {
     /// Whether an option was given that has an effect only with TLS.
     var isUsed: Bool {
         ca != nil || sni != nil || !pin.isEmpty || identity.files != nil || psk != nil || !alpn.isEmpty || resume != nil
-            || earlyData != nil || keylog != nil || insecure
+            || earlyData != nil || keylog != nil || limits.isUsed || insecure
     }
 
     var choices: TLSClientChoices {
         TLSClientChoices(
             authorities: ca, serverName: sni, pins: pin, trustsPinsAlone: pinOnly, identity: identity.files, preSharedKey: psk,
-            applicationProtocols: alpn, sessionFile: resume, earlyDataFile: earlyData, keyLogFile: keylog, isInsecure: insecure)
+            applicationProtocols: alpn, sessionFile: resume, earlyDataFile: earlyData, keyLogFile: keylog, limits: limits.limits,
+            isInsecure: insecure)
     }
 }

@@ -9,8 +9,12 @@ struct TLSServerChoices: Sendable {
     var preSharedKey: PreSharedKeyArgument?
     var applicationProtocols: [String] = []
     var keyLogFile: String?
+    var limits = TLSLimits()
+    var acceptsEarlyData = false
     /// The keys of session tickets, if another process takes them over.
     var ticketKeys: (any TLSTicketKeySource)?
+
+    private static let maximumEarlyData = 16 << 10
 
     /// The files that the settings are read from, which may change while the server runs.
     var files: [String] { (identity?.paths ?? []) + (clientAuthorities.map { [$0] } ?? []) }
@@ -29,6 +33,8 @@ struct TLSServerChoices: Sendable {
         if preSharedKey == nil { settings.sessionTickets = .issued(2, keys: ticketKeys) }
         settings.applicationProtocols = applicationProtocols
         settings.keyLogFile = keyLogFile
+        limits.apply(to: &settings)
+        if acceptsEarlyData { settings.acceptedEarlyData = TLSAcceptedEarlyData(upTo: Self.maximumEarlyData) }
         if let clientAuthorities {
             settings.trustRoots = TLSClientChoices.roots(clientAuthorities)
             settings.clients = .certificates(.required)

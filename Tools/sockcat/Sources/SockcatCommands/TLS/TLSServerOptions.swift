@@ -26,7 +26,16 @@ struct TLSServerOptions: ParsableArguments {
         completion: .file())
     var keylog: String?
 
+    @OptionGroup var limits: TLSLimitOptions
+
+    @Flag(
+        help: "Accept the data that a TLS 1.3 client sends with the first message of a resumed session.")
+    var earlyData = false
+
     func validate() throws {
+        if earlyData, psk != nil || clientCa != nil {
+            throw ValidationError("--early-data arrives before a client is verified: omit --psk and --client-ca")
+        }
         if psk != nil, identity.files != nil || clientCa != nil {
             throw ValidationError("--psk replaces certificates: it cannot be combined with --cert, --p12 or --client-ca")
         }
@@ -34,12 +43,13 @@ struct TLSServerOptions: ParsableArguments {
 
     /// Whether an option was given that has an effect only with TLS.
     var isUsed: Bool {
-        identity.files != nil || clientCa != nil || psk != nil || !alpn.isEmpty || keylog != nil
+        identity.files != nil || clientCa != nil || psk != nil || !alpn.isEmpty || keylog != nil || limits.isUsed
+            || earlyData
     }
 
     var choices: TLSServerChoices {
         TLSServerChoices(
             identity: identity.files, clientAuthorities: clientCa, preSharedKey: psk, applicationProtocols: alpn,
-            keyLogFile: keylog)
+            keyLogFile: keylog, limits: limits.limits, acceptsEarlyData: earlyData)
     }
 }

@@ -32,6 +32,47 @@ import Testing
         #expect(throws: Failure.self) { try Endpoint(text) }
     }
 
+    @Test(arguments: [
+        ("host:https", Endpoint.host("host", port: 443)), ("[::1]:SMTP", .host("::1", port: 25)),
+    ]) func aPortMayHaveAName(text: String, endpoint: Endpoint) throws {
+        #expect(try Endpoint(text) == endpoint)
+    }
+
+    @Test(arguments: ["host:", "host:nobody-has-it", "host:https\0", "host: https"]) func otherNamesArePortsOfNobody(text: String)
+    {
+        #expect(throws: Failure.self) { try Endpoint(text) }
+    }
+
+    @Test func aProtocolIsNamedInAnyCase() {
+        #expect(StartTLSName(argument: "SMTP") == .smtp && StartTLSName(argument: "Xmpp-Server") == .xmppServer)
+        #expect(StartTLSName(argument: "smtps") == nil)
+    }
+
+    @Test func versionsAreARange() throws {
+        let all = try #require(TLSVersionRange(argument: "1.2..1.3"))
+        #expect(all.minimum == .tls12 && all.maximum == .tls13)
+        let one = try #require(TLSVersionRange(argument: "1.2"))
+        #expect(one.minimum == .tls12 && one.maximum == .tls12)
+        for text in ["", "..", "1.2..", "..1.3", "1.3..1.2", "1.1", "1.2...1.3", "1.2-1.3", "tls1.2"] {
+            #expect(TLSVersionRange(argument: text) == nil, "\(text)")
+        }
+    }
+
+    /// After HOST:PORT, a word is a protocol. After a host alone, it is a port.
+    @Test func aLineOfServersMayNameThePort() throws {
+        let list = "a.example:25 SMTP\nb.example smtp\nc.example smtp smtp\n::1 443\n"
+        let expected = [
+            ServerTarget(endpoint: .host("a.example", port: 25), startTLS: .smtp), .init(endpoint: .host("b.example", port: 25)),
+            .init(endpoint: .host("c.example", port: 25), startTLS: .smtp), .init(endpoint: .host("::1", port: 443)),
+        ]
+        #expect(try InspectionTarget.targets(inList: list, named: "list") == expected.map { .server($0) })
+        #expect(
+            try InspectionTarget.targets(["a.example", "https"], nil, serverName: nil)
+                == [.server(ServerTarget(endpoint: .host("a.example", port: 443)))])
+        #expect(throws: Failure.self) { try InspectionTarget.targets(["a.example:443", "smtp"], nil, serverName: nil) }
+        #expect(throws: Failure.self) { try InspectionTarget.targets(inList: "a.example:25 smtp imap", named: "list") }
+    }
+
     @Test func aPinIsHexadecimalOrBase64() {
         let digest = Array(UInt8(0)..<32)
         let base64 = "sha256//" + Data(digest).base64EncodedString()
@@ -55,6 +96,9 @@ import Testing
         #expect(try ListenAddress("80").place == .port(80, interface: nil))
         #expect(try ListenAddress("[::1]:80").place == .port(80, interface: "::1"))
         #expect(try ListenAddress("eth0:0").place == .port(0, interface: "eth0"))
+        #expect(try ListenAddress("localhost:imaps").place == .port(993, interface: "localhost"))
+        #expect(try ListenAddress("systemd").place == .passed(name: nil))
+        #expect(try ListenAddress("systemd:a:b").place == .passed(name: "a:b"))
         #expect(throws: Failure.self) { try ListenAddress("host") }
     }
 
@@ -105,6 +149,22 @@ import Testing
 
     @Test(arguments: ["--listen 1", "= 1", "config = other", "a;b"]) func otherLinesAreErrors(line: String) {
         #expect(throws: Failure.self) { try ConfigurationFile.parse("verbose\n\(line)", of: "file") }
+    }
+
+    /// The line of an invalid option is named, unless the option is from the command line.
+    @Test(arguments: [
+        ("listen = 1\n\nto = a", "", "line 3 of \"file\": The value 'a' is invalid for '--to <address>'"),
+        ("listen = 1\nto = a:1\nto-key = b", "", "line 3 of \"file\": --to-key requires --to-cert"),
+        ("listen = 1\nto = a:1\nto-pin = 00\nto-pin = 01", "", "line 3 of \"file\": The value '00' is invalid"),
+        ("listen = 1\r\nto = a:1\r\nnonsense = 01\r\n", "", "line 3 of \"file\": Unknown option '--nonsense'"),
+        ("listen = 1", "--to a", "sockcat: The value 'a' is invalid for '--to <address>'"),
+        ("to = a", "--to b --listen 1", "sockcat: The value 'b' is invalid for '--to <address>'"),
+    ]) func theLineOfAMistakeIsNamed(text: String, options: String, message: String) async throws {
+        let folder = try TestFolder()
+        try folder.write(text, to: "file")
+        let outcome = try await SockcatProcess.run("relay --config file \(options)", in: folder)
+        #expect(outcome.status == SockcatCommands.ExitStatus.usage.rawValue)
+        #expect(outcome.errors.contains(message), "\(outcome.errors)")
     }
 
     @Test func theOptionsOfTheFileComeFirst() throws {

@@ -87,6 +87,9 @@ import Testing
         ("server localhost", SockcatCommands.ExitStatus.fileFailed, "hint: create it with \"sockcat certificate authority"),
         ("server bücher.example --self-signed", .usage, "hint: write international names as A-labels"),
         ("server localhost --self-signed --days 99999", .usage, "--days must be from"),
+        ("server localhost --self-signed --days 0", .usage, "--days must not be 0"),
+        ("server 'not a name' --self-signed", .usage, "\"not a name\" is neither a DNS name nor an IP address"),
+        ("request 1.2.3", .usage, "\"1.2.3\" is neither a DNS name nor an IP address"),
         ("request ada --email ada@example.org", .usage, "--email requires --client"),
         ("sign missing.csr", .fileFailed, "does not contain an authority"),
     ])
@@ -94,6 +97,35 @@ import Testing
         let outcome = try await run(arguments)
         #expect(outcome.status == status.rawValue)
         #expect(outcome.errors.contains(text), "\(outcome.errors)")
+    }
+
+    @Test(arguments: [
+        "localhost", "a_b.example", "*.example", "xn--bcher-kva.example", "1.2.3.4", "::1", "1a.example", "a.x1",
+        String(repeating: "a", count: 63),
+    ]) func namesOfServersAreCertified(name: String) throws {
+        try CertificateName.validate([name])
+    }
+
+    @Test(arguments: [
+        "", ".", "a..b", "a.", "*", "*.*.a", "a.*", "a*.example", "-a", "a-", "1.2.3", "1.2.3.4.5", "a b", "a\r\nb", "[::1]",
+        "bücher.example", "a.example:443", String(repeating: "a", count: 64), String(repeating: "a.", count: 127) + "a",
+    ]) func otherNamesAreNotCertified(name: String) {
+        #expect(throws: Failure.self) { try CertificateName.validate([name]) }
+    }
+
+    /// Whoever signs a request sees the names and the key in it.
+    @Test func whatIsSignedIsShown() async throws {
+        try await succeed("authority")
+        try await succeed("request www.example.org example.org --key-type rsa2048")
+        let outcome = try await run("sign www.example.org.csr")
+        #expect(outcome.status == 0)
+        let certificate = try #require(TLSCertificate.certificates(file: folder.path("www.example.org.pem")).first)
+        for line in [
+            "certificate of a server: CN=www.example.org", "names: www.example.org, example.org",
+            "key: RSA 2048 bits, \(PinArgument.text(of: certificate))", "valid until ",
+        ] {
+            #expect("\n\(outcome.errors)".contains("\n\(line)"), "\(outcome.errors)")
+        }
     }
 
     @Test(arguments: [("*.example.org", "_.example.org"), ("::1", "__1"), ("-rf", "_rf")])

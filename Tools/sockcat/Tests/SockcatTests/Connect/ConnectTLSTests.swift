@@ -30,6 +30,49 @@ import Testing
         await server.stop()
     }
 
+    /// Each side limits the versions and cipher suites.
+    @Test(arguments: [
+        ("", "--tls-version 1.2", "* secure: TLSv1.2, "), ("", "--tls-version 1.2..1.3", "* secure: TLSv1.3, "),
+        ("--tls-version 1.2", "", "* secure: TLSv1.2, "),
+        ("", "--cipher-suite TLS_CHACHA20_POLY1305_SHA256", "* secure: TLSv1.3, TLS_CHACHA20_POLY1305_SHA256"),
+        (
+            "--cipher-suite ECDHE-ECDSA-AES128-GCM-SHA256", "",
+            "* secure: TLSv1.2, TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"
+        ),
+        ("--cipher-suite TLS_AES_128_GCM_SHA256", "--tls-version 1.2", nil),
+        ("--tls-version 1.3", "--tls-version 1.2", nil), ("--tls-version 1.2", "--tls-version 1.3", nil),
+    ]) func versionsAndCipherSuitesAreLimited(server: String, client: String, secured: String?) async throws {
+        let server = try await echoServer(server)
+        let outcome = try await SockcatProcess.run(
+            "connect -v --tls --ca ca.pem \(client) localhost \(server.port)", input: "hello", in: folder)
+        let status: SockcatCommands.ExitStatus = secured == nil ? .handshakeFailed : .success
+        #expect(outcome.status == status.rawValue, "\(outcome.errors)")
+        if let secured { #expect(outcome.errors.contains(secured), "\(outcome.errors)") }
+        await server.stop()
+    }
+
+    @Test func anUnknownCipherSuiteIsAMistake() async throws {
+        let outcome = try await SockcatProcess.run("connect --tls --cipher-suite NULL-SHA256 localhost 1", in: folder)
+        #expect(outcome.status == ExitStatus.usage.rawValue || outcome.status == ExitStatus.connectFailed.rawValue)
+        let server = try await SockcatProcess.run(
+            "listen --tls --cert server.pem --key server.key --cipher-suite NULL-SHA256 localhost:0", in: folder)
+        #expect(server.status == ExitStatus.usage.rawValue && server.errors.contains("\"NULL-SHA256\""))
+    }
+
+    /// A server accepts early data only with `--early-data`.
+    @Test(arguments: [false, true]) func aServerAcceptsEarlyDataOnRequest(accepts: Bool) async throws {
+        let server = try await echoServer(accepts ? "--early-data" : "")
+        try folder.write("early ", to: "early")
+        let connect = "connect -v --tls --ca ca.pem --resume session localhost \(server.port)"
+        let first = try await SockcatProcess.run(connect, input: "hello", in: folder)
+        #expect(first.status == 0, "\(first.errors)")
+        let second = try await SockcatProcess.run("\(connect) --early-data early", input: "late", in: folder)
+        #expect(second.status == 0 && second.output == "early late", "\(second.errors)")
+        #expect(second.errors.contains(", resumed"))
+        #expect(second.errors.contains("early data accepted") == accepts)
+        await server.stop()
+    }
+
     @Test func anUnknownAuthorityIsRejectedBeforeAnyDataIsSent() async throws {
         let server = try await SockcatServer(
             "listen --keep-open --tls --cert server.pem --key server.key localhost:0", in: folder, output: "received")

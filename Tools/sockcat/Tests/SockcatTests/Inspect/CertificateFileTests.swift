@@ -51,6 +51,12 @@ import Testing
         return try TLSCertificate.certificates(pem: outcome.output).map { Hexadecimal.text($0.sha256Fingerprint) }
     }
 
+    @Test func standardInputIsAFile() async throws {
+        let (status, report) = try await inspect("- < several.pem")
+        #expect(status == InspectionReport.Status.untrusted.exitStatus.rawValue)
+        #expect(report.target == "-" && report.certificates.count == 3)
+    }
+
     @Test(arguments: [
         ("three.p12", 3), ("legacy.p12", 3), ("keyless.p12", 3), ("unencrypted.p12", 3), ("several.pem", 3), ("key.pem", 3),
         ("text.pem", 3), ("mixed.pem", 3), ("expired.der", 1),

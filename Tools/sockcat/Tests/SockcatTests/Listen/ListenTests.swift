@@ -114,6 +114,39 @@ import Testing
     }
 }
 
+/// `listen systemd` uses the sockets that a service manager passes. `systemd-socket-activate` starts the
+/// program with the first client or datagram.
+@Suite(.timeLimit(.minutes(5))) struct SocketActivationTests {
+    @Test(arguments: [("systemd", "", ""), ("systemd:chat", "--fdname=chat", ""), ("systemd", "-d", "--udp")])
+    func thePassedSocketIsServed(address: String, activation: String, options: String) async throws {
+        let folder = try TestFolder()
+        let port = options.isEmpty ? try freePort() : try freeDatagramPort()
+        let child = try ChildProcess(
+            shell: "exec systemd-socket-activate \(activation) -l 127.0.0.1:\(port) \(SockcatProcess.path) listen --echo "
+                + "\(options) \(address) 2>&1", environment: [:])
+        let lines = LineReader(child.output)
+        _ = try await lines.line(containing: "Listening on")
+        // A UDP client does not know when the last reply has arrived.
+        let outcome = try await SockcatProcess.shell(
+            "echo hello | sockcat connect \(options) --linger 60s 127.0.0.1 \(port) | head -1", in: folder)
+        #expect(outcome.output == "hello\n", "\(outcome.errors)")
+        _ = try await lines.line(containing: "listening on 127.0.0.1:\(port)")
+        child.send(SIGTERM)
+        #expect(await child.wait() == 0)
+    }
+
+    private func freePort() throws -> UInt16 { try SocketListener(port: 0, interface: "127.0.0.1").localPort }
+
+    private func freeDatagramPort() throws -> UInt16 { try DatagramListener(port: 0, interface: "127.0.0.1").localPort }
+
+    @Test(arguments: ["listen --echo systemd", "listen --udp systemd", "relay --to a:1 --listen systemd:name"])
+    func withoutAServiceManagerItFails(arguments: String) async throws {
+        let outcome = try await SockcatProcess.run(arguments, in: TestFolder())
+        #expect(outcome.status == ExitStatus.failure.rawValue)
+        #expect(outcome.errors.contains("the service manager passed no socket"), "\(outcome.errors)")
+    }
+}
+
 /// The line "listening on" names every open address.
 @Suite(.timeLimit(.minutes(5))) struct ListeningAddressTests {
     @Test(arguments: ["listen --echo", "listen --echo --udp", "relay --to localhost:1 --listen"])
@@ -126,6 +159,18 @@ import Testing
         }
         #expect(line.hasPrefix("listening on 127.0.0.1:\(server.port)"))
         await server.stop()
+    }
+
+    /// Without a host, clients can connect from anywhere, and the server says so.
+    @Test(arguments: ["listen --echo", "listen --echo --udp"]) func anOpenServerSaysSo(command: String) async throws {
+        let open = try await SockcatServer("\(command) 0", in: TestFolder())
+        #expect(
+            open.banner.first
+                == "other hosts can connect: to accept only connections from this host, listen on localhost:\(open.port)")
+        await open.stop()
+        let local = try await SockcatServer("\(command) localhost:0", in: TestFolder())
+        #expect(local.banner.count == 1)
+        await local.stop()
     }
 
     /// Whether another socket has the address.
