@@ -1,6 +1,7 @@
 internal import ArgumentParser
 internal import AsyncSockets
-internal import Foundation
+internal import FoundationEssentials
+internal import Glibc
 
 /// `sockcat bench`: measures a server.
 struct Bench: AsyncParsableCommand {

@@ -1,4 +1,5 @@
-internal import Foundation
+internal import FoundationEssentials
+internal import Glibc
 
 /// The measurements of the workers of a run.
 struct BenchResult: Sendable, Equatable {

@@ -1,4 +1,5 @@
-internal import Foundation
+internal import FoundationEssentials
+internal import Glibc
 
 /// The result of a run as text for people.
 struct BenchText {
@@ -80,9 +81,9 @@ struct BenchText {
 
     static func number(_ value: Double) -> String {
         switch value {
-        case ..<10: String(format: "%.2f", value)
-        case ..<100: String(format: "%.1f", value)
-        default: String(format: "%.0f", value)
+        case ..<10: NumberText.fixed(value, digits: 2)
+        case ..<100: NumberText.fixed(value, digits: 1)
+        default: NumberText.fixed(value, digits: 0)
         }
     }
 }

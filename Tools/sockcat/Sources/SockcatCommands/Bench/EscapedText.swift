@@ -1,5 +1,6 @@
 internal import ArgumentParser
-internal import Foundation
+internal import FoundationEssentials
+internal import Glibc
 
 /// Text on the command line in which \r, \n, \t, \0, \\ and \xHH stand for special characters.
 struct EscapedText: ExpressibleByArgument, Equatable, Sendable {

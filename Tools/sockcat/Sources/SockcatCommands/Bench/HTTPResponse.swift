@@ -1,5 +1,6 @@
 internal import AsyncSockets
-internal import Foundation
+internal import FoundationEssentials
+internal import Glibc
 
 /// Finds the end of HTTP/1.1 responses (RFC 9112, section 6).
 enum HTTPResponse {
@@ -74,7 +75,7 @@ enum HTTPResponse {
             for line in lines {
                 guard let colon = line.firstIndex(of: ":") else { throw HTTPResponse.malformed }
                 fields[line[..<colon].lowercased()] =
-                    line[line.index(after: colon)...].trimmingCharacters(in: .whitespaces).lowercased()
+                    line[line.index(after: colon)...].trimmed.lowercased()
             }
             closes = fields["connection"] == "close" || words[0] == "HTTP/1.0" && fields["connection"] != "keep-alive"
             body = try Self.body(fields, status)

@@ -1,5 +1,6 @@
 internal import AsyncSockets
-internal import Foundation
+internal import FoundationEssentials
+internal import Glibc
 
 /// Measures handshakes. Each operation is a handshake on a new connection. Its latency does not include the
 /// time for connecting, or the time that a TLS 1.3 server takes to accept the client's certificate.

@@ -1,4 +1,5 @@
-internal import Foundation
+internal import FoundationEssentials
+internal import Glibc
 
 /// Writes a command's files to a directory. Files are written completely or not at all.
 struct OutputFiles {
@@ -27,11 +28,7 @@ struct OutputFiles {
     /// Writes the files and returns their paths. Writes none of them if one exists and must not be replaced.
     @discardableResult
     func write(_ files: [File]) throws -> [String] {
-        do {
-            try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)
-        } catch {
-            throw Failure("cannot create the directory \"\(directory)\": \(error.localizedDescription)", status: .fileFailed)
-        }
+        try LocalFile.makeDirectory(directory)
         let paths = files.map { directory == "." ? $0.name : directory + "/" + $0.name }
         if !replacesFiles, let existing = paths.first(where: { FileManager.default.fileExists(atPath: $0) }) {
             throw Failure(

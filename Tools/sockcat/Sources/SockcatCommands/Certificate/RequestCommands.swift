@@ -1,7 +1,8 @@
 internal import ArgumentParser
 internal import AsyncSockets
 internal import AsyncSocketsTesting
-internal import Foundation
+internal import FoundationEssentials
+internal import Glibc
 
 /// `sockcat certificate request`: creates a key and a signing request.
 struct RequestCommand: SockcatCommand {

@@ -1,5 +1,6 @@
 internal import AsyncSockets
-internal import Foundation
+internal import FoundationEssentials
+internal import Glibc
 
 /// A `connect` command over UDP or DTLS.
 struct DatagramSession: Sendable {

@@ -1,5 +1,6 @@
 internal import AsyncSockets
-internal import Foundation
+internal import FoundationEssentials
+internal import Glibc
 
 /// Finds the problems in the facts about a target. Pure functions, so that tests need no network.
 enum Assessment {
@@ -117,7 +118,7 @@ enum Assessment {
         let remaining = own.filter { problem in
             guard [.expired, .notYetValid, .unreadableDate].contains(problem.code) else { return true }
             let certificate = problem.message.prefix(
-                upTo: problem.message.range(of: "\" ")?.upperBound ?? problem.message.endIndex)
+                upTo: problem.message.firstRange(of: "\" ")?.upperBound ?? problem.message.endIndex)
             return !faults.contains { $0.code == problem.code && $0.message.hasPrefix(certificate) }
         }
         let all = faults + remaining

@@ -1,5 +1,6 @@
 internal import AsyncSockets
-internal import Foundation
+internal import FoundationEssentials
+internal import Glibc
 
 /// One certificate of a chain.
 struct CertificateReport: Codable, Equatable, Sendable {
@@ -65,8 +66,9 @@ extension Date {
         let seconds = Int(timeIntervalSince1970.rounded(.down))
         let second = ((seconds % 86_400) + 86_400) % 86_400
         let (year, month, day) = Self.gregorianDay((seconds - second) / 86_400)
-        return String(
-            format: "%04d-%02d-%02dT%02d:%02d:%02dZ", year, month, day, second / 3600, second / 60 % 60, second % 60)
+        let date = [NumberText.padded(year, to: 4), NumberText.padded(month, to: 2), NumberText.padded(day, to: 2)]
+        let time = [second / 3600, second / 60 % 60, second % 60].map { NumberText.padded($0, to: 2) }
+        return "\(date.joined(separator: "-"))T\(time.joined(separator: ":"))Z"
     }
 
     /// Returns the date of a day that is counted from 1970-01-01. Internally, years start on March 1, so that

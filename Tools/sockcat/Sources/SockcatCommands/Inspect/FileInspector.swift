@@ -1,5 +1,6 @@
 internal import AsyncSockets
-internal import Foundation
+internal import FoundationEssentials
+internal import Glibc
 
 /// Inspects a file with certificates: PEM, DER or PKCS #12.
 struct FileInspector: Sendable {

@@ -1,6 +1,7 @@
 internal import ArgumentParser
 internal import AsyncSockets
-internal import Foundation
+internal import FoundationEssentials
+internal import Glibc
 
 /// `sockcat inspect`: reports the certificates and capabilities of servers, and the certificates in files.
 struct Inspect: SockcatCommand {

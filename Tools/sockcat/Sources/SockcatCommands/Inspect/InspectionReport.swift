@@ -1,4 +1,5 @@
-internal import Foundation
+internal import FoundationEssentials
+internal import Glibc
 
 /// The result of an inspection, and the JSON object that `--json` prints for it.
 ///

@@ -1,5 +1,6 @@
 internal import AsyncSockets
-internal import Foundation
+internal import FoundationEssentials
+internal import Glibc
 
 /// Inspects one server: its certificates, the negotiated session, and the versions and suites that it
 /// accepts.

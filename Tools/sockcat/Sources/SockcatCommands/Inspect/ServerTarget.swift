@@ -1,5 +1,6 @@
 internal import AsyncSockets
-internal import Foundation
+internal import FoundationEssentials
+internal import Glibc
 
 /// A server to inspect.
 struct ServerTarget: Sendable, Equatable, CustomStringConvertible {

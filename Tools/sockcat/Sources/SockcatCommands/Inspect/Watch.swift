@@ -1,5 +1,6 @@
 internal import Dispatch
-internal import Foundation
+internal import FoundationEssentials
+internal import Glibc
 
 /// Inspects a fleet again after each interval, and prints the reports first and changes later.
 struct Watch: Sendable {

@@ -1,5 +1,6 @@
 internal import AsyncSockets
-internal import Foundation
+internal import FoundationEssentials
+internal import Glibc
 
 /// Forwards a client's data to a shell command, and the command's output to the client.
 struct CommandSession: Sendable {

@@ -1,5 +1,6 @@
 internal import AsyncSockets
-internal import Foundation
+internal import FoundationEssentials
+internal import Glibc
 
 /// One process in a series of relays that take over from each other.
 struct RelayGeneration: Sendable {

@@ -1,5 +1,6 @@
 internal import AsyncSockets
-internal import Foundation
+internal import FoundationEssentials
+internal import Glibc
 
 /// Forwards one accepted connection at a time to its target.
 struct RelayLink: Sendable {

@@ -1,6 +1,7 @@
 internal import ArgumentParser
 internal import AsyncSockets
-internal import Foundation
+internal import FoundationEssentials
+internal import Glibc
 
 /// A duration on the command line: "5", "1.5s", "500ms", "2m" or "1h".
 struct DurationArgument: ExpressibleByArgument, Equatable, Sendable, CustomStringConvertible {

@@ -1,5 +1,5 @@
 internal import AsyncSockets
-internal import Foundation
+internal import FoundationEssentials
 internal import Glibc
 
 extension Failure {
@@ -10,7 +10,7 @@ extension Failure {
         case let error as AsyncSocketError: self.init(error)
         case let error as TLSError: self.init(tls: error, operation: nil)
         case is CancellationError: self.init("cancelled", status: .interrupted)
-        default: self.init(error.localizedDescription)
+        default: self.init("\(error)")
         }
     }
 

@@ -1,4 +1,5 @@
-internal import Foundation
+internal import FoundationEssentials
+internal import Glibc
 
 /// Reads files that the user names.
 enum LocalFile {
@@ -18,6 +19,22 @@ enum LocalFile {
             bytes += piece
         }
         throw Failure("\"\(path)\" is larger than \(limit) bytes", status: .fileFailed)
+    }
+
+    /// Creates a directory and those above it, unless they exist.
+    static func makeDirectory(_ path: String) throws {
+        if isDirectory(path) { return }
+        if let slash = path.dropLast().lastIndex(of: "/"), slash > path.startIndex {
+            try makeDirectory(String(path[..<slash]))
+        }
+        guard mkdir(path, 0o777) == 0 || errno == EEXIST && isDirectory(path) else {
+            throw Failure.file(path, "create the directory", errno: errno)
+        }
+    }
+
+    static func isDirectory(_ path: String) -> Bool {
+        var status = stat()
+        return stat(path, &status) == 0 && status.st_mode & S_IFMT == S_IFDIR
     }
 
     private static let pieceSize = 64 << 10

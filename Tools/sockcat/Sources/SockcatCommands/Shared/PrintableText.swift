@@ -1,4 +1,5 @@
-internal import Foundation
+internal import FoundationEssentials
+internal import Glibc
 
 /// Text for a terminal, a log or a report. Values that are inserted into it cannot contain control or format
 /// characters, so a peer cannot add lines, change colors or reorder what people read.

@@ -1,4 +1,5 @@
-internal import Foundation
+internal import FoundationEssentials
+internal import Glibc
 internal import Synchronization
 
 /// A shell command. Its standard input and output are pipes to this process.
@@ -74,7 +75,7 @@ final class ChildProcess: Sendable {
     /// it.
     func wait() async -> Int32 {
         await withCheckedContinuation { continuation in
-            Thread.detachNewThread { continuation.resume(returning: self.blockingWait()) }
+            DetachedThread.start { continuation.resume(returning: self.blockingWait()) }
         }
     }
 

@@ -1,4 +1,5 @@
-internal import Foundation
+internal import FoundationEssentials
+internal import Glibc
 
 /// Reads a descriptor that may block, such as standard input, without blocking a task or an event loop.
 ///
@@ -15,7 +16,7 @@ final class DescriptorReader: Sendable {
     init(_ descriptor: Int32, name: String, isOwner: Bool = false) throws {
         (self.descriptor, self.name) = (descriptor, name)
         owner = isOwner ? DescriptorOwner(descriptor) : nil
-        thread = SerialThread(name: "sockcat read")
+        thread = SerialThread()
         cancellation = try WakePipe()
     }
 

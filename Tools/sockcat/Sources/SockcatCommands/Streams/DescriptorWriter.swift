@@ -1,4 +1,5 @@
-internal import Foundation
+internal import FoundationEssentials
+internal import Glibc
 
 /// Writes to a descriptor that may block, such as standard output, without blocking a task or an event loop.
 ///
@@ -20,7 +21,7 @@ final class DescriptorWriter: Sendable {
     init(_ descriptor: Int32, name: String, isOwner: Bool = false) {
         (self.descriptor, self.name) = (descriptor, name)
         owner = isOwner ? DescriptorOwner(descriptor) : nil
-        thread = SerialThread(name: "sockcat write")
+        thread = SerialThread()
         cancellation = try? WakePipe()
         var status = stat()
         isRegularFile = fstat(descriptor, &status) == 0 && status.st_mode & S_IFMT == S_IFREG

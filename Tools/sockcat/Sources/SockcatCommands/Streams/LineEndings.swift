@@ -1,4 +1,5 @@
-internal import Foundation
+internal import FoundationEssentials
+internal import Glibc
 
 /// Converts LF to CRLF in a stream of chunks. Existing CRLF pairs stay as they are, even across chunks.
 struct LineEndings {

@@ -1,5 +1,6 @@
 internal import Dispatch
-internal import Foundation
+internal import FoundationEssentials
+internal import Glibc
 internal import Synchronization
 
 /// A thread for calls that block, one after another.
@@ -9,12 +10,10 @@ internal import Synchronization
 final class SerialThread: Sendable {
     private let jobs = JobQueue()
 
-    init(name: String) {
-        let thread = Thread { [jobs] in
+    init() {
+        DetachedThread.start { [jobs] in
             while let job = jobs.next() { job() }
         }
-        thread.name = name
-        thread.start()
     }
 
     deinit { jobs.add(nil) }

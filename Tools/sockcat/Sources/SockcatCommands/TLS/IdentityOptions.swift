@@ -1,6 +1,7 @@
 internal import ArgumentParser
 internal import AsyncSockets
-internal import Foundation
+internal import FoundationEssentials
+internal import Glibc
 
 /// The options for this side's own certificate.
 struct IdentityOptions: ParsableArguments {

@@ -1,5 +1,6 @@
 internal import AsyncSockets
-internal import Foundation
+internal import FoundationEssentials
+internal import Glibc
 
 /// A server's decision about the client's certificate, or about a client without a certificate. A refusal is
 /// an error instead.

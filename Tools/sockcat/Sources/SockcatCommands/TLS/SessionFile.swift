@@ -1,5 +1,6 @@
 internal import AsyncSockets
-internal import Foundation
+internal import FoundationEssentials
+internal import Glibc
 internal import Synchronization
 
 /// The sessions of a client in a file, so that the next run of the program can resume them.

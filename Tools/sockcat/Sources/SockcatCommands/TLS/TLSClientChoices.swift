@@ -1,5 +1,6 @@
 internal import AsyncSockets
-internal import Foundation
+internal import FoundationEssentials
+internal import Glibc
 
 /// The user's choices for a TLS client, as files and flags.
 struct TLSClientChoices: Sendable {
@@ -46,9 +47,7 @@ struct TLSClientChoices: Sendable {
     }
 
     static func roots(_ path: String) -> TLSTrustRoots {
-        var isFolder: ObjCBool = false
-        let exists = FileManager.default.fileExists(atPath: path, isDirectory: &isFolder)
-        return exists && isFolder.boolValue ? .folder(path: path) : .file(path: path)
+        LocalFile.isDirectory(path) ? .folder(path: path) : .file(path: path)
     }
 
     static let insecureWarning: PrintableText =

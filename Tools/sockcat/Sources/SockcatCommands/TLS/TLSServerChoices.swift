@@ -1,5 +1,6 @@
 internal import AsyncSockets
-internal import Foundation
+internal import FoundationEssentials
+internal import Glibc
 internal import Synchronization
 
 /// The user's choices for a TLS server, as files and flags.

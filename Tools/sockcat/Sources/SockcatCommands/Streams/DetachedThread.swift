@@ -1,0 +1,26 @@
+internal import Glibc
+
+/// A thread of its own, for calls that block.
+enum DetachedThread {
+    /// Runs the closure on a new thread.
+    static func start(_ body: @escaping @Sendable () -> Void) {
+        let start = Unmanaged.passRetained(Start(body))
+        var thread = pthread_t()
+        let status = pthread_create(
+            &thread, nil,
+            { argument in
+                guard let argument else { return nil }
+                Unmanaged<Start>.fromOpaque(argument).takeRetainedValue().body()
+                return nil
+            }, start.toOpaque())
+        // Without a thread, the call would never return.
+        guard status == 0 else { fatalError("pthread_create: \(ErrorText.of(status))") }
+        pthread_detach(thread)
+    }
+
+    private final class Start: Sendable {
+        let body: @Sendable () -> Void
+
+        init(_ body: @escaping @Sendable () -> Void) { self.body = body }
+    }
+}
