@@ -31,6 +31,9 @@ public struct TLSSettings<Side: TLSRole.Side>: Sendable, Hashable {
     }
     /// The roots that the peer's certificate chain must lead to. On a server, the roots for client
     /// certificates. Defaults to `.system`.
+    ///
+    /// Set this on a server that requires client certificates: with `.system`, a certificate from any of the
+    /// system's authorities is accepted.
     public var trustRoots: TLSTrustRoots {
         get { values.trustRoots }
         set { values.trustRoots = newValue }
