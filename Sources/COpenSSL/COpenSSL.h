@@ -243,6 +243,11 @@ static inline int COpenSSL_setRetryVerify(SSL *ssl) {
     return (int)SSL_set_retry_verify(ssl);
 }
 
+// A TLSA record with the usage DANE-EE needs no name (RFC 7671, section 5.1).
+static inline unsigned long COpenSSL_withoutNameChecks(void) {
+    return DANE_FLAG_NO_DANE_EE_NAMECHECKS;
+}
+
 static inline int COpenSSL_negotiatedGroup(SSL *ssl) {
     return (int)SSL_get_negotiated_group(ssl);
 }

@@ -16,6 +16,7 @@
 #define COPENSSL_UNTRUSTED_RAW_KEY 95
 
 typedef int (*COpenSSL_SetCertificateTypes)(SSL_CTX *, const unsigned char *, size_t);
+typedef int (*COpenSSL_SetConnectionCertificateTypes)(SSL *, const unsigned char *, size_t);
 typedef int (*COpenSSL_CertificateType)(const SSL *);
 typedef EVP_PKEY *(*COpenSSL_RawKeyInStore)(const X509_STORE_CTX *);
 
@@ -31,6 +32,13 @@ static inline int COpenSSL_CTX_setCertificateTypes(SSL_CTX *context, int ofServe
     COpenSSL_SetCertificateTypes set = (COpenSSL_SetCertificateTypes)(
         ofServers ? COPENSSL_LOOKUP(SSL_CTX_set1_server_cert_type) : COPENSSL_LOOKUP(SSL_CTX_set1_client_cert_type));
     return set ? set(context, types, count) : 0;
+}
+
+// Calls `SSL_set1_server_cert_type`: sets the certificate types that a client accepts on one connection.
+static inline int COpenSSL_setServerCertificateTypes(SSL *ssl, const unsigned char *types, size_t count) {
+    COpenSSL_SetConnectionCertificateTypes set =
+        (COpenSSL_SetConnectionCertificateTypes)COPENSSL_LOOKUP(SSL_set1_server_cert_type);
+    return set ? set(ssl, types, count) : 0;
 }
 
 static inline int COpenSSL_serverShowsRawKey(const SSL *ssl) {

@@ -43,9 +43,11 @@ public struct TLSSession: Sendable, Hashable {
     /// `TLSServerProof`.
     ///
     /// The response has been checked, even if the trust callback accepted a chain that OpenSSL rejects: it
-    /// states that the certificate is not revoked. `nil` without a response, on a server, and if the session
-    /// was resumed.
+    /// states that the certificate is not revoked. `nil` without a response, on a server, if the session was
+    /// resumed, and if a TLSA record authenticated the certificate without its issuer.
     public let ocspResponse: [UInt8]?
+    /// How TLSA records contributed to the authentication of the server: see `TLSDANE`.
+    public let dane: TLSDANEResult
     /// The outcome of early data (RFC 8446, section 4.2.10). See `TLSEarlyData`.
     public let earlyData: TLSEarlyDataOutcome
     /// On a server, the number of bytes at the start of the received data that arrived as early data.
@@ -94,8 +96,10 @@ public struct TLSSession: Sendable, Hashable {
         ocspResponse: [UInt8]? = nil,
         earlyData: TLSEarlyDataOutcome = .notOffered,
         earlyDataByteCount: Int = 0,
-        clientCertificateRequest: TLSClientCertificateRequest? = nil
+        clientCertificateRequest: TLSClientCertificateRequest? = nil,
+        dane: TLSDANEResult = .notUsed
     ) {
+        self.dane = dane
         self.clientCertificateRequest = clientCertificateRequest
         self.preSharedKeyIdentity = preSharedKeyIdentity
         self.peerPublicKey = peerPublicKey
@@ -125,6 +129,7 @@ extension TLSSession {
         let judge = facts.judge
         clientCertificateRequest = facts.certificateRequest(on: ssl)
         matchesPins = judge.matchesPins
+        dane = judge.dane?.result(on: ssl) ?? .notUsed
         preSharedKeyIdentity = judge.gate.accepted(.preSharedKey)
         peerPublicKey = judge.gate.accepted(.rawPublicKey)
         source = Source(resumption: judge.resumption)
@@ -139,7 +144,7 @@ extension TLSSession {
         // OpenSSL also creates a session for an external pre-shared key.
         isResumed = SSL_session_reused(ssl) == 1 && preSharedKeyIdentity == nil
         peerSignatureAlgorithm = Self.peerSignatureAlgorithm(of: ssl)
-        ocspResponse = judge.stapling == .none ? nil : judge.ocspResponse(on: ssl)
+        ocspResponse = judge.stapling == .none || dane.needsNoIssuer ? nil : judge.ocspResponse(on: ssl)
         earlyData = early?.isWithheld == true ? .withheld : Self.earlyData(of: ssl)
         earlyDataByteCount = early?.byteCount ?? 0
     }

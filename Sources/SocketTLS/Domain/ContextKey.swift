@@ -19,7 +19,7 @@ struct ContextKey: Hashable, Sendable {
             settings.serverNames?.verifying.map { NamedTrust(roots: TrustedRoots($0.trustRoots), rules: TrustRules($0)) } ?? []
         acknowledgesServerName = settings.acknowledgesServerName
         resumesSessions =
-            settings.role != .server && settings.resumption != .none && settings.proof == .certificates
+            settings.role != .server && settings.resumption != .none && settings.proof.allowsResumption
             && settings.certificateType == .x509
         verifiesPeer = settings.verifiesPeer
         tickets = settings.tickets

@@ -47,7 +47,7 @@ extension SecurityDomain {
             minimumVersion: transport == .datagrams ? .dtls12 : settings.oldestVersion,
             maximumVersion: transport == .datagrams ? .dtls12 : settings.maximumVersion,
             applicationProtocols: settings.applicationProtocols,
-            clientCertificates: settings.clientCertificates, proof: settings.proof,
+            clientCertificates: settings.clientCertificates, proof: settings.proof.ofContext,
             certificateType: settings.certificateType,
             maximumCertificateChainBytes: settings.maximumCertificateChainBytes,
             maximumCertificateChainLength: settings.maximumCertificateChainLength, keyLogFile: settings.keyLogFile)
@@ -95,6 +95,8 @@ struct ExpectedPeer {
     let serverName: String
     let verifiesHostName: Bool
     let trustEvaluation: TLSTrustEvaluation
+    /// With the values that are not part of the context, such as TLSA records.
+    let serverProof: TLSProof
 
     func scope(in context: ResumptionScope) -> ResumptionScope {
         ResumptionScope(
@@ -102,7 +104,7 @@ struct ExpectedPeer {
                 fields.append(context.digest)
                 _ = ExpectedPeer(
                     serverName: fields.add(serverName), verifiesHostName: fields.add(verifiesHostName),
-                    trustEvaluation: fields.add(trustEvaluation))
+                    trustEvaluation: fields.add(trustEvaluation), serverProof: fields.add(serverProof))
             })
     }
 }

@@ -43,13 +43,15 @@ enum EngineCallbacks {
         let ssl = OpaquePointer(data)
         guard let facts = facts(of: ssl) else { return 0 }
         let judge = facts.judge
-        if let ruling = judge.gate.ruling ?? COpenSSL_rawKey(store).map({ judge.judgeKey($0) }) ?? judge.gate.rulingWithoutKey {
+        if let ruling = judge.gate.ruling ?? COpenSSL_rawKey(store).map({ judge.judgeKey($0, in: store) })
+            ?? judge.gate.rulingWithoutKey
+        {
             return judge.apply(ruling, to: store, on: ssl)
         }
         if !judge.isServer, VerificationCost.isHigh(X509_STORE_CTX_get0_untrusted(store), judge.rules), !facts.mayCompute() {
             return judge.apply(.undecided, to: store, on: ssl)
         }
-        return judge.apply(judge.judgeChain(in: store), to: store, on: ssl)
+        return judge.apply(judge.judgeChain(in: store, of: ssl), to: store, on: ssl)
     }
 
     // MARK: - Resumption

@@ -121,6 +121,7 @@ package final class TLSEngine {
         }
         try attach()
         try serverName?.expect(on: ssl, verifies: settings.verifiesHostName)
+        try settings.expectProof(on: ssl, judge)
         if isServer { SSL_set_accept_state(ssl) } else { SSL_set_connect_state(ssl) }
         try resumption?.offer(on: ssl)
         if settings.earlyData != nil || context.acceptsEarlyData { try prepareEarlyData(settings, serverName) }

@@ -28,6 +28,8 @@ public enum TLSServerProof: Sendable, Hashable {
     /// apply to a server with the key, so the connection is only as safe as the weaker of the two proofs.
     case preSharedKeyOrCertificates(
         TLSPreSharedKey, TLSCertificateRules = TLSCertificateRules(), ocspStapling: TLSOCSPStapling = .none)
+    /// The server matches one of these TLSA records (DANE). The rules for certificates apply in addition.
+    case dane(TLSDANE, TLSCertificateRules = TLSCertificateRules(), ocspStapling: TLSOCSPStapling = .none)
 
     /// The server presents a certificate, without further rules.
     public static var certificates: TLSServerProof { .certificates(TLSCertificateRules()) }
@@ -40,6 +42,7 @@ extension TLSSettingValues {
         get {
             switch proof {
             case .certificates: .certificates(rules, ocspStapling: ocspStapling)
+            case .dane(let dane): .dane(dane, rules, ocspStapling: ocspStapling)
             case .rawPublicKeys(let keys):
                 keys.use == .required
                     ? .rawPublicKeys(keys)
@@ -63,6 +66,7 @@ extension TLSSettingValues {
             case .preSharedKeyOrCertificates(let key, let rules, let stapling):
                 proof = .preSharedKeys(TLSPreSharedKeys(key).used(.preferred))
                 (self.rules, ocspStapling) = (rules, stapling)
+            case .dane(let dane, let rules, let stapling): (proof, self.rules, ocspStapling) = (.dane(dane), rules, stapling)
             }
         }
     }
@@ -126,7 +130,7 @@ extension TLSSettingValues {
     var clients: TLSClients {
         get {
             switch proof {
-            case .certificates: clientsByCertificates
+            case .certificates, .dane: clientsByCertificates
             case .rawPublicKeys(let keys): clients(by: keys)
             case .preSharedKeys(let keys): clients(by: keys)
             }

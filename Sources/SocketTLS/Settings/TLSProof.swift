@@ -4,6 +4,7 @@ package enum TLSProof: Sendable, Hashable {
     case certificates
     case rawPublicKeys(TLSRawPublicKeys)
     case preSharedKeys(TLSPreSharedKeys)
+    case dane(TLSDANE)
 
     var rawPublicKeys: TLSRawPublicKeys? {
         if case .rawPublicKeys(let keys) = self { keys } else { nil }
@@ -13,10 +14,24 @@ package enum TLSProof: Sendable, Hashable {
         if case .preSharedKeys(let keys) = self { keys } else { nil }
     }
 
+    /// The part that connections of one context have in common.
+    var ofContext: TLSProof {
+        if case .dane(let dane) = self { .dane(dane.withoutRecords) } else { self }
+    }
+
+    /// Whether a client's session can be resumed. OpenSSL verifies nothing when it resumes a session.
+    var allowsResumption: Bool {
+        switch self {
+        case .certificates: true
+        case .dane(let dane): !dane.acceptsRawPublicKeys
+        case .rawPublicKeys, .preSharedKeys: false
+        }
+    }
+
     /// The kind of key that the peer must have. `nil` if the peer may use a certificate or no proof.
     var requiredKey: KeyProof.Kind? {
         switch self {
-        case .certificates: nil
+        case .certificates, .dane: nil
         case .rawPublicKeys(let keys): keys.requiredKind
         case .preSharedKeys(let keys): keys.requiredKind
         }
@@ -37,8 +52,12 @@ package enum TLSProof: Sendable, Hashable {
         case .certificates: break
         case .rawPublicKeys(let keys): try keys.expect(on: context, isServer: isServer)
         case .preSharedKeys: TLSPreSharedKeys.install(on: context, isServer: isServer, allowsTLS12: allowsTLS12)
+        case .dane: try TLSDANE.prepare(context)
         }
     }
+
+    /// Lets the server of one connection send a raw public key, if OpenSSL supports it.
+    static func acceptRawPublicKeys(on ssl: OpaquePointer) throws(TLSError) { try TLSRawPublicKeys.accept(on: ssl) }
 
     /// Whether the completed handshake of `ssl` used a pre-shared key.
     static func usesSharedKey(_ ssl: OpaquePointer) -> Bool { PreSharedKeyNegotiation.isUsed(on: ssl) }
@@ -58,6 +77,9 @@ extension TLSProof: Digestible {
         case .preSharedKeys(let keys):
             fields.append(32)
             keys.append(to: &fields)
+        case .dane(let dane):
+            fields.append(33)
+            dane.append(to: &fields)
         }
     }
 }

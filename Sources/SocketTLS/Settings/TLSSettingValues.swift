@@ -129,8 +129,8 @@ extension TLSSettingValues {
         try validateVersions()
         try validateApplicationProtocols()
         if issuesTickets { try validateTickets() }
-        try proof.preSharedKeys?.validate(in: self, over: transport)
-        if certificateType == .rawPublicKey || proof.rawPublicKeys != nil { try validateRawPublicKeys() }
+        try validateProof(over: transport)
+        if certificateType == .rawPublicKey { try validateRawPublicKeys() }
         if earlyData != nil || acceptedEarlyData != nil { try validateEarlyData() }
         try validateRules()
         try Self.validate(maximumCertificateChainBytes, in: 1024...1_048_576, "maximumCertificateChainBytes")

@@ -90,10 +90,16 @@ extension TLSError.Code {
             self = .unknownIssuer
         case X509_V_ERR_CERT_REVOKED: self = .certificateRevoked
         case PinnedKeys.mismatch: self = .pinMismatch
+        case X509_V_ERR_DANE_NO_MATCH: self = .tlsaMismatch
         case X509_V_ERR_CERT_CHAIN_TOO_LONG: self = .certificateTooLarge
         default: self = .certificateRejected
         }
     }
+}
+
+extension TLSError.Code {
+    /// The server matches none of the usable TLSA records.
+    public static let tlsaMismatch = TLSError.Code("tlsaMismatch", fault: .certificate)
 }
 
 /// Limits on the keys in a peer's certificates, which bound the cost of verifying a signature.
@@ -108,7 +114,10 @@ enum PeerKeyBounds {
     /// Returns the fault of a certificate's key as the end of a sentence. Returns `nil` if the key is
     /// acceptable, or if OpenSSL cannot use it at all.
     static func complaint(about certificate: OpaquePointer) -> String? {
-        guard let key = X509_get0_pubkey(certificate) else { return nil }
+        X509_get0_pubkey(certificate).flatMap { complaint(aboutKey: $0) }
+    }
+
+    static func complaint(aboutKey key: OpaquePointer) -> String? {
         let bits = EVP_PKEY_get_bits(key)
         if EVP_PKEY_is_a(key, "RSA") == 1 || EVP_PKEY_is_a(key, "RSA-PSS") == 1 {
             if bits > bitsOfRSA { return "has an RSA key of \(bits) bits, but at most \(bitsOfRSA) are accepted" }

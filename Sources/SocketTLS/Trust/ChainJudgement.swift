@@ -5,38 +5,49 @@
 //     has faults other than its name or dates, only the peer's own key is compared with the pins, because
 //     anyone can send the other certificates.
 //  3. The certificate status arrives later, and is judged in every mode (`Judge.expectStatus`).
+//  4. With TLSA records, OpenSSL compares the chain with them. No mode overrules the result. If the policy
+//     for records accepts an unauthenticated server, all evidence is judged, as in rule 1.
 
 internal import COpenSSL
 
 extension Judge {
-    func judgeChain(in store: OpaquePointer) -> TrustGate.Answer {
+    func judgeChain(in store: OpaquePointer, of ssl: OpaquePointer) -> TrustGate.Answer {
         let chain = TLSCertificate.certificates(sharing: X509_STORE_CTX_get0_untrusted(store))
         if let excess = CertificateFault.excess(in: chain) { return refuse(chain, excess) }
         var faults = verify(store, chain)
-        guard faults.isEmpty || gate.evaluation == .manual else {
+        guard faults.isEmpty || judgesEverything else {
             return judge(chain, faults, path: VerifiedChain(of: store).copies)
         }
         let verified = VerifiedChain(of: store)
         let trusted = faults.allSatisfy(\.leavesPathTrusted) ? verified : verified.leaf
         faults += rules.faults(in: verified)
+        let record = dane?.match(on: ssl)
+        if let fault = record.flatMap(faultOfMatch) { faults.append(fault) }
         matchesPins = rules.pins?.match(trusted)
-        if stapling != .none { expectStatus(of: verified) }
+        // A response to a request is of no use without an issuer.
+        if stapling != .none, record?.usage != .daneEE { expectStatus(of: verified) }
         if faults.isEmpty, let end = verified.end { evidenceEnds(end) }
         if let end = rules.revocation?.end(for: verified, in: store) { evidenceEnds(end) }
         if let fault = rules.pins?.fault(in: trusted) {
-            if faults.isEmpty || gate.evaluation == .manual { return refuseForPins(chain, fault) }
+            if faults.isEmpty || judgesEverything { return refuseForPins(chain, fault) }
         }
         return judge(chain, faults, path: faults.isEmpty ? [] : verified.copies)
     }
 
-    /// Returns OpenSSL's faults in the order found: all of them in `.manual` mode, otherwise only the first.
+    /// Whether a fault does not end the verification (rules 1 and 4).
+    private var judgesEverything: Bool { gate.evaluation == .manual || gate.acceptsUntrusted }
+
+    /// Returns OpenSSL's faults in the order found: all of them if a fault does not end the verification,
+    /// otherwise only the first.
     private func verify(_ store: OpaquePointer, _ chain: [TLSCertificate]) -> [PeerTrust.Verdict] {
         foundFaults = []
-        if gate.evaluation == .manual { X509_STORE_CTX_set_verify_cb(store) { Judge.note($0, $1) } }
+        if judgesEverything { X509_STORE_CTX_set_verify_cb(store) { Judge.note($0, $1) } }
         let isVerified = X509_verify_cert(store) == 1
         defer { foundFaults = [] }
         if !foundFaults.isEmpty { return foundFaults }
-        return isVerified ? [] : [CertificateFault(in: store, leaf: chain.first, expectedName).verdict]
+        if isVerified { return [] }
+        let fault = CertificateFault(in: store, leaf: chain.first, expectedName).verdict
+        return [dane?.explain(fault, chain) ?? fault]
     }
 
     /// OpenSSL's verify callback, which records a fault and continues.
@@ -53,6 +64,14 @@ extension Judge {
 
     /// More faults than a chain of ten certificates can have.
     private static let faultLimit = 64
+}
+
+extension Judge {
+    /// Judges the raw public key that OpenSSL is verifying.
+    func judgeKey(_ key: OpaquePointer, in store: OpaquePointer) -> TrustGate.Answer {
+        guard let dane, !dane.usable.isEmpty else { return judgeKey(key) }
+        return judgeKey(key) { _ in faultOfKey(in: store) }
+    }
 }
 
 extension PeerTrust.Verdict {

@@ -17,6 +17,8 @@ final class Judge {
     private(set) var stapling: TLSOCSPStapling
     /// A client's sessions, or `nil` on a server and on a client without resumption.
     let resumption: ClientResumption?
+    /// The TLSA records that the server must match. `nil` if the settings use no records.
+    var dane: DANEVerification?
     /// Whether a pinned key is in the verified chain, or `nil` if the chain was not checked for pins.
     var matchesPins: Bool?
     /// The faults that OpenSSL has found so far in the current verification.

@@ -20,6 +20,8 @@
 //     required key is a shared key, a peer without any authentication is rejected too.
 // 13. A raw public key is either expected or rejected, in every mode. An unexpected key never opens a
 //     question. For an expected key, rules 2, 5, 6 and 10 apply, and `.manual` behaves like `.delegate`.
+// 14. If the program has chosen not to authenticate the peer (`acceptsUntrusted`), OpenSSL's verdict on the
+//     chain decides nothing. Rules 3, 8 and 9 apply otherwise unchanged.
 
 /// The decision about the peer's certificate, and the rules for it.
 struct TrustGate {
@@ -27,6 +29,8 @@ struct TrustGate {
     /// The kind of key that every authenticated peer must have, if the settings require a key.
     private let requiredKey: KeyProof.Kind?
     private var state = State.unjudged
+    /// Whether the peer need not be authenticated (rule 14).
+    var acceptsUntrusted = false
 
     init(_ evaluation: TLSTrustEvaluation, requiredKey: KeyProof.Kind? = nil) {
         self.evaluation = evaluation
@@ -113,6 +117,8 @@ struct TrustGate {
     mutating func judge(_ trust: PeerTrust) -> Answer {
         if let ruling = ruling ?? rulingWithoutKey { return ruling }
         switch (evaluation, trust.verdict) {
+        case (.builtIn, .untrusted) where acceptsUntrusted: state = .accepted
+        case (.delegate, .untrusted) where acceptsUntrusted: state = .asking(trust, nil, isPut: false)
         case (.builtIn, .trusted): state = .accepted
         case (.builtIn, .untrusted), (.delegate, .untrusted): state = .refused(.byVerification(trust))
         case (.delegate, .trusted), (.manual, _): state = .asking(trust, nil, isPut: false)

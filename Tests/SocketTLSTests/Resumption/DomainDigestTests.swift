@@ -125,14 +125,28 @@ import Testing
         }
     }
 
-    @Test func eachPropertyOfAnExpectedPeerCounts() {
-        let base = ExpectedPeer(serverName: "a", verifiesHostName: true, trustEvaluation: .builtIn)
+    @Test func eachPropertyOfAnExpectedPeerCounts() throws {
+        func peer(
+            _ name: String = "a", verifies: Bool = true, _ evaluation: TLSTrustEvaluation = .builtIn,
+            _ proof: TLSProof = .certificates
+        ) -> ExpectedPeer {
+            ExpectedPeer(serverName: name, verifiesHostName: verifies, trustEvaluation: evaluation, serverProof: proof)
+        }
+        let base = peer()
+        let (first, second) = (try TLSARecord("3 1 1 00"), try TLSARecord("3 1 1 01"))
+        var others = TLSDANE([first], policy: .required)
+        others.usesPKIXRecords = false
+        var keys = TLSDANE([first], policy: .required)
+        keys.acceptsRawPublicKeys = true
+        let rules = [
+            TLSDANE([], policy: .required), TLSDANE([first], policy: .required), TLSDANE([second], policy: .required),
+            TLSDANE([first, second], policy: .required), TLSDANE([first], policy: .certificates),
+            TLSDANE([first], policy: .opportunistic), TLSDANE([first], policy: .required, additionalNames: ["b"]), others, keys,
+        ]
         let changes = [
-            "serverName": [ExpectedPeer(serverName: "b", verifiesHostName: true, trustEvaluation: .builtIn)],
-            "verifiesHostName": [ExpectedPeer(serverName: "a", verifiesHostName: false, trustEvaluation: .builtIn)],
-            "trustEvaluation": [TLSTrustEvaluation.delegate, .manual].map {
-                ExpectedPeer(serverName: "a", verifiesHostName: true, trustEvaluation: $0)
-            },
+            "serverName": [peer("b")], "verifiesHostName": [peer(verifies: false)],
+            "trustEvaluation": [TLSTrustEvaluation.delegate, .manual].map { peer("a", $0) },
+            "serverProof": rules.map { peer("a", .builtIn, .dane($0)) },
         ]
         #expect(Set(properties(base).map(\.name)) == Set(changes.keys))
         let context = ResumptionScope(digest: [1, 2, 3])

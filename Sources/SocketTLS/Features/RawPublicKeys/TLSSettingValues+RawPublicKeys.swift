@@ -75,6 +75,14 @@ extension TLSRawPublicKeys {
         try Self.set(use == .required ? [Self.rawType] : Self.bothTypes, ofServers: !isServer, on: context)
     }
 
+    /// Lets a client accept raw public keys on one connection, if OpenSSL supports them.
+    static func accept(on ssl: OpaquePointer) throws(TLSError) {
+        guard isSupported else { return }
+        try OpenSSLCall.requireSuccess("SSL_set1_server_cert_type") {
+            COpenSSL_setServerCertificateTypes(ssl, bothTypes, bothTypes.count)
+        }
+    }
+
     private static func set(_ types: [UInt8], ofServers: Bool, on context: OpaquePointer) throws(TLSError) {
         try OpenSSLCall.requireSuccess(ofServers ? "SSL_CTX_set1_server_cert_type" : "SSL_CTX_set1_client_cert_type") {
             COpenSSL_CTX_setCertificateTypes(context, ofServers ? 1 : 0, types, types.count)
@@ -83,15 +91,19 @@ extension TLSRawPublicKeys {
 }
 
 extension Judge {
-    /// Passes the raw public key that OpenSSL is verifying to the gate.
+    /// Passes the raw public key that OpenSSL is verifying to the gate. It must be one of the expected keys.
     func judgeKey(_ key: OpaquePointer) -> TrustGate.Answer {
+        judgeKey(key) { bytes in
+            // Raw keys are negotiated only if the settings contain expected keys. If they do not, the key is
+            // rejected.
+            proof.rawPublicKeys?.expects(bytes) == true ? nil : .unexpectedPublicKey(bytes)
+        }
+    }
+
+    func judgeKey(_ key: OpaquePointer, _ fault: ([UInt8]) -> ProofFault?) -> TrustGate.Answer {
         let bytes = PublicKeyInfo.bytes(of: key) ?? []
-        // Raw keys are negotiated only if the settings contain expected keys. If they do not, the key is
-        // rejected.
-        let isExpected = proof.rawPublicKeys?.expects(bytes) ?? false
         return gate.judge(
-            KeyProof(kind: .rawPublicKey, value: bytes), isExpected ? nil : .unexpectedPublicKey(bytes),
-            trust([], .trusted, publicKey: bytes))
+            KeyProof(kind: .rawPublicKey, value: bytes), fault(bytes), trust([], .trusted, publicKey: bytes))
     }
 }
 

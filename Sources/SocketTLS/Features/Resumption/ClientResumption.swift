@@ -45,7 +45,7 @@ final class ClientResumption: @unchecked Sendable {
     init?(_ settings: TLSSettingValues, in context: ResumptionScope, serverName: String, endpoint: String?) throws(TLSError) {
         let peer = ExpectedPeer(
             serverName: serverName.lowercased(), verifiesHostName: settings.verifiesHostName,
-            trustEvaluation: settings.trustEvaluation)
+            trustEvaluation: settings.trustEvaluation, serverProof: settings.proof)
         scope = peer.scope(in: context)
         switch settings.resumption {
         case .none: return nil

@@ -1,0 +1,130 @@
+// Rules of DANE:
+//  1. OpenSSL compares the records with the chain, and applies digest agility (RFC 7671, section 9). This
+//     file passes the records, sets the names, and explains the result.
+//  2. Records belong to one connection, and a context is shared: nothing here changes a context.
+//  3. With at least one usable record, a chain must match one. OpenSSL then ignores the trusted roots, except
+//     for the PKIX usages. Without a usable record, OpenSSL verifies as usual, and the policy decides.
+//  4. A record that this library considers unusable is not passed to OpenSSL, and a record that OpenSSL
+//     rejects is treated as unusable.
+//  5. The scope of sessions contains the records (`ExpectedPeer`), because OpenSSL verifies nothing when it
+//     resumes a session.
+
+internal import COpenSSL
+
+/// The TLSA records of one connection.
+final class DANEVerification {
+    let policy: TLSDANE.Policy
+    /// The records that the server must match, if there are any.
+    private(set) var usable: [TLSARecord] = []
+    /// The other records, and why each of them is unusable.
+    private(set) var unusable: [(record: TLSARecord, defect: String)] = []
+
+    /// Passes the records to OpenSSL.
+    init(_ dane: TLSDANE, on ssl: OpaquePointer, serverName: String) throws(TLSError) {
+        policy = dane.policy
+        guard let records = dane.records else {
+            throw TLSError(.invalidSettings, "the TLSA records have not been looked up", operation: "TLSDANE")
+        }
+        try OpenSSLCall.requireSuccess("SSL_dane_enable") { SSL_dane_enable(ssl, serverName) }
+        // RFC 7671, 5.1: the record connects the key with the name.
+        SSL_dane_set_flags(ssl, COpenSSL_withoutNameChecks())
+        for record in Set(records).sorted(by: { $0.text < $1.text }) {
+            if let defect = dane.defect(of: record) {
+                unusable.append((record, defect))
+            } else if try Self.add(record, to: ssl) {
+                usable.append(record)
+            } else {
+                unusable.append((record, "OpenSSL cannot use it"))
+            }
+        }
+        if usable.isEmpty, policy == .required { throw dane.noUsableRecord(serverName) }
+        guard !usable.isEmpty else { return }
+        for name in dane.additionalNames {
+            let name = try ServerName(name).text
+            try OpenSSLCall.requireSuccess("SSL_add1_host") { SSL_add1_host(ssl, name) }
+        }
+        if dane.acceptsRawPublicKeys, usable.contains(where: { $0.usage == .daneEE && $0.selector == .publicKey }) {
+            try TLSProof.acceptRawPublicKeys(on: ssl)
+        }
+    }
+
+    /// Returns false if OpenSSL considers the record unusable.
+    private static func add(_ record: TLSARecord, to ssl: OpaquePointer) throws(TLSError) -> Bool {
+        var result: Int32 = -1
+        let (_, entries) = OpenSSLCall.attempt { () -> Bool? in
+            result = SSL_dane_tlsa_add(
+                ssl, record.usage.rawValue, record.selector.rawValue, record.matchingType.rawValue, record.data,
+                record.data.count)
+            return result > 0 ? true : nil
+        }
+        guard result >= 0 else {
+            throw TLSError(
+                .internalError, "OpenSSL cannot store a TLSA record", operation: "SSL_dane_tlsa_add",
+                openSSLStack: entries.map(\.text))
+        }
+        return result > 0
+    }
+
+    /// Whether the policy accepts any server, because no record is usable.
+    var acceptsAnyone: Bool { usable.isEmpty && policy == .opportunistic }
+
+    // MARK: - Results
+
+    /// Returns the record that matched in OpenSSL's verification, which must have succeeded.
+    func match(on ssl: OpaquePointer) -> TLSARecord? {
+        guard !usable.isEmpty else { return nil }
+        var (usage, selector, matchingType): (UInt8, UInt8, UInt8) = (0, 0, 0)
+        var data: UnsafePointer<UInt8>?
+        var count = 0
+        guard SSL_get0_dane_tlsa(ssl, &usage, &selector, &matchingType, &data, &count) >= 0, let data else { return nil }
+        return TLSARecord(
+            usage: TLSARecord.Usage(rawValue: usage), selector: TLSARecord.Selector(rawValue: selector),
+            matchingType: TLSARecord.MatchingType(rawValue: matchingType),
+            data: Array(UnsafeBufferPointer(start: data, count: count)))
+    }
+
+    func result(on ssl: OpaquePointer) -> TLSDANEResult {
+        if usable.isEmpty { return policy == .opportunistic ? .unauthenticated : .certificates }
+        if SSL_session_reused(ssl) == 1 { return .resumed }
+        return match(on: ssl).map { .matched($0) } ?? .notUsed
+    }
+
+    // MARK: - Explanations
+
+    /// Adds the records to the reason for which a chain is rejected.
+    func explain(_ fault: PeerTrust.Verdict, _ chain: [TLSCertificate]) -> PeerTrust.Verdict {
+        guard case .untrusted(let reason, let code, let depth) = fault, !usable.isEmpty else { return fault }
+        let remarks = remarks(about: chain)
+        let subject = chain.first.map { "the certificate of \"\($0.displayName)\"" } ?? "the server's raw public key"
+        let start = code == X509_V_ERR_DANE_NO_MATCH ? "no TLSA record matches \(subject)" : reason
+        return .untrusted(reason: "\(start); TLSA records: \(remarks)", code: code, depth: depth)
+    }
+
+    private static let shownRecords = 4
+
+    /// Describes the first records, and whether each of them matches.
+    private func remarks(about chain: [TLSCertificate]) -> String {
+        let all =
+            usable.map { "\($0.shortText) (\(remark(about: $0, chain)))" }
+            + unusable.map { "\($0.record.shortText) (unusable: \($0.defect))" }
+        let shown = all.prefix(Self.shownRecords).joined(separator: ", ")
+        return all.count > Self.shownRecords ? "\(shown) and \(all.count - Self.shownRecords) more" : shown
+    }
+
+    private func remark(about record: TLSARecord, _ chain: [TLSCertificate]) -> String {
+        if isSuperseded(record) { return "ignored, because there is a record with a stronger digest" }
+        switch record.usage {
+        case .pkixEE, .daneEE: return chain.first.map(record.matches) == true ? "matches" : "does not match the server's own"
+        default:
+            return chain.dropFirst().contains(where: record.matches) ? "matches" : "matches no authority that the server sent"
+        }
+    }
+
+    /// Digest agility: of the digests of one usage and selector, only the strongest counts.
+    private func isSuperseded(_ record: TLSARecord) -> Bool {
+        record.matchingType == .sha256
+            && usable.contains {
+                $0.usage == record.usage && $0.selector == record.selector && $0.matchingType == .sha512
+            }
+    }
+}

@@ -1,0 +1,80 @@
+// Rules of a look-up:
+//  1. It runs before the dialogue and the handshake: a dialogue depends on the records, and a session is
+//     offered only with the records of its scope.
+//  2. A look-up that fails, takes too long, or returns unacceptable records closes the connection under every
+//     policy: a failure may be the work of an attacker (RFC 7672, section 2.1.2).
+//  3. An engine rejects settings whose look-up has not been performed.
+
+extension TLSDANE {
+    /// Creates a rule with records that are looked up when the connection starts TLS.
+    ///
+    /// - Parameters:
+    ///   - policy: How the connection continues if no record is usable.
+    ///   - additionalNames: See the property.
+    ///   - timeout: The time limit for `lookUp`, which is not part of `TLSSettings.handshakeTimeout`.
+    ///   - lookUp: Returns all TLSA records for a server name, or an empty list if the name securely has no
+    ///     records or is not signed. It is called once per connection, off the event loops, before the
+    ///     messages of STARTTLS and before TLS. If it throws, for example because the reply is not authentic
+    ///     (bogus), or does not return in time, the connection fails with `tlsaLookUpFailed` under every
+    ///     policy. It is cancelled if the connection closes first.
+    public init(
+        policy: Policy, additionalNames: [String] = [], timeout: Duration = .seconds(10),
+        lookUp: @escaping @Sendable (_ serverName: String) async throws -> [TLSARecord]
+    ) {
+        self.init(
+            source: .lookUp(LookUp(timeout, lookUp)), policy: policy, additionalNames: additionalNames, usesPKIXRecords: true,
+            acceptsRawPublicKeys: false)
+    }
+
+    /// Two look-ups are equal if they are the same.
+    final class LookUp: Sendable, Hashable {
+        let timeout: Duration
+        let find: @Sendable (String) async throws -> [TLSARecord]
+
+        init(_ timeout: Duration, _ find: @escaping @Sendable (String) async throws -> [TLSARecord]) {
+            (self.timeout, self.find) = (timeout, find)
+        }
+
+        static func == (left: LookUp, right: LookUp) -> Bool { left === right }
+
+        func hash(into hasher: inout Hasher) { hasher.combine(ObjectIdentifier(self)) }
+    }
+
+    /// Returns the look-up for the records; `nil` if they are known.
+    func lookUp(for settings: TLSSettingValues) -> SettingsLookUp? {
+        guard case .lookUp(let lookUp) = source, let serverName = settings.serverName else { return nil }
+        return SettingsLookUp(
+            timeout: lookUp.timeout,
+            timeoutError: Self.failure(of: serverName, "did not complete within \(lookUp.timeout)"),
+            find: { await complete(settings, lookUp, serverName) })
+    }
+
+    private func complete(
+        _ settings: TLSSettingValues, _ lookUp: LookUp, _ serverName: String
+    ) async -> Result<TLSSettingValues, TLSError> {
+        var (known, complete) = (self, settings)
+        do {
+            known.source = .records(try await lookUp.find(serverName))
+        } catch {
+            return .failure(Self.failure(of: serverName, "failed: \("\(error)".printable)"))
+        }
+        complete.proof = .dane(known)
+        do throws(TLSError) {
+            try known.validate(in: complete)
+            return .success(complete)
+        } catch {
+            return .failure(error)
+        }
+    }
+
+    private static func failure(of serverName: String, _ complaint: String) -> TLSError {
+        TLSError(
+            .tlsaLookUpFailed, "the look-up of TLSA records for \"\(serverName.printable)\" \(complaint)",
+            operation: "TLSDANE")
+    }
+}
+
+extension TLSError.Code {
+    /// The look-up of TLSA records failed or took too long, so it is not known which records exist.
+    public static let tlsaLookUpFailed = TLSError.Code("tlsaLookUpFailed", fault: .system)
+}
