@@ -40,6 +40,8 @@ public struct StartTLSDialogue: Sendable {
     package var isClient: Bool { side.isClient }
 
     private var side: any ProtocolSide
+    /// How to treat a missing offer of TLS. A server ignores it.
+    package var policy: StartTLSPolicy
     private var input = MessageInput()
     private var replyCount = 0
     private var phase = Phase.new
@@ -53,10 +55,14 @@ public struct StartTLSDialogue: Sendable {
 
     /// Creates a client's dialogue.
     ///
+    /// - Parameters:
+    ///   - client: The protocol.
+    ///   - policy: How to treat a missing offer of TLS.
     /// - Throws: `StartTLSError` with the code `invalidParameter` if a parameter of the protocol contains
     ///   characters that cannot be sent.
-    public init(client: StartTLSClient) throws(StartTLSError) {
+    public init(client: StartTLSClient, policy: StartTLSPolicy = .required) throws(StartTLSError) {
         side = client.side
+        self.policy = policy
         try side.validate()
     }
 
@@ -65,6 +71,7 @@ public struct StartTLSDialogue: Sendable {
     /// - Throws: The error of `init(client:)`.
     public init(server: StartTLSServer) throws(StartTLSError) {
         side = server.makeSide()
+        policy = .required
         try side.validate()
     }
 
@@ -97,7 +104,7 @@ public struct StartTLSDialogue: Sendable {
             return try process(bytes, &output)
         } catch {
             // A client must not take the reply to its last command for the reply to an earlier one.
-            let error = side.isClient || error.code == .injected ? error : error.prepending(output)
+            let error = side.isClient || error.code == .injected ? policy.applied(to: error) : error.prepending(output)
             phase = .failed(error)
             throw error
         }

@@ -1,11 +1,11 @@
 /// The reason why a STARTTLS dialogue failed.
 public struct StartTLSError: Error, Sendable, Hashable, CustomStringConvertible {
     /// The kind of error. New codes may be added: keep a `default` in a `switch`.
-    public let code: Code
+    public internal(set) var code: Code
     /// The name of the protocol, such as `SMTP`.
     public let protocolName: String
     /// A one-sentence description of the problem.
-    public let message: String
+    public internal(set) var message: String
     /// The peer's line or message that caused the error, if any: at most 200 characters, with control and
     /// formatting characters escaped.
     ///
@@ -17,6 +17,10 @@ public struct StartTLSError: Error, Sendable, Hashable, CustomStringConvertible 
     /// The bytes to send before the connection is closed, such as a server's final reply. May be empty.
     public private(set) var reply: [UInt8]
 
+    /// Whether the client's `StartTLSPolicy` allows the program to open another connection and to continue
+    /// there in plaintext. The connection of this dialogue must be closed in any case.
+    public internal(set) var allowsPlaintext = false
+
     /// The kind of error.
     public struct Code: Sendable, Hashable, CustomStringConvertible {
         /// The name of the code, for logs.
@@ -24,6 +28,9 @@ public struct StartTLSError: Error, Sendable, Hashable, CustomStringConvertible 
 
         /// The server does not offer TLS. An attacker may have removed the offer.
         public static let notOffered = Code(description: "notOffered")
+        /// The server does not offer TLS, although its TLSA records promise it (RFC 7672, section 2.2). An
+        /// attacker may have removed the offer, or the server is misconfigured.
+        public static let offerRemoved = Code(description: "offerRemoved")
         /// The server offers TLS but refused to start it, or refused the connection.
         public static let refused = Code(description: "refused")
         /// The peer sent a message that is out of place, or that violates the protocol.

@@ -63,6 +63,14 @@ final class DatagramUpgrade {
         if case .queuedTLS = upgrade.state, let error = beginIfDrained(channel, peer, configuration, input, output) {
             return error
         }
+        if case .lookingUp = upgrade.state, let error = upgrade.failedLookUp {
+            return AsyncSocketError(error, operation: .startDTLS)
+        }
+        if case .lookedUp(let request) = upgrade.state,
+            let error = begin(request, nil, hasCookie: true, channel, peer, configuration, input, output)
+        {
+            return error
+        }
         if let selection, let error = select(selection, channel, peer, configuration, input, output) { return error }
         if let fatalFailure { return fatalFailure }
         if case .handshaking = upgrade.state, let error = shakeHands(channel, input, output) { return error }
@@ -85,6 +93,7 @@ final class DatagramUpgrade {
         if output.isAtStartTLS { drained.insert(.startingWriteTLS) }
         guard !drained.isEmpty, let request = upgrade.state.note(drained) else { return nil }
         self.peer = peer.socketAddress
+        if upgrade.lookUp(for: request, self) { return nil }
         selection = DatagramSettingsSelection(request)
         if selection == nil { return begin(request, nil, hasCookie: true, channel, peer, configuration, input, output) }
         upgrade.beginHandshake(request.settings, self)

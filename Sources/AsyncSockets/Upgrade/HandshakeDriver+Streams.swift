@@ -1,6 +1,7 @@
 internal import SocketBuffers
 internal import SocketCore
 internal import SocketTLS
+internal import StartTLSProtocols
 
 /// The upgrade of a connection, and a server's later request for its client's certificate.
 extension HandshakeDriver {
@@ -58,6 +59,9 @@ extension HandshakeDriver {
         guard let channel = data.channel else { return .incomplete }
         switch state {
         case .queuedTLS: return beginIfDrained(channel, data, owner)
+        case .lookingUp:
+            return failedLookUp.map { .fails(AsyncSocketError($0, operation: .startTLS)) } ?? .incomplete
+        case .lookedUp(let request): return begin(request, channel, data, owner)
         case .inDialogue(let request, let dialogue):
             switch dialogue.advance(over: channel, data.reads.preBuffer) {
             case .complete:
@@ -96,7 +100,15 @@ extension HandshakeDriver {
             }
             return .incomplete
         }
-        guard let dialogue = request.dialogue.map(UpgradeDialogue.init) else {
+        return lookUp(for: request, owner) ? .incomplete : begin(request, channel, data, owner)
+    }
+
+    /// Starts the dialogue or the handshake of a request with complete settings.
+    private func begin(
+        _ request: TLSRequest, _ channel: ByteChannel, _ data: DataPath, _ owner: some PartOwner
+    ) -> Step {
+        let policy = StartTLSPolicy(request.settings)
+        guard let dialogue = request.dialogue.map({ UpgradeDialogue($0, policy) }) else {
             let isRejecting = request.settings.earlyPlaintext == .reject
             return begin(request, after: nil, channel, data, rejectsEarlyBytes: isRejecting, owner)
         }
@@ -141,7 +153,7 @@ extension HandshakeDriver {
     func receive(_ news: UpgradeNews, _ data: DataPath, _ owner: some PartOwner) {
         receive(news, over: data.channel, owner)
         switch news {
-        case .verdict, .chosen, .worked: data.needsPump = true
+        case .verdict, .chosen, .worked, .lookedUp: data.needsPump = true
         case .awaited: break
         }
     }

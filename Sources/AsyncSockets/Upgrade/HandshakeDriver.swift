@@ -67,8 +67,10 @@ final class HandshakeDriver {
     @exclusivity(unchecked) var state: TLSUpgrade
     @exclusivity(unchecked) var clock: PhaseClock?
     @exclusivity(unchecked) var waiters = UpgradeWaiters()
-    /// The task that runs a closure of the server's program, if one is running.
+    /// The task that runs a closure of the program, if one is running.
     @exclusivity(unchecked) private var responder: Task<Void, Never>?
+    /// The reason why the handshake must not start.
+    @exclusivity(unchecked) private(set) var failedLookUp: TLSError?
 
     init(_ request: TLSRequest) {
         state = .queuedTLS(request, drained: [])
@@ -189,6 +191,28 @@ final class HandshakeDriver {
         }
     }
 
+    /// Starts the look-up that a client's settings require. Returns false if they are complete.
+    func lookUp(for request: TLSRequest, _ owner: some HandshakeOwner) -> Bool {
+        guard let lookUp = request.settings.lookUp else { return false }
+        state.beginLookUp(request)
+        clock = PhaseClock(.lookUp(lookUp.timeoutError), seconds: lookUp.timeout.inSeconds)
+        owner.note("look-up for TLS started", [:])
+        responder = Task.detached { [send = owner.newsSender] in
+            let settings = await lookUp.answer()
+            send(.lookedUp(settings))
+        }
+        return true
+    }
+
+    private func endLookUp(_ result: Result<TLSSettingValues, TLSError>) {
+        guard case .lookingUp = state else { return }
+        (responder, clock) = (nil, nil)
+        switch result {
+        case .success(let settings): state.endLookUp(settings)
+        case .failure(let error): failedLookUp = error
+        }
+    }
+
     func receive(_ news: UpgradeNews, over transport: (some HandshakeTransport)?, _ owner: some HandshakeOwner) {
         switch news {
         case .verdict(let accepted, let question): if let transport { decide(accepted, of: question, transport, owner) }
@@ -198,6 +222,7 @@ final class HandshakeDriver {
         case .chosen(let choice):
             responder = nil
             transport?.choose(choice)
+        case .lookedUp(let settings): endLookUp(settings)
         }
     }
 
@@ -236,6 +261,7 @@ final class HandshakeDriver {
         guard let clock, let deadline = clock.deadline, deadline <= now else { return .nothing }
         switch clock.limit {
         case .earlierWrites, .earlierDatagrams: return .beforeHandshake(clock)
+        case .lookUp(let error): return .handshake(AsyncSocketError(error, operation: operation(of: owner)))
         case .dialogue(let name): return .handshake(.dialogueTimeout(name, seconds: clock.seconds))
         case .handshake: return .handshake(.timeout(.handshakeTimeout, operation(of: owner), seconds: clock.seconds))
         case .trust:

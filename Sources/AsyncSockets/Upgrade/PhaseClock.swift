@@ -1,4 +1,5 @@
 internal import SocketCore
+internal import SocketTLS
 
 /// The time limit of one step of an upgrade (reads and writes have separate limits). Only one clock runs at a
 /// time.
@@ -7,6 +8,9 @@ internal import SocketCore
 /// memory for one.
 final class PhaseClock {
     enum Limit {
+        /// A look-up by a client's program before the dialogue and the handshake. The error is for a look-up
+        /// that takes too long.
+        indirect case lookUp(TLSError)
         /// Writes that precede a task's `startTLS`. If bytes have been sent by the time the clock expires,
         /// the clock restarts.
         case earlierWrites(WriteHalf.Position)

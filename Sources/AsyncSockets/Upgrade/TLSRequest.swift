@@ -4,7 +4,7 @@ internal import Synchronization
 
 /// A call to `startTLS`: valid settings, and the context created from them.
 struct TLSRequest: Sendable {
-    let settings: TLSSettingValues
+    var settings: TLSSettingValues
     let context: TLSContext
     /// Notified when the handshake completes or fails. If `nil`, the delegate is notified instead.
     var waiter: (any OperationWaiter<HandshakeNews>)?
@@ -34,6 +34,8 @@ enum UpgradeNews: Sendable {
     /// A task is deciding whether to trust the peer. This waiter receives the next event.
     indirect case awaited(by: any OperationWaiter<HandshakeNews>)
     indirect case chosen(TLSServerChoice)
+    /// The settings of a client after its program's look-up, or the reason why the handshake must not start.
+    indirect case lookedUp(Result<TLSSettingValues, TLSError>)
     /// The lent step of the handshake is complete.
     case worked
 }

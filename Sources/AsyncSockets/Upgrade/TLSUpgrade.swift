@@ -11,7 +11,9 @@
 //  6. If the call specifies a dialogue (`UpgradeDialogue`), it takes place between rules 2 and 4, while both
 //     directions are paused.
 //  7. A failed dialogue or handshake closes the connection, which never returns to plaintext.
-//  8. A secure server may request its client's certificate: `.authenticating`. Data is transferred until the
+//  8. If a client's settings require a look-up, it runs after rule 2 and before everything else, while both
+//     directions are paused.
+//  9. A secure server may request its client's certificate: `.authenticating`. Data is transferred until the
 //     client's response arrives. Transfers are then suspended until the decision has been made, and the state
 //     returns to `.secure`.
 
@@ -24,6 +26,10 @@ internal import SocketTLS
 enum TLSUpgrade {
     /// Requested; the queues are still draining (`kQueuedTLS`).
     indirect case queuedTLS(TLSRequest, drained: DrainedQueues)
+    /// The queues are drained; the program is looking up a part of the settings.
+    indirect case lookingUp(TLSRequest)
+    /// The settings are complete.
+    indirect case lookedUp(TLSRequest)
     /// The queues are drained; the messages before the handshake are being exchanged.
     indirect case inDialogue(TLSRequest, UpgradeDialogue)
     /// The handshake is in progress (`kStartingReadTLS` and `kStartingWriteTLS` both set).
@@ -58,7 +64,9 @@ enum TLSUpgrade {
     var isOpenForData: Bool {
         switch self {
         case .queuedTLS, .secure, .authenticating(.requested): true
-        case .inDialogue, .handshaking, .awaitingTrust, .authenticating(.answered), .authenticating(.awaitingTrust): false
+        case .lookingUp, .lookedUp, .inDialogue, .handshaking, .awaitingTrust, .authenticating(.answered),
+            .authenticating(.awaitingTrust):
+            false
         }
     }
 
@@ -70,7 +78,7 @@ enum TLSUpgrade {
     var isSecure: Bool {
         switch self {
         case .secure, .authenticating: true
-        case .queuedTLS, .inDialogue, .handshaking, .awaitingTrust: false
+        case .queuedTLS, .lookingUp, .lookedUp, .inDialogue, .handshaking, .awaitingTrust: false
         }
     }
 
@@ -78,7 +86,9 @@ enum TLSUpgrade {
     var question: TrustQuestionNumber? {
         switch self {
         case .awaitingTrust(let number), .authenticating(.awaitingTrust(let number)): number
-        case .queuedTLS, .inDialogue, .handshaking, .secure, .authenticating(.requested), .authenticating(.answered): nil
+        case .queuedTLS, .lookingUp, .lookedUp, .inDialogue, .handshaking, .secure, .authenticating(.requested),
+            .authenticating(.answered):
+            nil
         }
     }
 
@@ -96,11 +106,13 @@ enum TLSUpgrade {
         return all == .both ? request : nil
     }
 
-    /// The role in a handshake that failed before it started: in the check for early bytes or in the
-    /// dialogue.
+    /// The role in a handshake that failed before it started: in a look-up, in the check for early bytes or
+    /// in the dialogue.
     var refusedRole: TLSRole? {
         switch self {
-        case .queuedTLS(let request, drained: .both), .inDialogue(let request, _): request.settings.role
+        case .queuedTLS(let request, drained: .both), .lookingUp(let request), .lookedUp(let request),
+            .inDialogue(let request, _):
+            request.settings.role
         case .queuedTLS, .handshaking, .awaitingTrust, .secure, .authenticating: nil
         }
     }
@@ -112,16 +124,31 @@ enum TLSUpgrade {
         return request.settings.handshakeTimeout.inSeconds
     }
 
+    /// Starts the look-up of a request whose queues are drained.
+    mutating func beginLookUp(_ request: TLSRequest) {
+        guard case .queuedTLS = self else { return }
+        self = .lookingUp(request)
+    }
+
+    /// Completes the settings of a request.
+    mutating func endLookUp(_ settings: TLSSettingValues) {
+        guard case .lookingUp(var request) = self else { return }
+        request.settings = settings
+        self = .lookedUp(request)
+    }
+
     /// Starts the dialogue of a request whose queues are drained.
     mutating func beginDialogue(_ request: TLSRequest, _ dialogue: UpgradeDialogue) {
-        guard case .queuedTLS = self else { return }
-        self = .inDialogue(request, dialogue)
+        switch self {
+        case .queuedTLS, .lookedUp: self = .inDialogue(request, dialogue)
+        case .lookingUp, .inDialogue, .handshaking, .awaitingTrust, .secure, .authenticating: break
+        }
     }
 
     mutating func begin() {
         switch self {
-        case .queuedTLS, .inDialogue: self = .handshaking
-        case .handshaking, .awaitingTrust, .secure, .authenticating: break
+        case .queuedTLS, .lookedUp, .inDialogue: self = .handshaking
+        case .lookingUp, .handshaking, .awaitingTrust, .secure, .authenticating: break
         }
     }
 
@@ -130,7 +157,7 @@ enum TLSUpgrade {
         switch self {
         case .handshaking: self = .awaitingTrust(number)
         case .authenticating(.answered): self = .authenticating(.awaitingTrust(number))
-        case .queuedTLS, .inDialogue, .awaitingTrust, .secure, .authenticating: break
+        case .queuedTLS, .lookingUp, .lookedUp, .inDialogue, .awaitingTrust, .secure, .authenticating: break
         }
         return number
     }
@@ -140,7 +167,7 @@ enum TLSUpgrade {
         switch self {
         case .awaitingTrust: self = .handshaking
         case .authenticating(.awaitingTrust): self = .authenticating(.answered)
-        case .queuedTLS, .inDialogue, .handshaking, .secure, .authenticating: break
+        case .queuedTLS, .lookingUp, .lookedUp, .inDialogue, .handshaking, .secure, .authenticating: break
         }
     }
 
@@ -158,7 +185,7 @@ enum TLSUpgrade {
     mutating func succeed() {
         switch self {
         case .handshaking, .authenticating: self = .secure
-        case .queuedTLS, .inDialogue, .awaitingTrust, .secure: break
+        case .queuedTLS, .lookingUp, .lookedUp, .inDialogue, .awaitingTrust, .secure: break
         }
     }
 }

@@ -83,8 +83,9 @@ final class UpgradeDialogue {
         case failed
     }
 
-    init(_ request: DialogueRequest) {
+    init(_ request: DialogueRequest, _ policy: StartTLSPolicy = .required) {
         dialogue = request.dialogue
+        dialogue.policy = policy
         seconds = request.seconds
     }
 
@@ -181,6 +182,17 @@ final class UpgradeDialogue {
         guard let failure = channel.failure else { return .incomplete }
         guard failure.isOrderlyEnd else { return .failed(failure.during(.startTLS)) }
         throw dialogue.endOfInputError
+    }
+}
+
+extension StartTLSPolicy {
+    /// The policy of a client with these settings, after its records have been looked up.
+    init(_ settings: TLSSettingValues) {
+        switch settings.promiseOfTLS {
+        case .unknown: self = .required
+        case .made: self = .promised
+        case .absent(let isRequired): self = isRequired ? .required : .opportunistic
+        }
     }
 }
 
