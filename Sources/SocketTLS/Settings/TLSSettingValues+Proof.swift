@@ -10,11 +10,14 @@ extension TLSSettingValues {
 
     /// Throws if another setting contradicts the proof.
     func validateProof(over transport: TLSTransport) throws(TLSError) {
+        if certificateType == .rawPublicKey { try validateRawPublicKeys() }
         switch proof {
         case .certificates: break
         case .rawPublicKeys: try validateRawPublicKeys()
         case .preSharedKeys(let keys): try keys.validate(in: self, over: transport)
-        case .dane(let dane): try dane.validate(in: self)
+        case .dane(let dane):
+            if dane.acceptsRawPublicKeys { try requireNoSessions() }
+            try dane.validate(in: self)
         }
     }
 

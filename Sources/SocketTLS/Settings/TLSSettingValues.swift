@@ -130,7 +130,6 @@ extension TLSSettingValues {
         try validateApplicationProtocols()
         if issuesTickets { try validateTickets() }
         try validateProof(over: transport)
-        if certificateType == .rawPublicKey { try validateRawPublicKeys() }
         if earlyData != nil || acceptedEarlyData != nil { try validateEarlyData() }
         try validateRules()
         try Self.validate(maximumCertificateChainBytes, in: 1024...1_048_576, "maximumCertificateChainBytes")

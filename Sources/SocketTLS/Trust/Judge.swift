@@ -29,6 +29,9 @@ final class Judge {
     /// are not revoked. In seconds since 1970, or `nil` if no evidence was used.
     private(set) var evidenceEnd: Int?
 
+    /// Whether the peer is rejected without a proof that its certificate is not revoked.
+    var requiresStatus: Bool { rules.revocation != nil || stapling == .required }
+
     init(
         isServer: Bool, expectedName: String?, gate: TrustGate, domain: SecurityDomain, resumption: ClientResumption?
     ) {

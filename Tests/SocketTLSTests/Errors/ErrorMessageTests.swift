@@ -21,7 +21,7 @@ import Testing
         var testDescription: String { code.description }
     }
 
-    private static let ways = callers + certificates + keys + requests + peers
+    private static let ways = callers + certificates + keys + requests + peers + records
 
     @Test(arguments: ways) func theMessageNamesItsObject(_ way: Way) throws {
         let error = try #require(try way.provoke())
@@ -70,6 +70,27 @@ import Testing
         pair.shakeHands()
         return pair
     }
+
+    // MARK: - TLSA records
+
+    private static let records: [Way] = [
+        Way(.invalidTLSARecord, "\"3 1\"") { thrown { try TLSARecord("3 1") } },
+        Way(.noUsableTLSARecord, "\"mail.example.org\"", "\"3 1 1 00\"", "32 bytes") {
+            var fixture = try DANEFixture()
+            fixture.expect([try TLSARecord("3 1 1 00")])
+            return thrown { try fixture.base.pair() }
+        },
+        Way(.tlsaMismatch, "\"mail.example.org\"", "\"3 1 1 abab") {
+            var fixture = try DANEFixture()
+            fixture.expect([try TLSARecord("3 1 1 " + String(repeating: "ab", count: 32))])
+            return try fixture.shaken().clientError
+        },
+        Way(.tlsaLookUpFailed, "\"mail.example.org\"", "5.0 seconds") {
+            var client = TLSSettings.client(serverName: Fixture.host)
+            client.proof = .dane(TLSDANE(policy: .required, timeout: .seconds(5)) { _ in [] })
+            return client.values.lookUp?.timeoutError
+        },
+    ]
 
     // MARK: - Errors of the caller
 

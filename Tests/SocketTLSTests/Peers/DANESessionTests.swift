@@ -105,6 +105,9 @@ import Testing
         // A key has no certificate.
         fixture.client.proof = .dane(dane, TLSCertificateRules(pins: [fixture.leaf.publicKeySHA256]))
         #expect(thrown { try fixture.base.pair() }?.message.contains("acceptsRawPublicKeys") == true)
+        fixture.client.resumption = .store(TLSInMemorySessionStore())
+        #expect(thrown { try fixture.base.pair() }?.message.contains("do not support resumption") == true)
+        fixture.client.resumption = .inMemory
         // The key of another server, and no permission to send keys.
         dane = TLSDANE([try DANEFixture.otherRecord], policy: .opportunistic)
         dane.acceptsRawPublicKeys = true

@@ -11,7 +11,7 @@ extension Judge {
     /// Returns the fault of a chain that OpenSSL has accepted because of a record: `record` authenticates a
     /// certificate without its issuer, so that a required proof of the issuer cannot be checked.
     func faultOfMatch(_ record: TLSARecord) -> PeerTrust.Verdict? {
-        guard record.usage == .daneEE, rules.revocation != nil || stapling == .required else { return nil }
+        guard record.usage == .daneEE, requiresStatus else { return nil }
         return .untrusted(
             reason:
                 "the TLSA record \(record.shortText) matches, but its usage has no issuer, and the settings require a proof that the certificate is not revoked",

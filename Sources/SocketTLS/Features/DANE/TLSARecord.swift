@@ -198,8 +198,8 @@ extension TLSARecord {
         self.init(usage: usage, selector: selector, matchingType: matchingType, data: data)
     }
 
-    /// Creates the record to publish for a public key whose certificate does not exist yet, such as the next
-    /// key of a server.
+    /// Creates the record to publish for a public key that has no certificate yet, such as the next key of a
+    /// server.
     ///
     /// - Parameter publicKey: A SubjectPublicKeyInfo in DER, as `TLSPrivateKey.publicKey` returns.
     /// - Throws: `invalidTLSARecord` if `publicKey` is not a public key, or if a number is unknown.

@@ -3,7 +3,7 @@
 //     offered only with the records of its scope.
 //  2. A look-up that fails, takes too long, or returns unacceptable records closes the connection under every
 //     policy: a failure may be the work of an attacker (RFC 7672, section 2.1.2).
-//  3. An engine rejects settings whose look-up has not been performed.
+//  3. An engine rejects settings with a look-up that has not been performed.
 
 extension TLSDANE {
     /// Creates a rule with records that are looked up when the connection starts TLS.

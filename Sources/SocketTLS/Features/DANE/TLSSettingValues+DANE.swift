@@ -26,14 +26,9 @@ extension TLSDANE {
 
     /// A raw public key has no chain to which the rules for certificates could apply.
     private func validateRawPublicKeys(_ settings: TLSSettingValues) throws(TLSError) {
-        try settings.requireNoSessionOfOthers()
         if settings.rules.pins != nil || !settings.rules.revocationLists.isEmpty || settings.ocspStapling != .none {
             throw TLSSettingValues.invalid(
                 "acceptsRawPublicKeys cannot be combined with pins, revocationLists or ocspStapling: a key has no certificate")
-        }
-        if settings.earlyData != nil {
-            throw TLSSettingValues.invalid(
-                "earlyData requires session resumption, which acceptsRawPublicKeys does not support: set it to nil")
         }
     }
 

@@ -14,18 +14,23 @@ extension TLSSettingValues {
         }
     }
 
+    /// Throws if a client's settings need sessions, which connections with raw public keys do not have.
+    func requireNoSessions() throws(TLSError) {
+        try requireNoSessionOfOthers()
+        if earlyData != nil {
+            throw Self.invalid("earlyData requires session resumption, which raw public keys do not support: set it to nil")
+        }
+    }
+
     /// Throws if another setting is incompatible with raw public keys.
     func validateRawPublicKeys() throws(TLSError) {
         try TLSRawPublicKeys.requireSupport()
-        try requireNoSessionOfOthers()
+        try requireNoSessions()
         if certificateType == .rawPublicKey, identity == nil {
             throw Self.invalid("identity is nil, but presentsRawPublicKey is true: set identity")
         }
         if tickets != .none {
             throw Self.invalid("raw public keys cannot be combined with sessionTickets")
-        }
-        if earlyData != nil {
-            throw Self.invalid("earlyData requires session resumption, which raw public keys do not support: set it to nil")
         }
         if allowsPostHandshakeAuthentication {
             throw Self.invalid("raw public keys do not support allowsPostHandshakeAuthentication: set it to false")
