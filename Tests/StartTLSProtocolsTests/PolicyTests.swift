@@ -7,7 +7,7 @@ import Testing
     struct Stripped: Sendable, CustomTestStringConvertible {
         let testDescription: String
         let client: StartTLSClient
-        /// The messages of a server whose offer an attacker has removed.
+        /// The messages of a server, without the offer that an attacker has removed.
         let messages: [String]
 
         static let all = [

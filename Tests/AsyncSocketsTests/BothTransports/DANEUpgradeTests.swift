@@ -25,7 +25,7 @@ import Testing
 
         var testDescription: String { "\(version) in a \(isTask ? "task" : "delegate")" }
 
-        /// Upgrades both ends. Returns the client's session, or the reason why the connection ended.
+        /// Upgrades both ends. Returns the client's session, or the reason why the connection closed.
         func upgrade(
             _ link: UpgradeLink, _ client: TLSClientSettings, _ server: TLSServerSettings
         ) async throws -> Result<TLSSession, AsyncSocketError> {
@@ -199,7 +199,7 @@ extension UpgradeEnd {
         }
     }
 
-    /// Waits until the connection is secure, and throws the reason if it ends before that.
+    /// Waits until the connection is secure, and throws the reason if it closes before that.
     fileprivate func securedOrEnded() async throws {
         switch self {
         case .stream(_, let recorder?):
