@@ -1,8 +1,8 @@
 """Draws lines over time as an SVG image, in the style of Benchmarks/Sources/Bench/LineChart.swift."""
 import math
 
-LEFT, TOP, WIDTH, HEIGHT, RIGHT = 70, 96, 800, 260, 130
-COLORS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7"]
+LEFT, TOP, WIDTH, HEIGHT, RIGHT = 70, 96, 800, 260, 170
+COLORS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"]
 
 
 def escaped(text):

@@ -1,0 +1,70 @@
+"""Writes the report and the charts of Scripts/soak."""
+import datetime
+import os
+import re
+import subprocess
+import textwrap
+
+import chart
+
+DOCUMENT, IMAGES = "Documentation/Soak.md", "Documentation/Soak"
+# The tables and the facts in the document, which are between its heading for the results and its first image.
+RESULTS = re.compile(r"(?<=## Results\n\n).*?(?=!\[)", re.S)
+
+
+def resource_table(samples):
+    lines = ["| process | memory at first | at the end | descriptors without a connection | threads | latency: median | 99th percentile | longest |",
+             "|---|--:|--:|--:|--:|--:|--:|--:|"]
+    for party in samples.judged:
+        name = party.name
+        memory, threads = samples.ends_of("memory", name), samples.ends_of("threads", name)
+        cells = [f"{memory[0]:,.0f} MiB", f"{memory[1]:,.0f} MiB"]
+        if name in samples.values["surplus"]:
+            surplus, latency = samples.ends_of("surplus", name), samples.latency(name)
+            cells += [f"{surplus[0]:.0f}, {surplus[1]:.0f}", f"{threads[0]:.0f}, {threads[1]:.0f}", *(f"{value:,.1f} ms" for value in latency)]
+        else:
+            cells += ["", f"{threads[0]:.0f}, {threads[1]:.0f}", "", "", ""]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def count_table(samples):
+    lines = ["| process | connections | exchanges | GB | handshakes | resumed | half-closed | reset | cut | closed by the server |",
+             "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|"]
+    for party in samples.topology.parties:
+        if party.counts:
+            counts = party.counts
+            ends = [counts["ends"].get(end, 0) for end in ("halfClose", "reset", "cut", "close")]
+            numbers = [counts["made"], counts["exchanges"]], [counts["secured"], counts["resumed"], *ends]
+            cells = [*(f"{number:,}" for number in numbers[0]), f"{counts['bytes'] / 1e9:.2f}", *(f"{number:,}" for number in numbers[1])]
+            lines.append(f"| {party.name} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def facts(samples, options, load):
+    commit = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
+    return (f"{datetime.date.today()}, commit {commit}: {options.connections:,} connections for {options.minutes:g} minutes with the seed "
+            f"{options.seed}. {os.cpu_count()} processors, with a load average of {load:.1f} before the run.")
+
+
+def write(samples, options, load, output, updates_document):
+    drawings = {"memory": ("Resident memory", "MiB"), "descriptors": ("Open descriptors", "descriptors"), "threads": ("Threads", "threads"),
+                "latency": ("Event loops: time to start a job", "milliseconds (the slowest loop of the process)"),
+                "connections": ("Open connections", "connections, on both sides")}
+    images = {f"{kind}.svg": chart.draw(*titles, {name: [line] for name, line in samples.values[kind].items()}, samples.marks,
+                                        samples.end, is_logarithmic=kind == "latency")
+              for kind, titles in drawings.items()}
+    text = f"{textwrap.fill(facts(samples, options, load), 110)}\n\n{resource_table(samples)}\n{count_table(samples)}"
+    print(f"\n{text}")
+    for folder in [output, IMAGES] if updates_document else [output]:
+        os.makedirs(folder, exist_ok=True)
+        for name, image in images.items():
+            with open(f"{folder}/{name}", "w", encoding="utf-8") as file:
+                file.write(image)
+    with open(f"{output}/report.md", "w", encoding="utf-8") as file:
+        file.write(text)
+    if updates_document:
+        with open(DOCUMENT, encoding="utf-8") as file:
+            document = file.read()
+        with open(DOCUMENT, "w", encoding="utf-8") as file:
+            file.write(RESULTS.sub(lambda _: f"{text}\n", document, count=1))
