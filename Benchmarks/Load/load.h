@@ -32,11 +32,12 @@ uint64_t now_ns(void);
 Sample sample_take(const Options *options, uint64_t operations, uint64_t bytes);
 _Noreturn void die(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-// The workloads. Each runs to completion and prints one line of JSON (`idle` and `udp-idle` print one per
-// step).
+// The workloads. Each runs to completion and prints one line of JSON (`idle`, `udp-idle`
+// and `scale` print one per step).
 void run_stream(const Options *options);
 void run_churn(const Options *options);
 void run_bulk(const Options *options);
+void run_scale(const Options *options);
 void run_idle(const Options *options);
 void run_idle_peers(const Options *options);
 void run_datagrams(const Options *options);

@@ -89,7 +89,7 @@ Options options_parse(int count, char **words) {
 
 static const struct { const char *mode; void (*run)(const Options *); } workloads[] = {
     {"echo", run_stream}, {"lines", run_stream}, {"count", run_stream}, {"connect", run_churn}, {"starttls", run_churn},
-    {"receive", run_bulk}, {"source", run_bulk}, {"idle", run_idle},
+    {"receive", run_bulk}, {"source", run_bulk}, {"idle", run_idle}, {"scale", run_scale},
     {"udp-echo", run_datagrams}, {"udp-receive", run_datagrams}, {"udp-source", run_datagrams}, {"udp-connect", run_datagrams},
     {"udp-idle", run_idle_peers}};
 

@@ -3,6 +3,7 @@ internal import AsyncSockets
 internal import Dispatch
 internal import Foundation
 internal import ServerArguments
+internal import Synchronization
 
 /// A server with tasks on this package, as a user would write it. It has one event loop if it is limited to
 /// one processor (taskset).
@@ -11,6 +12,7 @@ struct OwnAsyncServer: ParsableCommand {
     @OptionGroup var arguments: ServerArguments
     @Option(help: "The number of session tickets per full handshake.")
     var tickets = 0
+    @OptionGroup var broadcast: BroadcastSignal
     @Flag(help: "Echo borrowed bytes, without a Data per message.")
     var borrowed = false
 
@@ -21,13 +23,17 @@ struct OwnAsyncServer: ParsableCommand {
             port: port, interface: "127.0.0.1", tls: try makeSettings(), maximumConnections: .max)
         arguments.announce(port: Int(listener.localPort))
         let (mode, borrowed) = (arguments.mode, borrowed)
+        let members = broadcast.broadcasts ? Members() : nil
+        let source = broadcast.start { bytes in Task { await members?.send(bytes) } }
         Task {
             try await listener.run { socket in
+                members?.add(socket)
+                defer { members?.remove(socket) }
                 if borrowed { try await Self.echoBorrowed(socket, mode) } else { try await Self.serve(socket, mode) }
             }
         }
         // Not an async main function, because it would exit the main thread, which valgrind does not support.
-        while true { pause() }
+        withExtendedLifetime(source) { while true { pause() } }
     }
 
     private func runDatagrams(_ port: UInt16) throws {
@@ -98,6 +104,20 @@ struct OwnAsyncServer: ParsableCommand {
         settings.minimumVersion = .tls13
         settings.sessionTickets = tickets > 0 ? .issued(tickets) : .none
         return settings
+    }
+}
+
+/// The connections that receive broadcasts.
+private final class Members: Sendable {
+    private let sockets = Mutex<[ObjectIdentifier: AsyncSocket]>([:])
+
+    func add(_ socket: AsyncSocket) { sockets.withLock { $0[ObjectIdentifier(socket)] = socket } }
+
+    func remove(_ socket: AsyncSocket) { _ = sockets.withLock { $0.removeValue(forKey: ObjectIdentifier(socket)) } }
+
+    /// A connection that fails is removed by its task.
+    func send(_ bytes: Data) async {
+        for socket in sockets.withLock({ Array($0.values) }) { try? await socket.write(bytes) }
     }
 }
 

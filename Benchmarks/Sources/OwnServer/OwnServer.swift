@@ -17,6 +17,7 @@ struct OwnServer: ParsableCommand {
     var delivery = Delivery.inline
     @Flag(help: "The delegate borrows the bytes, without a Data per message.")
     var borrowed = false
+    @OptionGroup var broadcast: BroadcastSignal
     @Option(help: "The number of session tickets per full handshake.")
     var tickets = 0
 
@@ -32,8 +33,9 @@ struct OwnServer: ParsableCommand {
         listener.maximumConnections = .max
         try listener.accept(onInterface: "127.0.0.1", port: port)
         arguments.announce(port: Int(listener.localPort))
+        let source = broadcast.start { service.broadcast($0) }
         // Not dispatchMain(), because it exits the main thread, which valgrind does not support.
-        withExtendedLifetime((listener, service)) { while true { pause() } }
+        withExtendedLifetime((listener, service, source)) { while true { pause() } }
     }
 
     private func runDatagrams() throws {

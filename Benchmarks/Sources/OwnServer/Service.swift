@@ -16,6 +16,12 @@ class Service: AsyncSocketDelegate, @unchecked Sendable {
     /// The first reads of a connection.
     func begin(_ socket: AsyncSocket) {}
 
+    /// Sends bytes to all connections.
+    func broadcast(_ bytes: Data) {
+        let all = sockets.withLock { Array($0.values) }
+        for socket in all { socket.write(bytes, withTimeout: -1, tag: 0) }
+    }
+
     func socket(_ listener: AsyncSocket, didAcceptNewSocket socket: AsyncSocket) {
         sockets.withLock { $0[ObjectIdentifier(socket)] = socket }
         do {

@@ -67,15 +67,20 @@ class Samples:
 
     def problems(self, is_complete):
         """Returns what is wrong. `is_complete` is whether all kinds of events must have occurred."""
-        problems = [f"{party.name}: {fault}" for party in self.topology.parties for fault in party.faults]
+        problems = self.faults()
         for party in self.judged:
             problems += self.growth(party.name)
-            if not isinstance(party, Relay):
-                longest = self.latency(party.name)[2]
-                if longest > LONGEST_LATENCY:
-                    problems.append(f"{party.name}: a latency of {longest:.0f} ms of an event loop")
         problems += self.remains()
         return problems + (list(self.missing()) if is_complete else [])
+
+    def faults(self):
+        """Returns what is wrong whenever it occurs."""
+        problems = [f"{party.name}: {fault}" for party in self.topology.parties for fault in party.faults]
+        for name, values in self.values["latency"].items():
+            longest = max(value for _, value in values)
+            if longest > LONGEST_LATENCY:
+                problems.append(f"{name}: a latency of {longest:.0f} ms of an event loop")
+        return problems
 
     def growth(self, name):
         first, last = self.ends_of("memory", name)

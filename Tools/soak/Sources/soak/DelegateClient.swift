@@ -3,8 +3,8 @@ import Foundation
 
 /// Opens one connection after another, with a delegate.
 final class DelegateClient: AsyncSocketDelegate, @unchecked Sendable {
-    // Unchecked: the properties are used only by the delegate's methods and by `step`, which do not overlap: both run on
-    // the delegate queue or, without one, inside the socket.
+    // Unchecked: the properties are used by the delegate's methods and by `step`, which do not overlap: both run
+    // on the delegate queue or, without one, inside the socket.
     private let route: Route
     private let settings: TLSClientSettings
     private let tally: Tally

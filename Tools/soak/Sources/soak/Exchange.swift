@@ -1,6 +1,7 @@
 import Foundation
 
-/// One request and its reply, which the client announces in 24 bytes before the request. The reply has no header.
+/// One request and its reply, which the client announces in 24 bytes before the request. The reply has no
+/// header.
 struct Exchange: Sendable {
     /// What happens during or after the exchange.
     enum End: UInt8, Sendable, CaseIterable {
