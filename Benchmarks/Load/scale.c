@@ -1,6 +1,6 @@
 // Many connections at the same time. Opens all of them, with an echo of one byte on each (`accept`). Then performs the steps
 // that it reads from standard input, and prints a line after each: `echo` exchanges a message with each connection,
-// `broadcast` waits until each has received a message, and `end` closes all of them at once.
+// `broadcast` waits until each has received a message, and `end` closes all of them at the same time.
 #include "connection.h"
 #include "load.h"
 #include "report.h"

@@ -8,12 +8,18 @@ import subprocess
 import textwrap
 
 from chart import COLORS, HEIGHT, LEFT, TOP, Drawing
+from measurement import SERVERS
 
 DOCUMENT, IMAGES = "Documentation/Scale.md", "Documentation/Scale"
 # The tables and the facts in the document, which are between its heading for the results and its first image.
 RESULTS = re.compile(r"(?<=## Results\n\n).*?(?=!\[)", re.S)
-STEPS = {"accept": "accept, with an echo of one byte", "echo": "echo of 64 bytes", "end": "end of all connections at once"}
+STEPS = {"accept": "accept, with an echo of one byte", "echo": "echo of 64 bytes", "end": "closing all connections together"}
 WIDTH = 420
+
+
+def is_same(one, other):
+    """Whether both results are about the same measurement."""
+    return all(one[key] == other[key] for key in ("server", "secure", "connections"))
 
 
 def line(result):
@@ -26,13 +32,13 @@ def table(results, secure, value, title):
     """Returns a table of a value by server and number of connections."""
     chosen = [result for result in results if result["secure"] == secure]
     sizes = sorted({result["connections"] for result in chosen})
-    rows = {}
+    rows = {server: {} for server in SERVERS}
     for result in chosen:
         rows.setdefault(result["server"], {})[result["connections"]] = value(result)
     lines = [f"| {title} | " + " | ".join(f"{size:,}" for size in sizes) + " |", "|---|" + "--:|" * len(sizes)]
     for server, cells in rows.items():
         if any(cells.get(size) is not None for size in sizes):
-            lines.append(f"| `{server}` | " + " | ".join(f"{cells[size]:,.1f}" if cells.get(size) is not None else "" for size in sizes) + " |")
+            lines.append(f"| `{server}` | " + " | ".join(f"{cells[size]:,.1f}" if cells.get(size) is not None else "–" for size in sizes) + " |")
     return "\n".join(lines) + "\n"
 
 
@@ -47,7 +53,7 @@ def tables(results):
         parts.append(table(results, secure, lambda result: result["memory"] / 1024, f"{kind}: memory of a connection, KiB"))
         parts.append(table(results, secure, lambda result: result.get("broadcast", {}).get("server"), f"{kind}: message to all, µs each"))
         parts.append(table(results, secure, lambda result: result.get("broadcast", {}).get("longest"), f"{kind}: message to all, s in all"))
-        parts.append(table(results, secure, lambda result: result["end"]["longest"], f"{kind}: end of all, s in all"))
+        parts.append(table(results, secure, lambda result: result["end"]["longest"], f"{kind}: closing all, s in all"))
     return "\n".join(parts)
 
 
@@ -75,7 +81,7 @@ def chart(results, secure, step):
     for size in sizes:
         drawing.text(x(size), TOP + HEIGHT + 18, f"{size:,}", anchor="middle")
     drawing.text(LEFT + WIDTH, TOP + HEIGHT + 36, "connections", anchor="end")
-    for number, server in enumerate(dict.fromkeys(result["server"] for result in chosen)):
+    for number, server in enumerate(SERVERS):
         points = sorted((result["connections"], result[step]["server"]) for result in chosen if result["server"] == server)
         drawing.path([(x(size), y(cost)) for size, cost in points], COLORS[number % len(COLORS)])
         drawing.rectangle(LEFT + WIDTH + 20, TOP + 6 + 22 * number, 12, 12, COLORS[number % len(COLORS)])

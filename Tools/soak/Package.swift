@@ -14,7 +14,9 @@ let package = Package(
     name: "soak",
     dependencies: [.package(name: "AsyncSockets", path: "../..")],
     targets: [
+        .systemLibrary(name: "CMalloc"),
         .executableTarget(
-            name: "soak", dependencies: [.product(name: "AsyncSockets", package: "AsyncSockets")], swiftSettings: strict)
+            name: "soak", dependencies: ["CMalloc", .product(name: "AsyncSockets", package: "AsyncSockets")],
+            swiftSettings: strict),
     ]
 )

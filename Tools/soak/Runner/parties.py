@@ -25,7 +25,7 @@ class Party:
 
     def __init__(self, name, command, folder):
         self.name, self.log = name, f"{folder}/{name.replace(' ', '-')}.log"
-        self.ports, self.counts, self.latencies, self.faults = None, None, [], []
+        self.ports, self.counts, self.latencies, self.allocated, self.faults = None, None, [], None, []
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                             stderr=subprocess.STDOUT if self.is_talkative else log, text=True)
@@ -37,6 +37,7 @@ class Party:
             message = json.loads(line)
             self.ports = message.get("ports", self.ports)
             self.counts = message.get("counts", self.counts)
+            self.allocated = message.get("allocated", self.allocated)
             self.latencies = message.get("latencies", self.latencies)
             if "fault" in message:
                 self.faults.append(message["fault"])

@@ -13,17 +13,18 @@ RESULTS = re.compile(r"(?<=## Results\n\n).*?(?=!\[)", re.S)
 
 
 def resource_table(samples):
-    lines = ["| process | memory at first | at the end | descriptors without a connection | threads | latency: median | 99th percentile | longest |",
-             "|---|--:|--:|--:|--:|--:|--:|--:|"]
+    lines = ["| process | resident memory, first quarter | last quarter | allocated memory, first quarter | last quarter | descriptors without a connection | threads | latency: median | 99th percentile | longest |",
+             "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|"]
     for party in samples.judged:
         name = party.name
         memory, threads = samples.ends_of("memory", name), samples.ends_of("threads", name)
         cells = [f"{memory[0]:,.0f} MiB", f"{memory[1]:,.0f} MiB"]
         if name in samples.values["surplus"]:
+            cells += [f"{value:,.0f} MiB" for value in samples.ends_of("allocated", name)]
             surplus, latency = samples.ends_of("surplus", name), samples.latency(name)
             cells += [f"{surplus[0]:.0f}, {surplus[1]:.0f}", f"{threads[0]:.0f}, {threads[1]:.0f}", *(f"{value:,.1f} ms" for value in latency)]
         else:
-            cells += ["", f"{threads[0]:.0f}, {threads[1]:.0f}", "", "", ""]
+            cells += ["", "", "", f"{threads[0]:.0f}, {threads[1]:.0f}", "", "", ""]
         lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
@@ -48,7 +49,8 @@ def facts(samples, options, load):
 
 
 def write(samples, options, load, output, updates_document):
-    drawings = {"memory": ("Resident memory", "MiB"), "descriptors": ("Open descriptors", "descriptors"), "threads": ("Threads", "threads"),
+    drawings = {"memory": ("Resident memory", "MiB"), "allocated": ("Memory allocated with malloc and not freed", "MiB"),
+                "descriptors": ("Open descriptors", "descriptors"), "threads": ("Threads", "threads"),
                 "latency": ("Event loops: time to start a job", "milliseconds (the slowest loop of the process)"),
                 "connections": ("Open connections", "connections, on both sides")}
     images = {f"{kind}.svg": chart.draw(*titles, {name: [line] for name, line in samples.values[kind].items()}, samples.marks,

@@ -11,6 +11,7 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static Counts counts;
+static long messages; // in which a wrong byte could have been planted
 static volatile bool stopping;
 bool plants_bytes;
 
@@ -26,7 +27,7 @@ void count_retry(void) { CHANGE(counts.cancelled++); }
 
 void plant(uint8_t *bytes, size_t count) {
     pthread_mutex_lock(&lock);
-    if (plants_bytes && counts.exchanges % 500 == 499) bytes[count / 2] ^= 1;
+    if (plants_bytes && ++messages % 500 == 0) bytes[count / 2] ^= 1;
     pthread_mutex_unlock(&lock);
 }
 

@@ -85,6 +85,7 @@ func connect(tally *tally, folder string, words []string) {
 type tally struct {
 	sync.Mutex
 	plant     string
+	messages  int
 	Live      int            `json:"live"`
 	Made      int            `json:"made"`
 	Exchanges int            `json:"exchanges"`
@@ -150,7 +151,8 @@ func (t *tally) exchanged(exchange exchange) {
 // Returns the bytes to send, which are wrong if the run plants wrong bytes.
 func (t *tally) planted(data []byte) []byte {
 	t.add(func() {
-		if t.plant == "peer-byte" && t.Exchanges%2_000 == 1_999 {
+		t.messages++
+		if t.plant == "peer-byte" && t.messages%1_000 == 0 {
 			data[len(data)/2] ^= 1
 		}
 	})

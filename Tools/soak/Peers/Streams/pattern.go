@@ -107,5 +107,5 @@ func choose(choices *rand.Rand, canHalfClose bool) exchange {
 	case number < 95:
 		end = endCut
 	}
-	return exchange{end: end, request: length(choices), reply: length(choices), seed: choices.Uint64()}
+	return exchange{end: end, request: length(choices), reply: 1 + length(choices), seed: choices.Uint64()}
 }

@@ -16,7 +16,7 @@ func isReset(err error) bool {
 	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
-// Whether a stream ended, in whatever way.
+// Whether a stream is closed or broken.
 func isEnd(err error) bool {
 	return isReset(err) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }

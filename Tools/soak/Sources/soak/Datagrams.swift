@@ -1,8 +1,8 @@
 import AsyncSockets
 import Foundation
 
-/// Exchanges datagrams over DTLS. Each contains a header and the bytes of a pattern. A datagram without a reply
-/// is sent again, because the kernel drops datagrams when a buffer is full.
+/// Exchanges datagrams over DTLS. Each contains a header and the bytes of a pattern. A datagram without a
+/// reply is sent again, because the kernel drops datagrams when a buffer is full.
 enum Datagrams {
     private static let limit = Duration.seconds(Tally.limit)
     /// How long peers may be silent: longer than the longest pause.

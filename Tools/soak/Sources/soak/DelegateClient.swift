@@ -3,8 +3,8 @@ import Foundation
 
 /// Opens one connection after another, with a delegate.
 final class DelegateClient: AsyncSocketDelegate, @unchecked Sendable {
-    // Unchecked: the properties are used by the delegate's methods and by `step`, which do not overlap: both run
-    // on the delegate queue or, without one, inside the socket.
+    // Unchecked: the properties are used by the delegate's methods and by `step`, which do not overlap: both
+    // run on the delegate queue or, if there is no queue, inside the socket.
     private let route: Route
     private let settings: TLSClientSettings
     private let tally: Tally
@@ -17,7 +17,7 @@ final class DelegateClient: AsyncSocketDelegate, @unchecked Sendable {
     private var stepNumber = 0
     private var exchange: Exchange?
     private var count = 0
-    /// Whether the connection is being ended on purpose.
+    /// Whether the client closes the connection intentionally.
     private var isLeaving = false
 
     private enum Tag: Int {

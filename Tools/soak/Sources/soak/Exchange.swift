@@ -40,7 +40,8 @@ struct Exchange: Sendable {
             default: .close
             }
         requestLength = choices.length()
-        replyLength = choices.length()
+        // At least two, so that half of a reply is not empty.
+        replyLength = 1 + choices.length()
         seed = choices.next()
     }
 

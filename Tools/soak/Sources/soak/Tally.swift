@@ -1,4 +1,5 @@
 import AsyncSockets
+import CMalloc
 import Foundation
 import Synchronization
 
@@ -41,6 +42,8 @@ final class Tally: Sendable {
     let plant: Plant
     private let counts = Mutex(Counts())
     private let stopping = Mutex(false)
+    /// The number of messages in which a wrong byte could have been planted.
+    private let messages = Mutex(0)
     private let kept = Mutex<[Data]>([])
     private let clients = Mutex<[any Sendable]>([])
 
@@ -91,7 +94,7 @@ final class Tally: Sendable {
 
     func cancelled() { counts.withLock { $0.cancelled += 1 } }
 
-    /// Counts an exchange that is complete or was ended early.
+    /// Counts an exchange that is complete or was cut off.
     func exchanged(_ exchange: Exchange) {
         let count = counts.withLock { counts in
             counts.exchanges += 1
@@ -105,7 +108,7 @@ final class Tally: Sendable {
 
     /// Returns the bytes to send, which are wrong if the run plants wrong bytes.
     func planted(_ bytes: Data) -> Data {
-        guard plant == .byte, counts.withLock({ $0.exchanges % 2_000 == 1_999 }) else { return bytes }
+        guard plant == .byte, messages.withLock({ count in count += 1; return count }) % 1_000 == 0 else { return bytes }
         var bytes = Data(bytes)
         bytes[bytes.count / 2] ^= 1
         return bytes
@@ -123,8 +126,14 @@ final class Tally: Sendable {
         struct Report: Encodable {
             let counts: Counts
             let latencies: [Double]
+            /// The memory that malloc has allocated and not freed, in MiB. Unlike the resident memory, it is
+            /// independent of how free memory is fragmented.
+            let allocated: Double
         }
-        print(Report(counts: counts.withLock { $0 }, latencies: latencies.map { $0 / .milliseconds(1) }))
+        print(
+            Report(
+                counts: counts.withLock { $0 }, latencies: latencies.map { $0 / .milliseconds(1) },
+                allocated: allocated_bytes() / 1_048_576))
     }
 
     /// Prints a line without buffering, even to a pipe.
@@ -140,6 +149,6 @@ final class Tally: Sendable {
 extension AsyncSocketError {
     /// Whether the peer has reset the connection.
     var isReset: Bool { code == .connectionReset }
-    /// Whether the stream ended, in whatever way.
+    /// Whether the stream is closed or broken.
     var isEnd: Bool { isReset || code == .closedByPeer || code == .truncated || code == .closed }
 }

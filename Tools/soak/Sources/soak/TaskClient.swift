@@ -10,7 +10,7 @@ struct TaskClient {
     var choices: Choices
     /// The current exchange.
     private var exchange: Exchange?
-    /// Whether the connection is being ended on purpose.
+    /// Whether the client closes the connection intentionally.
     private var isLeaving = false
     private static let limit = Duration.seconds(Tally.limit)
 
