@@ -8,6 +8,8 @@ enum Plant: String {
     case none
     /// One wrong byte in a reply or request, now and then.
     case byte
+    /// The same in the peers, which plant it.
+    case peerByte = "peer-byte"
     /// A descriptor that is not closed.
     case descriptor
     /// Memory that is not released.
