@@ -13,7 +13,7 @@ from measurement import SERVERS
 DOCUMENT, IMAGES = "Documentation/Scale.md", "Documentation/Scale"
 # The tables and the facts in the document, which are between its heading for the results and its first image.
 RESULTS = re.compile(r"(?<=## Results\n\n).*?(?=!\[)", re.S)
-STEPS = {"accept": "accept, with an echo of one byte", "echo": "echo of 64 bytes", "end": "closing all connections together"}
+STEPS = {"accept": "accept, with an echo of one byte", "echo": "echo of 64 bytes", "end": "closing them together"}
 WIDTH = 420
 
 
@@ -51,9 +51,9 @@ def tables(results):
         for step, title in STEPS.items():
             parts.append(table(results, secure, lambda result, step=step: result[step]["server"], f"{kind}: {title}, µs"))
         parts.append(table(results, secure, lambda result: result["memory"] / 1024, f"{kind}: memory of a connection, KiB"))
-        parts.append(table(results, secure, lambda result: result.get("broadcast", {}).get("server"), f"{kind}: message to all, µs each"))
-        parts.append(table(results, secure, lambda result: result.get("broadcast", {}).get("longest"), f"{kind}: message to all, s in all"))
-        parts.append(table(results, secure, lambda result: result["end"]["longest"], f"{kind}: closing all, s in all"))
+        parts.append(table(results, secure, lambda result: result.get("broadcast", {}).get("server"), f"{kind}: broadcast, µs each"))
+        parts.append(table(results, secure, lambda result: result.get("broadcast", {}).get("longest"), f"{kind}: broadcast, s in total"))
+        parts.append(table(results, secure, lambda result: result["end"]["longest"], f"{kind}: closing, s in total"))
     return "\n".join(parts)
 
 

@@ -56,7 +56,7 @@ struct OutputFiles {
 /// Reads the files that a command line names. "-" is standard input.
 enum InputFile {
     static func bytes(_ path: String) throws -> [UInt8] {
-        try LocalFile.bytes(path == "-" ? "/dev/stdin" : path)
+        path == "-" ? try LocalFile.bytes(of: STDIN_FILENO, named: "standard input") : try LocalFile.bytes(path)
     }
 
     static func text(_ path: String) throws -> String {

@@ -92,21 +92,30 @@ struct SignCommand: SockcatCommand {
         if !isClient { try CertificateName.validate(names) }
         let authority = try authority.load(default: files.directory)
         let text = try InputFile.text(file)
-        let (pem, name) = try CertificateFailure.translating("the request in \"\(file)\"") {
+        let (pem, name, emails) = try CertificateFailure.translating("the request in \"\(file)\"") {
             let request = try CertificateRequest(pem: text)
+            // Somebody else chose these names.
+            if !isClient, names.isEmpty {
+                try CertificateName.validate(request.names.isEmpty ? request.commonName.map { [$0] } ?? [] : request.names)
+            }
             let purpose = try purpose(of: request)
-            return (try authority.issue(purpose, for: request, days: days), request.commonName ?? request.names.first)
+            return (
+                try authority.issue(purpose, for: request, days: days), request.commonName ?? request.names.first, request.emails
+            )
         }
         let base = outputName ?? OutputFiles.baseName(for: names.first ?? name ?? "certificate")
-        for certificate in try TLSCertificate.certificates(pem: pem).prefix(1) { describe(certificate, reporter) }
+        for certificate in try TLSCertificate.certificates(pem: pem).prefix(1) {
+            describe(certificate, emails: isClient ? emails.prefix(1) : [], reporter)
+        }
         reporter.wrote(try files.output.write([.certificate("\(base).pem", pem)]))
     }
 
-    /// Prints what the request asked for, because somebody else may have written it.
-    private func describe(_ certificate: TLSCertificate, _ reporter: Reporter) {
+    /// Prints what the certificate contains, because somebody else may have written the request.
+    private func describe(_ certificate: TLSCertificate, emails: ArraySlice<String>, _ reporter: Reporter) {
         let report = CertificateReport(certificate, at: Date())
         reporter.note("certificate of a \(isClient ? "client" : "server"): \(report.subject)")
-        if !report.names.isEmpty { reporter.note("names: \(report.names.joined(separator: ", "))") }
+        for name in report.names { reporter.note("name: \(name)") }
+        for email in emails { reporter.note("email: \(email)") }
         reporter.note("key: \(report.key), \(report.pin)")
         reporter.note("valid until \(certificate.notAfter.gregorianText)")
     }

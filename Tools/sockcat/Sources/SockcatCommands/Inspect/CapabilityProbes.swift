@@ -5,6 +5,7 @@ internal import AsyncSockets
 struct CapabilityProbes: Sendable {
     let connection: ServerConnection
 
+    /// - Parameter session: The session that was negotiated without limits, if any.
     func run(_ report: inout CapabilityReport, negotiated session: SessionReport?) async throws {
         var search = CapabilitySearch(negotiated: session.map { ($0.version, $0.cipherSuite) })
         while let offer = search.next { search.note(try await result(of: offer)) }

@@ -79,6 +79,10 @@ struct Inspect: SockcatCommand {
         guard (1...1024).contains(parallel) else {
             throw ValidationError("--parallel must be from 1 to 1024, but is \(parallel)")
         }
+        let inputs = targets.count { $0 == "-" }
+        if inputs > 1 || inputs > 0 && watch != nil {
+            throw ValidationError("standard input can be read only once: pass \"-\" once, and without --watch")
+        }
         guard days >= 0 else { throw ValidationError("--days must be at least 0, but is \(days)") }
     }
 
@@ -86,7 +90,7 @@ struct Inspect: SockcatCommand {
         Interruption.exitsImmediately()
         let fleet = Fleet(
             targets: try allTargets(), choices: try choices(), parallel: parallel, passphraseFile: identity.passphraseFile)
-        let printer = ReportPrinter(output, json: json)
+        let printer = try ReportPrinter(output, json: json)
         if let watch {
             try await Watch(fleet: fleet, interval: watch.duration, printer: printer).run()
         } else {
@@ -132,13 +136,14 @@ struct InspectTrustOptions: ParsableArguments {
 
 /// Prints reports on standard output in the chosen form.
 struct ReportPrinter: Sendable {
-    private let output = DescriptorWriter.standardOutput()
+    private let output: DescriptorWriter
     private let isQuiet: Bool
     private let isVerbose: Bool
     private let isJSON: Bool
     let style: TerminalStyle
 
-    init(_ options: OutputOptions, json: Bool) {
+    init(_ options: OutputOptions, json: Bool) throws {
+        output = try .standardOutput()
         (isQuiet, isVerbose, isJSON) = (options.quiet, options.verbose, json)
         style = TerminalStyle(options.color, descriptor: STDOUT_FILENO)
     }

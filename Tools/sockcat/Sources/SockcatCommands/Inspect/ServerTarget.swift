@@ -24,11 +24,12 @@ enum InspectionTarget: Sendable, Equatable {
 
     /// Parses "HOST PORT", "HOST:PORT", "unix:PATH", or the paths of files.
     static func targets(_ arguments: [String], _ startTLS: StartTLSName?, serverName: String?) throws -> [InspectionTarget] {
-        if arguments.count == 2, !arguments[0].contains(":") || Int(arguments[1]) != nil,
-            ServicePort.number(arguments[1]) != nil, !arguments.contains(where: isFile)
-        {
+        if arguments.count == 2, !isFile(arguments[1]), isPort(arguments[1], after: arguments[0]) {
             let endpoint = try Endpoint.host(arguments[0], port: arguments[1])
             return [.server(ServerTarget(endpoint: endpoint, startTLS: startTLS, serverName: serverName))]
+        }
+        if arguments.count == 2, !arguments.contains(where: { isFile($0) || $0.contains(":") }) {
+            throw ServicePort.failure(arguments[1], from: 1)
         }
         return try arguments.map { argument in
             if isFile(argument) { return .file(argument) }
@@ -38,6 +39,11 @@ enum InspectionTarget: Sendable, Equatable {
             }
             return .server(ServerTarget(endpoint: try Endpoint(argument), startTLS: startTLS, serverName: serverName))
         }
+    }
+
+    /// Whether two words are a host and its port.
+    private static func isPort(_ word: String, after host: String) -> Bool {
+        Int(word) != nil || ServicePort.number(word) != nil && (try? Endpoint(host)) == nil
     }
 
     private static func isFile(_ argument: String) -> Bool {
@@ -64,8 +70,11 @@ enum InspectionTarget: Sendable, Equatable {
     }
 
     private static func server(_ words: [String]) throws -> ServerTarget {
-        // After HOST:PORT, "smtp" is the protocol and not the port.
-        let hasPort = words.count > 1 && (Int(words[1]) != nil || !words[0].contains(":") && ServicePort.number(words[1]) != nil)
+        let hasPort = words.count > 1 && isPort(words[1], after: words[0])
+        if hasPort, words.count == 2, Int(words[1]) == nil, StartTLSName(argument: words[1]) != nil {
+            throw Failure.usage(
+                "\"\(words[1])\" may be the port or the protocol", advice: "write HOST:PORT PROTOCOL, or the number of the port")
+        }
         let endpoint = hasPort ? try Endpoint.host(words[0], port: words[1]) : try Endpoint(words[0])
         let rest = words.dropFirst(hasPort ? 2 : 1)
         guard let name = rest.first else { return ServerTarget(endpoint: endpoint) }

@@ -16,7 +16,7 @@ struct DatagramServer: Sendable {
             dtls: settings, maximumPeers: choices.service.maxConnections ?? 10_000,
             idleTimeout: choices.data.idleTimeout?.duration ?? .seconds(60), reporter)
         reporter.noteListening(on: listener.localAddresses, address, fresh)
-        let output = DescriptorWriter.standardOutput()
+        let output = try DescriptorWriter.standardOutput()
         try await withThrowingTaskGroup(of: Void.self) { group in
             if settings != nil, !tls.files.isEmpty {
                 let report = ReloadReport(reporter)

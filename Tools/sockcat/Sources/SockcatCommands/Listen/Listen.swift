@@ -38,6 +38,9 @@ struct Listen: SockcatCommand {
 
     func validate() throws {
         if tls.isUsed, !transport.isSecure { throw ValidationError("the TLS options require --tls, --dtls or --starttls") }
+        if transport.isDatagram, tls.server.earlyData {
+            throw ValidationError("--early-data requires TLS: omit --udp and --dtls")
+        }
         if transport.isDatagram, service.exec != nil { throw ValidationError("--exec requires TCP: omit --udp and --dtls") }
     }
 

@@ -67,7 +67,7 @@ struct StreamServer: Sendable {
     // MARK: - Any number of clients
 
     private func serveMany(_ listener: SocketListener, _ settings: ReloadingSettings?) async throws {
-        let output = DescriptorWriter.standardOutput()
+        let output = try DescriptorWriter.standardOutput()
         let failure = Mutex<(any Error)?>(nil)
         try await withThrowingTaskGroup(of: Void.self) { group in
             if choices.transport.tls { group.addTask { try await reload(listener) } }

@@ -43,6 +43,10 @@ struct Relay: SockcatCommand {
             throw ValidationError("--route forwards TLS without terminating it: omit the TLS options, or use --to")
         }
         if tls.isUsed, !accepting.isSecure { throw ValidationError("the TLS options require --listen-tls or --listen-starttls") }
+        if tls.earlyData, operation.hotRestart != nil {
+            throw ValidationError(
+                "--early-data and --hot-restart cannot be combined: the next relay could accept the same data again")
+        }
         try target.checkTLS()
         try checkStartTLS(accepting.listenStarttls, target.toStarttls)
     }

@@ -73,6 +73,9 @@ struct RelayTargetOptions: ParsableArguments {
         if toTls, toStarttls != nil { throw ValidationError("--to-tls and --to-starttls cannot be combined") }
         if toKey != nil, toCert == nil { throw ValidationError("--to-key requires --to-cert") }
         if toCert != nil, toPKCS12 != nil { throw ValidationError("--to-cert and --to-p12 cannot be combined") }
+        if let contradiction = limits.contradiction {
+            throw ValidationError("--to-tls-version and --to-cipher-suite cannot be combined like this: \(contradiction)")
+        }
         if toPinOnly, toPin.isEmpty { throw ValidationError("--to-pin-only requires --to-pin") }
     }
 
@@ -86,6 +89,8 @@ struct RelayTargetOptions: ParsableArguments {
         if isUsed, !isSecure { throw ValidationError("the TLS options of the target require --to-tls or --to-starttls") }
     }
 
+    private var limits: TLSLimits { TLSLimits(versions: toTlsVersion, cipherSuites: toCipherSuite) }
+
     private var identity: IdentityFiles? {
         IdentityFiles(certificate: toCert, key: toKey, pkcs12: toPKCS12, passphraseFile: toPassphraseFile)
     }
@@ -98,7 +103,7 @@ struct RelayTargetOptions: ParsableArguments {
         let choices = TLSClientChoices(
             authorities: toCa, serverName: toSni, pins: toPin, trustsPinsAlone: toPinOnly, identity: identity,
             preSharedKey: toPsk,
-            applicationProtocols: toAlpn, limits: TLSLimits(versions: toTlsVersion, cipherSuites: toCipherSuite),
+            applicationProtocols: toAlpn, limits: limits,
             isInsecure: toInsecure)
         var plan: TLSClientPlan
         do {

@@ -19,7 +19,12 @@ struct ListenAddress: Equatable, Sendable {
             return
         }
         if text == "systemd" || text.hasPrefix("systemd:") {
-            place = .passed(name: text == "systemd" ? nil : String(text.dropFirst(8)))
+            let name = text == "systemd" ? nil : String(text.dropFirst(8))
+            guard name != "" else {
+                throw Failure.usage(
+                    "\"systemd:\" has no name", advice: "write systemd:NAME with FileDescriptorName=NAME, or systemd")
+            }
+            place = .passed(name: name)
             return
         }
         let colon = text.lastIndex(of: ":")
@@ -32,8 +37,8 @@ struct ListenAddress: Equatable, Sendable {
 
     var isUnix: Bool { if case .unix = place { true } else { false } }
 
-    /// Whether the server listens on each interface.
-    var isOpen: Bool { if case .port(_, nil) = place { true } else { false } }
+    /// Whether the server listens on each interface because the user named none.
+    var isOpen: Bool { if case .port(_, let interface) = place { interface ?? "" == "" } else { false } }
 
     /// The sockets of the service manager, or an empty array if the server opens its own.
     private func passedSockets() throws -> [InheritedDescriptor] {

@@ -7,6 +7,11 @@ enum LocalFile {
         let file = open(path, O_RDONLY | O_CLOEXEC)
         guard file >= 0 else { throw Failure.file(path, "open", errno: errno) }
         defer { close(file) }
+        return try bytes(of: file, named: path, atMost: limit)
+    }
+
+    /// Reads an open file from its current position to its end.
+    static func bytes(of file: Int32, named path: String, atMost limit: Int = 16 << 20) throws -> [UInt8] {
         var (bytes, isComplete): ([UInt8], Bool) = ([], false)
         while bytes.count <= limit {
             let piece = try [UInt8](unsafeUninitializedCapacity: pieceSize) { buffer, count in

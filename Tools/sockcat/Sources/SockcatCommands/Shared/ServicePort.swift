@@ -6,10 +6,14 @@ enum ServicePort {
     static func number(_ text: String) -> UInt16? {
         if let number = UInt16(text) { return number }
         guard text.utf8.allSatisfy(isNameByte) else { return nil }
+        return known(text) ?? known(text.lowercased())
+    }
+
+    private static func known(_ name: String) -> UInt16? {
         var service = servent()
         var found: UnsafeMutablePointer<servent>?
         var strings = [CChar](repeating: 0, count: 4096)
-        guard getservbyname_r(text.lowercased(), nil, &service, &strings, strings.count, &found) == 0, found != nil else {
+        guard getservbyname_r(name, nil, &service, &strings, strings.count, &found) == 0, found != nil else {
             return nil
         }
         return UInt16(truncatingIfNeeded: service.s_port).byteSwapped

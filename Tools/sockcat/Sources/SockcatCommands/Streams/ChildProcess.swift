@@ -12,13 +12,16 @@ final class ChildProcess: Sendable {
     let output: DescriptorReader
     private let identifier: pid_t
     private let hasExited: Mutex<Bool>
+    /// Started before the command, so that a missing thread cannot leave a command that is never waited for.
+    private let waiter: SerialThread
 
     /// Starts `/bin/sh -c command` in its own process group, with additional environment variables.
     init(shell command: String, environment: [String: String]) throws {
+        waiter = try SerialThread()
         let (child, stdin, stdout) = try Self.starting.withLock { _ in
             let stdin = try DescriptorPair.pipe()
             let childInput = DescriptorOwner(stdin.readEnd)
-            let writer = DescriptorWriter(stdin.writeEnd, name: "the input of the command", isOwner: true)
+            let writer = try DescriptorWriter(stdin.writeEnd, name: "the input of the command", isOwner: true)
             let stdout = try DescriptorPair.pipe()
             let childOutput = DescriptorOwner(stdout.writeEnd)
             let reader = try DescriptorReader(stdout.readEnd, name: "the output of the command", isOwner: true)
@@ -43,7 +46,9 @@ final class ChildProcess: Sendable {
         defer { posix_spawnattr_destroy(&attributes) }
         restoreSignals(&attributes)
         var identifier: pid_t = 0
-        let variables = ProcessInfo.processInfo.environment.merging(environment) { $1 }.map { "\($0)=\($1)" }
+        // The sockets of a service manager belong to this process (sd_listen_fds(3)).
+        let inherited = ProcessInfo.processInfo.environment.filter { !$0.key.hasPrefix("LISTEN_") }
+        let variables = inherited.merging(environment) { $1 }.map { "\($0)=\($1)" }
         let status = CStrings.with(["sh", "-c", command]) { arguments in
             CStrings.with(variables) { posix_spawn(&identifier, "/bin/sh", &actions, &attributes, arguments, $0) }
         }
@@ -75,7 +80,7 @@ final class ChildProcess: Sendable {
     /// it.
     func wait() async -> Int32 {
         await withCheckedContinuation { continuation in
-            DetachedThread.start { continuation.resume(returning: self.blockingWait()) }
+            waiter.run { continuation.resume(returning: self.blockingWait()) }
         }
     }
 

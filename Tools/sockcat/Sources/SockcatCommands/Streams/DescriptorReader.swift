@@ -16,7 +16,7 @@ final class DescriptorReader: Sendable {
     init(_ descriptor: Int32, name: String, isOwner: Bool = false) throws {
         (self.descriptor, self.name) = (descriptor, name)
         owner = isOwner ? DescriptorOwner(descriptor) : nil
-        thread = SerialThread()
+        thread = try SerialThread()
         cancellation = try WakePipe()
     }
 

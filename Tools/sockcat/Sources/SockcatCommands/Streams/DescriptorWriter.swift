@@ -18,17 +18,17 @@ final class DescriptorWriter: Sendable {
     private let isRegularFile: Bool
 
     /// - Parameter isOwner: Whether the writer closes the descriptor.
-    init(_ descriptor: Int32, name: String, isOwner: Bool = false) {
+    init(_ descriptor: Int32, name: String, isOwner: Bool = false) throws {
         (self.descriptor, self.name) = (descriptor, name)
         owner = isOwner ? DescriptorOwner(descriptor) : nil
-        thread = SerialThread()
+        thread = try SerialThread()
         cancellation = try? WakePipe()
         var status = stat()
         isRegularFile = fstat(descriptor, &status) == 0 && status.st_mode & S_IFMT == S_IFREG
     }
 
-    static func standardOutput() -> DescriptorWriter {
-        DescriptorWriter(STDOUT_FILENO, name: "standard output")
+    static func standardOutput() throws -> DescriptorWriter {
+        try DescriptorWriter(STDOUT_FILENO, name: "standard output")
     }
 
     /// Writes a text. Returns when the kernel has accepted it.

@@ -3,7 +3,9 @@ internal import Glibc
 /// A thread of its own, for calls that block.
 enum DetachedThread {
     /// Runs the closure on a new thread.
-    static func start(_ body: @escaping @Sendable () -> Void) {
+    ///
+    /// - Throws: A failure if the process may not have more threads (pthread_create(3)).
+    static func start(_ body: @escaping @Sendable () -> Void) throws {
         let start = Unmanaged.passRetained(Start(body))
         var thread = pthread_t()
         let status = pthread_create(
@@ -13,8 +15,10 @@ enum DetachedThread {
                 Unmanaged<Start>.fromOpaque(argument).takeRetainedValue().body()
                 return nil
             }, start.toOpaque())
-        // Without a thread, the call would never return.
-        guard status == 0 else { fatalError("pthread_create: \(ErrorText.of(status))") }
+        guard status == 0 else {
+            start.release()
+            throw Failure("cannot start a thread: \(ErrorText.of(status))")
+        }
         pthread_detach(thread)
     }
 

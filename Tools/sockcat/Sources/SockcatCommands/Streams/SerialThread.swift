@@ -10,8 +10,9 @@ internal import Synchronization
 final class SerialThread: Sendable {
     private let jobs = JobQueue()
 
-    init() {
-        DetachedThread.start { [jobs] in
+    /// - Throws: A failure if the process may not have more threads.
+    init() throws {
+        try DetachedThread.start { [jobs] in
             while let job = jobs.next() { job() }
         }
     }

@@ -36,7 +36,7 @@ struct StreamExchange: Sendable {
 
     init(_ socket: AsyncSocket, _ options: ExchangeOptions, _ reporter: Reporter) throws {
         (self.socket, self.options) = (socket, options)
-        (input, output) = (try .standardInput(), .standardOutput())
+        (input, output) = (try .standardInput(), try .standardOutput())
         progress = ProgressLine(
             ProgressLine.display(options.progress, input, output, reporter), total: input.remainingCount)
     }

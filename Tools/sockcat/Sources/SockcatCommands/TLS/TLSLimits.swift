@@ -25,6 +25,22 @@ struct TLSLimits: Sendable {
     /// If empty, the library's default applies.
     var cipherSuites: [String] = []
 
+    var isUnlimited: Bool { versions == nil && cipherSuites.isEmpty }
+
+    var allowsTLS13: Bool { versions.map { $0.maximum >= .tls13 } ?? true }
+
+    /// Returns what is wrong with the limits, or `nil`.
+    var contradiction: String? {
+        guard let versions, !cipherSuites.isEmpty else { return nil }
+        if versions.maximum >= .tls13, !cipherSuites.contains(where: Self.isOfTLS13) {
+            return "the versions include TLS 1.3, but none of the cipher suites belongs to it"
+        }
+        if versions.minimum < .tls13, cipherSuites.allSatisfy(Self.isOfTLS13) {
+            return "the versions include TLS 1.2, but none of the cipher suites belongs to it"
+        }
+        return nil
+    }
+
     func apply<Side>(to settings: inout TLSSettings<Side>) {
         if let versions { (settings.minimumVersion, settings.maximumVersion) = (versions.minimum, versions.maximum) }
         guard !cipherSuites.isEmpty else { return }
@@ -46,8 +62,8 @@ struct TLSLimits: Sendable {
 struct TLSLimitOptions: ParsableArguments {
     @Option(
         help: ArgumentHelp(
-            "The TLS versions to allow: 1.2, 1.3 or 1.2..1.3. Defaults to both, and with a pre-shared key to 1.3. DTLS "
-                + "supports only 1.2.", valueName: "versions"))
+            "The TLS versions to allow: 1.2, 1.3 or 1.2..1.3. The default is both, or 1.3 with a pre-shared key.",
+            valueName: "versions"))
     var tlsVersion: TLSVersionRange?
 
     @Option(
@@ -57,6 +73,12 @@ struct TLSLimitOptions: ParsableArguments {
     var cipherSuite: [String] = []
 
     var isUsed: Bool { tlsVersion != nil || !cipherSuite.isEmpty }
+
+    func validate() throws {
+        if let contradiction = limits.contradiction {
+            throw ValidationError("--tls-version and --cipher-suite cannot be combined like this: \(contradiction)")
+        }
+    }
 
     var limits: TLSLimits { TLSLimits(versions: tlsVersion, cipherSuites: cipherSuite) }
 }

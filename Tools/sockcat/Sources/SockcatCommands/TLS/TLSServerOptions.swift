@@ -29,12 +29,17 @@ struct TLSServerOptions: ParsableArguments {
     @OptionGroup var limits: TLSLimitOptions
 
     @Flag(
-        help: "Accept the data that a TLS 1.3 client sends with the first message of a resumed session.")
+        help: ArgumentHelp(
+            "Accept up to 16 KiB that a TLS 1.3 client sends with the first message of a resumed session (0-RTT). They are read "
+                + "after the handshake, so replayed data has no effect."))
     var earlyData = false
 
     func validate() throws {
         if earlyData, psk != nil || clientCa != nil {
             throw ValidationError("--early-data arrives before a client is verified: omit --psk and --client-ca")
+        }
+        if earlyData, !limits.limits.allowsTLS13 {
+            throw ValidationError("--early-data requires TLS 1.3, which --tls-version does not allow")
         }
         if psk != nil, identity.files != nil || clientCa != nil {
             throw ValidationError("--psk replaces certificates: it cannot be combined with --cert, --p12 or --client-ca")

@@ -60,17 +60,36 @@ import Testing
 
     /// After HOST:PORT, a word is a protocol. After a host alone, it is a port.
     @Test func aLineOfServersMayNameThePort() throws {
-        let list = "a.example:25 SMTP\nb.example smtp\nc.example smtp smtp\n::1 443\n"
+        let list = "a.example:25 SMTP\nb.example https\nc.example smtp smtp\n::1 443\n[::1] https\n"
         let expected = [
-            ServerTarget(endpoint: .host("a.example", port: 25), startTLS: .smtp), .init(endpoint: .host("b.example", port: 25)),
+            ServerTarget(endpoint: .host("a.example", port: 25), startTLS: .smtp), .init(endpoint: .host("b.example", port: 443)),
             .init(endpoint: .host("c.example", port: 25), startTLS: .smtp), .init(endpoint: .host("::1", port: 443)),
+            .init(endpoint: .host("::1", port: 443)),
         ]
         #expect(try InspectionTarget.targets(inList: list, named: "list") == expected.map { .server($0) })
         #expect(
             try InspectionTarget.targets(["a.example", "https"], nil, serverName: nil)
                 == [.server(ServerTarget(endpoint: .host("a.example", port: 443)))])
         #expect(throws: Failure.self) { try InspectionTarget.targets(["a.example:443", "smtp"], nil, serverName: nil) }
-        #expect(throws: Failure.self) { try InspectionTarget.targets(inList: "a.example:25 smtp imap", named: "list") }
+        for line in ["a.example:25 smtp imap", "a.example smtp", "a.example nonsense"] {
+            #expect(throws: Failure.self) { try InspectionTarget.targets(inList: line, named: "list") }
+        }
+        for name in ["nonsense", "99999", "0"] {
+            #expect {
+                try InspectionTarget.targets(["a.example", name], nil, serverName: nil)
+            } throws: {
+                "\($0)".contains("\"\(name)\" is not a port")
+            }
+        }
+    }
+
+    /// A folder may have the name of a host.
+    @Test func aHostWithAPortIsNoFile() throws {
+        let folder = try TestFolder()
+        let expected = InspectionTarget.server(ServerTarget(endpoint: .host(folder.path, port: 443)))
+        #expect(try InspectionTarget.targets([folder.path, "443"], nil, serverName: nil) == [expected])
+        let file = try folder.write("", to: "443")
+        #expect(try InspectionTarget.targets([file, file], nil, serverName: nil) == [.file(file), .file(file)])
     }
 
     @Test func aPinIsHexadecimalOrBase64() {
@@ -99,7 +118,26 @@ import Testing
         #expect(try ListenAddress("localhost:imaps").place == .port(993, interface: "localhost"))
         #expect(try ListenAddress("systemd").place == .passed(name: nil))
         #expect(try ListenAddress("systemd:a:b").place == .passed(name: "a:b"))
-        #expect(throws: Failure.self) { try ListenAddress("host") }
+        for text in ["host", "systemd:"] { #expect(throws: Failure.self) { try ListenAddress(text) } }
+    }
+
+    /// Contradictions are found before anything is opened.
+    @Test(arguments: [
+        ("connect --tls --tls-version 1.2 --cipher-suite TLS_AES_128_GCM_SHA256 a 1", "TLS 1.2, but none"),
+        ("listen --tls --tls-version 1.2..1.3 --cipher-suite ECDHE-RSA-AES128-GCM-SHA256 0", "TLS 1.3, but none"),
+        (
+            "relay --listen 0 --to a:1 --to-tls --to-tls-version 1.2 --to-cipher-suite TLS_AES_128_GCM_SHA256",
+            "TLS 1.2, but none"
+        ),
+        ("listen --tls --tls-version 1.2 --early-data 0", "--early-data requires TLS 1.3"),
+        ("listen --dtls --early-data 0", "--early-data requires TLS"),
+        ("listen --tls --early-data --client-ca a 0", "omit --psk and --client-ca"),
+        ("relay --listen 0 --listen-tls --cert a --early-data --to a:1 --hot-restart b", "cannot be combined"),
+        ("inspect - -", "only once"), ("inspect - --watch 1h", "only once"),
+    ]) func contradictionsAreMistakes(arguments: String, message: String) async throws {
+        let outcome = try await SockcatProcess.run(arguments, in: TestFolder())
+        #expect(
+            outcome.status == SockcatCommands.ExitStatus.usage.rawValue && outcome.errors.contains(message), "\(outcome.errors)")
     }
 
     /// Each message states the limit.

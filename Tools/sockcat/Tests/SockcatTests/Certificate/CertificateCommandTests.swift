@@ -121,10 +121,30 @@ import Testing
         #expect(outcome.status == 0)
         let certificate = try #require(TLSCertificate.certificates(file: folder.path("www.example.org.pem")).first)
         for line in [
-            "certificate of a server: CN=www.example.org", "names: www.example.org, example.org",
+            "certificate of a server: CN=www.example.org", "name: www.example.org", "name: example.org",
             "key: RSA 2048 bits, \(PinArgument.text(of: certificate))", "valid until ",
         ] {
             #expect("\n\(outcome.errors)".contains("\n\(line)"), "\(outcome.errors)")
+        }
+    }
+
+    /// The author of a request chooses its names, and an address that a client's certificate contains.
+    @Test func whatAnotherRequestsIsShownOrRejected() async throws {
+        try await succeed("authority")
+        let made = try await openssl(
+            "req -new -newkey rsa:2048 -nodes -keyout k.pem -subj /CN=ada -addext subjectAltName=email:eve@example.org -out ada.csr"
+        )
+        #expect(made.status == 0, "\(made.output)")
+        let client = try await run("sign --client ada.csr")
+        #expect(client.status == 0 && client.errors.contains("\nemail: eve@example.org\n"), "\(client.errors)")
+        for name in ["a b", "a.example, b.example", "1.2.3"] {
+            try folder.write("[q]\nsubjectAltName=@n\n[n]\nDNS.1=\"\(name)\"\n[req]\ndistinguished_name=d\n[d]\n", to: "q.cnf")
+            let made = try await openssl(
+                "req -new -newkey rsa:2048 -nodes -keyout k.pem -subj /CN=x -config q.cnf -reqexts q -out odd.csr")
+            #expect(made.status == 0, "\(made.output)")
+            let server = try await run("sign odd.csr")
+            #expect(server.status == SockcatCommands.ExitStatus.usage.rawValue, "\(server.errors)")
+            #expect(server.errors.contains("\"\(name)\" is neither a DNS name nor an IP address"), "\(server.errors)")
         }
     }
 

@@ -65,7 +65,7 @@ private final class Terminal: Sendable {
         }
         let path = "/dev/pts/\(number)"
         reader = try DescriptorReader(descriptor, name: "the terminal", isOwner: true)
-        writer = DescriptorWriter(descriptor, name: "the terminal")
+        writer = try DescriptorWriter(descriptor, name: "the terminal")
         child = try ChildProcess(
             shell:
                 "exec env -u NO_COLOR \(environment) setsid -c -w \(SockcatProcess.path) \(arguments) < \(path) > \(path) 2>&1",

@@ -99,6 +99,18 @@ import Testing
         #expect(report.status == .ok)
     }
 
+    /// The limits apply to the session, and not to what the server is tested for.
+    @Test func limitsDoNotChangeWhatAServerAccepts() async throws {
+        let server = try await OpenSSLServer("-www", in: folder)
+        let report = try #require(await reports("--tls-version 1.2 localhost \(server.port)").first)
+        let suite = "TLS_CHACHA20_POLY1305_SHA256"
+        let other = try #require(await reports("--no-probes --cipher-suite \(suite) localhost \(server.port)").first)
+        try await server.stop()
+        #expect(report.session?.version == "TLSv1.2" && report.capabilities?.versions["TLSv1.3"] == .accepted)
+        #expect(!report.problems.contains { $0.code == .noTLS13 }, "\(report.problems)")
+        #expect(other.session?.version == "TLSv1.3" && other.session?.cipherSuite == suite)
+    }
+
     @Test func aServerWithoutTLS12IsDescribedToo() async throws {
         let server = try await OpenSSLServer("-www -tls1_1 -cipher ALL:@SECLEVEL=0", in: folder)
         let outcome = try await inspect("localhost \(server.port)")

@@ -114,27 +114,64 @@ import Testing
     }
 }
 
+/// Clients of `--exec` take threads, of which the system may allow few. Limits apply only to users other than
+/// root.
+@Suite(.timeLimit(.minutes(5))) struct ThreadLimitTests {
+    @Test func aServerWithoutThreadsServesLaterClients() async throws {
+        let folder = try TestFolder()
+        try FileManager.default.copyItem(atPath: SockcatProcess.path, toPath: folder.path("program"))
+        // The limit counts the threads of all programs of the user.
+        let user = Int.random(in: 100_000..<1_000_000_000)
+        let child = try ChildProcess(
+            shell: "cd \(folder.path); exec setpriv --reuid \(user) --regid \(user) --clear-groups prlimit --nproc=40 "
+                + "./program listen --max-connections 100 --exec cat 127.0.0.1:0 2>&1", environment: [:])
+        defer { child.send(SIGKILL) }
+        let lines = LineReader(child.output)
+        let port = Int(try await lines.line(containing: "listening on ").split(separator: ":").last ?? "") ?? 0
+        var clients: [AsyncSocket] = []
+        for _ in 0..<60 {
+            let client = AsyncSocket()
+            // The server may reset a connection that it cannot serve at once.
+            try? await client.connect(to: "127.0.0.1", port: port)
+            clients.append(client)
+        }
+        _ = try await lines.line(containing: "cannot start a thread")
+        for client in clients { client.disconnect() }
+        // The commands of the others end meanwhile.
+        var reply: String?
+        while reply == nil {
+            reply = try? await AsyncSocket.withConnection(to: "127.0.0.1", port: port) { socket in
+                try await socket.write("hello\n")
+                return try await socket.readLine()
+            }
+        }
+        #expect(reply == "hello")
+    }
+}
+
 /// `listen systemd` uses the sockets that a service manager passes. `systemd-socket-activate` starts the
 /// program with the first client or datagram.
 @Suite(.timeLimit(.minutes(5))) struct SocketActivationTests {
     @Test(arguments: [("systemd", "", ""), ("systemd:chat", "--fdname=chat", ""), ("systemd", "-d", "--udp")])
     func thePassedSocketIsServed(address: String, activation: String, options: String) async throws {
-        let folder = try TestFolder()
         let port = options.isEmpty ? try freePort() : try freeDatagramPort()
         let child = try ChildProcess(
             shell: "exec systemd-socket-activate \(activation) -l 127.0.0.1:\(port) \(SockcatProcess.path) listen --echo "
                 + "\(options) \(address) 2>&1", environment: [:])
         let lines = LineReader(child.output)
         _ = try await lines.line(containing: "Listening on")
-        // A UDP client does not know when the last reply has arrived.
-        let outcome = try await SockcatProcess.shell(
-            "echo hello | sockcat connect \(options) --linger 60s 127.0.0.1 \(port) | head -1", in: folder)
-        #expect(outcome.output == "hello\n", "\(outcome.errors)")
+        let client = try ChildProcess(
+            shell: "exec \(SockcatProcess.path) connect \(options) --linger 1h 127.0.0.1 \(port)", environment: [:])
+        try await client.input.write(Data("hello\n".utf8))
+        _ = try await LineReader(client.output).line(containing: "hello")
+        client.terminate()
+        _ = await client.wait()
         _ = try await lines.line(containing: "listening on 127.0.0.1:\(port)")
         child.send(SIGTERM)
         #expect(await child.wait() == 0)
     }
 
+    /// Another program may take the port before it is used, which is unlikely.
     private func freePort() throws -> UInt16 { try SocketListener(port: 0, interface: "127.0.0.1").localPort }
 
     private func freeDatagramPort() throws -> UInt16 { try DatagramListener(port: 0, interface: "127.0.0.1").localPort }
@@ -162,13 +199,13 @@ import Testing
     }
 
     /// Without a host, clients can connect from anywhere, and the server says so.
-    @Test(arguments: ["listen --echo", "listen --echo --udp"]) func anOpenServerSaysSo(command: String) async throws {
-        let open = try await SockcatServer("\(command) 0", in: TestFolder())
+    @Test(arguments: ["listen --echo 0", "listen --echo --udp :0"]) func anOpenServerSaysSo(command: String) async throws {
+        let open = try await SockcatServer(command, in: TestFolder())
         #expect(
             open.banner.first
                 == "other hosts can connect: to accept only connections from this host, listen on localhost:\(open.port)")
         await open.stop()
-        let local = try await SockcatServer("\(command) localhost:0", in: TestFolder())
+        let local = try await SockcatServer("listen --echo 127.0.0.1:0", in: TestFolder())
         #expect(local.banner.count == 1)
         await local.stop()
     }
