@@ -68,7 +68,7 @@ public struct StartTLSDialogue: Sendable {
 
     /// Creates a server's dialogue.
     ///
-    /// - Throws: The error of `init(client:)`.
+    /// - Throws: The error of `init(client:policy:)`.
     public init(server: StartTLSServer) throws(StartTLSError) {
         side = server.makeSide()
         policy = .required

@@ -20,6 +20,8 @@ public struct StartTLSError: Error, Sendable, Hashable, CustomStringConvertible 
     /// Whether the client's `StartTLSPolicy` allows the program to open another connection and to continue
     /// there in plaintext. The connection of this dialogue must be closed in any case.
     public internal(set) var allowsPlaintext = false
+    /// Whether the server refused the connection, and not TLS.
+    var refusesConnection = false
 
     /// The kind of error.
     public struct Code: Sendable, Hashable, CustomStringConvertible {

@@ -39,7 +39,7 @@ import Testing
     @Test(arguments: Stripped.all) func aPromisedOfferThatIsMissingWasRemoved(_ stripped: Stripped) throws {
         let error = try #require(try stripped.error(.promised))
         #expect(error.code == .offerRemoved && !error.allowsPlaintext)
-        #expect("\(error)".contains("although it has TLSA records: an attacker may have removed the offer"))
+        #expect("\(error)".contains("has TLSA records, so it supports TLS, but the server does not offer TLS"))
     }
 
     @Test(arguments: Stripped.all) func onlyAnOpportunisticPolicyAllowsPlaintext(_ stripped: Stripped) throws {
@@ -56,6 +56,21 @@ import Testing
             messages: ["220 m\r\n", "250-m\r\n250 STARTTLS\r\n", "454 not now\r\n"])
         #expect(try stripped.error(.promised)?.code == .refused)
         #expect(try stripped.error(.opportunistic)?.allowsPlaintext == true)
+    }
+
+    /// The server serves no client at present, with or without TLS.
+    @Test func aRefusedConnectionDoesNotAllowPlaintext() throws {
+        let busy = Stripped(testDescription: "", client: .smtp(name: "c"), messages: ["554 no service\r\n"])
+        let error = try #require(try busy.error(.opportunistic))
+        #expect(error.code == .refused && !error.allowsPlaintext)
+    }
+
+    /// The message of the protocol is not lost.
+    @Test func aPromisedOfferKeepsTheReason() throws {
+        let old = Stripped(
+            testDescription: "", client: .irc,
+            messages: [":s 421 x STARTTLS :Unknown command\r\n"])
+        #expect(try old.error(.promised)?.message.contains("connect with TLS from the start") == true)
     }
 
     @Test(arguments: [StartTLSPolicy.required, .opportunistic, .promised])

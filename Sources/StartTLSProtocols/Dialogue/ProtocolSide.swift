@@ -80,7 +80,9 @@ extension ProtocolSide {
     }
 
     func refusedConnection(_ line: String) -> StartTLSError {
-        error(.refused, "the server refused the connection", line: line)
+        var error = error(.refused, "the server refused the connection", line: line)
+        error.refusesConnection = true
+        return error
     }
 
     func notOffered(_ line: String? = nil) -> StartTLSError {

@@ -41,7 +41,7 @@ import Testing
         for dane in [TLSDANE([record], policy: policy), TLSDANE(policy: policy) { _ in [record] }] {
             let error = try await refusal(style, dane)
             #expect(error.code == .offerRemoved && !error.allowsPlaintext)
-            #expect(error.message.contains("although it has TLSA records") && error.line == "250 AUTH PLAIN")
+            #expect(error.message.contains("has TLSA records, so it supports TLS") && error.line == "250 AUTH PLAIN")
         }
     }
 
