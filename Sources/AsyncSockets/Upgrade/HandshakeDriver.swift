@@ -6,8 +6,8 @@
 //  3. A fatal error is returned to the socket, which then closes.
 //  4. There is one waiter at a time: a socket is upgraded once, and a second request for a certificate is
 //     rejected while the first is outstanding.
-//  5. A server program's closures and long computations run outside the turn. Their results arrive as
-//     messages.
+//  5. The program's closures (a client's look-up, a server's choices) and long computations run outside the
+//     turn. Their results arrive as messages.
 
 internal import SocketBuffers
 internal import SocketCore

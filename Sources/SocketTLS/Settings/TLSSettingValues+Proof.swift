@@ -23,7 +23,8 @@ extension TLSSettingValues {
 
     /// Sets what a client's server must prove on one connection, in addition to the name.
     func expectProof(on ssl: OpaquePointer, _ judge: Judge) throws(TLSError) {
-        guard case .dane(let dane) = proof, let serverName = judge.expectedName else { return }
+        guard case .dane(let dane) = proof else { return }
+        guard let serverName = judge.expectedName else { throw TLSDANE.missingName }
         try judge.expect(dane, on: ssl, serverName: serverName)
     }
 }

@@ -20,11 +20,11 @@ extension Judge {
         }
         let verified = VerifiedChain(of: store)
         let trusted = faults.allSatisfy(\.leavesPathTrusted) ? verified : verified.leaf
-        faults += rules.faults(in: verified)
         let record = dane?.match(on: ssl)
-        if let fault = record.flatMap(faultOfMatch) { faults.append(fault) }
+        faults += rules.faults(in: verified, isNamed: record?.usage == .daneEE)
+        if let fault = faultOfMatch(record, chain) { faults.append(fault) }
         matchesPins = rules.pins?.match(trusted)
-        // A response to a request is of no use without an issuer.
+        // Without an issuer, the OCSP response cannot be checked.
         if stapling != .none, record?.usage != .daneEE { expectStatus(of: verified) }
         if faults.isEmpty, let end = verified.end { evidenceEnds(end) }
         if let end = rules.revocation?.end(for: verified, in: store) { evidenceEnds(end) }

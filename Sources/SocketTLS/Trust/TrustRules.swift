@@ -30,9 +30,14 @@ struct TrustRules: Hashable, Sendable {
     }
 
     /// Returns the faults in a chain that OpenSSL does not check for.
-    func faults(in chain: VerifiedChain) -> [PeerTrust.Verdict] {
-        [chain.constraintFault, isStrict ? chain.authorityFault : nil, acceptsAnyKeyUsage ? nil : chain.keyUsageFault]
-            .compactMap { $0 }
+    ///
+    /// - Parameter isNamed: Whether a TLSA record authenticates the peer's own certificate, which may then be
+    ///   the certificate of an authority.
+    func faults(in chain: VerifiedChain, isNamed: Bool = false) -> [PeerTrust.Verdict] {
+        [
+            chain.constraintFault, isStrict && !isNamed ? chain.authorityFault : nil,
+            acceptsAnyKeyUsage ? nil : chain.keyUsageFault,
+        ].compactMap { $0 }
     }
 }
 

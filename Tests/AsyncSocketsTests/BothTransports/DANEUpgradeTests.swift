@@ -139,10 +139,28 @@ import Testing
         client.proof = .dane(TLSDANE(policy: .required) { _ in [] })
         #expect(try await way.upgrade(UpgradeLink(way.transport), client, server).error?.tls?.code == .noUsableTLSARecord)
         client.proof = .dane(TLSDANE(policy: .opportunistic) { _ in [TLSARecord](repeating: record, count: 101) })
-        #expect(try await way.upgrade(UpgradeLink(way.transport), client, server).error?.tls?.code == .invalidSettings)
+        let error = try await way.upgrade(UpgradeLink(way.transport), client, server).error
+        #expect(error?.tls?.code == .tlsaLookUpFailed && error?.tls?.message.contains("at most 100") == true)
     }
 
-    /// The limit of the handshake does not apply, and the closure is cancelled.
+    /// The look-up lasts until another handshake with the same limit has failed.
+    @Test(arguments: Way.all) func theLimitOfTheHandshakeDoesNotApplyToALookUp(_ way: Way) async throws {
+        let (plain, server, record) = try Self.world(way.version)
+        var limited = plain
+        limited.handshakeTimeout = .seconds(1)
+        var client = limited
+        let silent = try await UpgradeLink(way.transport)
+        client.proof = .dane(
+            TLSDANE(policy: .required, timeout: .patient) { [limited] _ in
+                let error = await #expect(throws: AsyncSocketError.self) { try await silent.client.upgrade(limited) }
+                #expect(error?.code == .handshakeTimeout)
+                return [record]
+            })
+        let link = try await UpgradeLink(way.transport)
+        #expect(try await way.upgrade(link, client, server).get().dane == .matched(record))
+    }
+
+    /// The closure is cancelled.
     @Test(arguments: Way.all) func aLookUpHasALimitOfItsOwn(_ way: Way) async throws {
         let (plain, server, _) = try Self.world(way.version)
         var client = plain

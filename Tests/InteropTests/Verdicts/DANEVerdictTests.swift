@@ -126,7 +126,11 @@ struct DANEChain: Sendable, CustomTestStringConvertible {
     }
 
     static let all = [
-        DANEChain("a valid chain", ["3 1 1 leaf": true, "2 0 1 issuer": true, "2 0 1 root": false, "1 1 1 leaf": true]),
+        DANEChain(
+            "a valid chain",
+            ["3 1 1 leaf": true, "2 0 1 issuer": true, "2 0 1 root": false, "1 1 1 leaf": true]
+                // The server need not send the authority of a record that contains it.
+                .merging(["2 0 0 root": true, "2 1 0 root": true, "3 1 0 large": false]) { $1 }),
         DANEChain("with the root", ["2 0 1 root": true, "0 1 1 root": true]) { $0.sent = [.leaf, .issuer, .root] },
         DANEChain("expired", ["3 1 1 leaf": true, "2 0 1 issuer": false, "1 1 1 leaf": false]) { $0.leaf.expire() },
         DANEChain("not valid yet", ["3 0 1 leaf": true, "2 0 1 issuer": false]) { $0.leaf.beginLater() },
@@ -138,7 +142,9 @@ struct DANEChain: Sendable, CustomTestStringConvertible {
             $0.leaf.setNames("dns_name = \"www.example.org\"")
         },
         DANEChain("for a wildcard", ["2 0 1 issuer": true]) { $0.leaf.setNames("dns_name = \"*.example.org\"") },
-        DANEChain("without the issuer", ["2 0 1 issuer": false, "3 1 1 leaf": true]) { $0.sent = [.leaf] },
+        DANEChain("without the issuer", ["2 0 1 issuer": false, "2 0 0 issuer": true, "3 1 1 leaf": true]) {
+            $0.sent = [.leaf]
+        },
         // The dates of a trust anchor are not part of the path (RFC 5280, 6.1).
         DANEChain("with an expired issuer", ["2 0 1 issuer": true, "0 0 1 issuer": false, "3 1 1 leaf": true]) {
             $0.issuer.expire()
@@ -194,6 +200,7 @@ struct DANERecords: Sendable {
         case "root": certificate = certificates.root
         case "cross": certificate = certificates.cross
         case "stranger": certificate = certificates.stranger
+        case "large": return "\(words[0]) \(words[1]) 0 \(largeKey)"
         default: return name
         }
         let numbers = words.prefix(3).compactMap { UInt8($0) }
@@ -214,7 +221,7 @@ struct DANERecords: Sendable {
             DANERecords("0 1 1 root"), DANERecords("0 0 0 root"), DANERecords("2 0 1 cross"), DANERecords("0 0 1 cross"),
             // The wrong certificate, or the wrong usage for it.
             DANERecords("3 1 1 stranger"), DANERecords("3 1 1 issuer"), DANERecords("2 1 1 leaf"), DANERecords("2 0 1 stranger"),
-            DANERecords("1 1 1 stranger"), DANERecords("0 1 1 leaf"),
+            DANERecords("1 1 1 stranger"), DANERecords("0 1 1 leaf"), DANERecords("3 1 0 large"),
             // Several records.
             DANERecords("3 1 1 stranger", "3 1 1 leaf"), DANERecords("3 1 1 stranger", "2 1 1 issuer"),
             DANERecords("3 1 2 stranger", "3 1 1 leaf"), DANERecords("3 0 2 stranger", "3 1 1 leaf"),
@@ -227,6 +234,10 @@ struct DANERecords: Sendable {
         DANERecords("3 1 1 \(digits(31))"), DANERecords("2 0 0 3003020101"), DANERecords("4 1 1 \(digits(32))", "3 1 1 leaf"),
         DANERecords("3 1 2 \(digits(32))", "3 1 1 leaf"), DANERecords("2 1 0 \(digits(32))", "3 1 1 stranger"),
     ]
+
+    /// An RSA key of 16,384 bits, which OpenSSL can decode. It exceeds our limit.
+    private static let largeKey =
+        "30820822300d06092a864886f70d01010105000382080f003082080a0282080100\(digits(2048))0203010001"
 
     private static func digits(_ count: Int) -> String { String(repeating: "ab", count: count) }
 }

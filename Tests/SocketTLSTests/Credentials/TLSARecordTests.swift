@@ -14,6 +14,7 @@ import Testing
         // RFC 7218.
         #expect(try TLSARecord("DANE-EE spki SHA2-256 0102abff") == record)
         #expect(try TLSARecord("PKIX-TA Cert Full 00") == TLSARecord("0 0 0 00"))
+        #expect(try TLSARecord("PrivCert PrivSel PrivMatch 00") == TLSARecord("255 255 255 00"))
         #expect(try TLSARecord("255 254 253 00").usage.rawValue == 255)
     }
 
@@ -21,6 +22,8 @@ import Testing
         arguments: [
             "", "3", "3 1 1", "3 1 1 ", "3 1 1 0", "3 1 1 0g", "-3 1 1 00", "+3 1 1 00", "256 1 1 00", "3 x 1 00", "3 1 SHA-1 00",
             "3 1 1 0x00", "3 1 1 ００", "3 1 1 00 ;", "(3 1 1 00)", "3 1 1 00\u{0}", "３ 1 1 00",
+            // The upper case of these characters is an ASCII letter, or they are equivalent to one.
+            "3 \u{17F}pki 1 00", "P\u{212A}IX-TA 1 1 00", "3 1 PrivCert 00",
         ]) func otherTextIsRejected(_ text: String)
     {
         let error = thrown { try TLSARecord(text) }
@@ -61,14 +64,19 @@ import Testing
     }
 
     /// Records come from the network, and a client decodes the keys in them.
-    @Test func expensiveKeysAreUnusable() throws {
+    @Test func expensiveKeysMatchNothing() throws {
         let described = try HandmadeCertificate("Described", HandmadeCertificate.authority)
         let usable = TLSARecord(
             usage: .daneTA, selector: .publicKey, matchingType: .full, data: try described.certificate.publicKey)
-        #expect(usable.isUsable)
+        #expect(usable.use == .comparable)
         var other = usable
+        other.data.append(0)
+        #expect(other.use == .unusable("its data is not a public key in DER") && !other.isUsable)
         // The identifier of a field (RFC 3279, 2.3.5) occurs only in explicit parameters.
         other.data += [0x2A, 0x86, 0x48, 0xCE, 0x3D, 0x01, 0x01]
-        #expect(other.defect?.contains("unnamed curve") == true)
+        #expect(other.use == .matchesNothing("its key is on an unnamed curve") && other.isUsable)
+        #expect(
+            try DANEFixture.recordOfLargeKey.use
+                == .matchesNothing("its data has an RSA key of 16384 bits, but at most 8192 are accepted"))
     }
 }

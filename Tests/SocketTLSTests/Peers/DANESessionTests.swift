@@ -1,4 +1,5 @@
 import AsyncSocketsTesting
+import COpenSSL
 import Testing
 
 @testable import SocketTLS
@@ -71,6 +72,36 @@ import Testing
         }
     }
 
+    /// A failure of an assumption must not turn into a connection without authentication.
+    @Test func withoutItsAssumptionsNoServerIsAccepted() async throws {
+        var fixture = try DANEFixture()
+        fixture.expect([try fixture.record], .opportunistic)
+        let pair = try fixture.base.pair()
+        // OpenSSL accepts a chain without naming the record.
+        let fault = pair.client.judge.faultOfMatch(nil, [fixture.leaf])
+        guard case .untrusted(let reason, X509_V_ERR_DANE_NO_MATCH, 0) = fault else {
+            Issue.record("\(String(describing: fault))")
+            return
+        }
+        #expect(reason.contains("no TLSA record matches"))
+        // No name is known.
+        var settings = fixture.client.values
+        let error = thrown { try settings.expectProof(on: pair.server.ssl, pair.server.judge) }
+        #expect(error?.code == .invalidSettings)
+        settings.proof = .dane(TLSDANE(policy: .opportunistic) { _ in [] })
+        settings.serverName = nil
+        guard case .failure(let failure)? = await settings.lookUp?.answer() else {
+            Issue.record("the settings are complete without a look-up")
+            return
+        }
+        #expect(failure.code == .invalidSettings)
+        // The records are not known yet.
+        guard case .absent(isRequired: true) = settings.promiseOfTLS else {
+            Issue.record("plaintext would be allowed before the look-up")
+            return
+        }
+    }
+
     // MARK: - DTLS
 
     @Test func recordsApplyToDTLS() throws {
@@ -104,6 +135,8 @@ import Testing
         #expect(session.peerCertificates.isEmpty == TLSRawPublicKeys.isSupported)
         // A key has no certificate.
         fixture.client.proof = .dane(dane, TLSCertificateRules(pins: [fixture.leaf.publicKeySHA256]))
+        #expect(thrown { try fixture.base.pair() }?.message.contains("acceptsRawPublicKeys") == true)
+        fixture.client.proof = .dane(dane, ocspStapling: .requested)
         #expect(thrown { try fixture.base.pair() }?.message.contains("acceptsRawPublicKeys") == true)
         fixture.client.resumption = .store(TLSInMemorySessionStore())
         #expect(thrown { try fixture.base.pair() }?.message.contains("do not support resumption") == true)

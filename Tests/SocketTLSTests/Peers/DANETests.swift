@@ -42,10 +42,15 @@ import Testing
         var expired = try DANEFixture(version, validity: .expired)
         expired.expect([try expired.record(.daneTA, \.intermediate)])
         #expect(try expired.shaken().clientError?.code == .certificateExpired)
+        // The record matches, although the server does not send the root.
+        expired.expect([try expired.record(.daneTA, \.root, .certificate, .full)])
+        let error = try #require(try expired.shaken().clientError)
+        #expect(error.code == .certificateExpired && error.message.contains("\"2 0 0 "))
+        #expect(!error.message.contains("matches no authority"))
     }
 
     /// The server sends its certificate and the intermediate, but not the root.
-    @Test(arguments: versions) func anAuthorityOfADANETARecordHasToBeSent(_ version: TLSProtocolVersion) throws {
+    @Test(arguments: versions) func theAuthorityOfADigestHasToBeSent(_ version: TLSProtocolVersion) throws {
         var fixture = try DANEFixture(version)
         fixture.expect([try fixture.record(.daneTA, \.root)])
         let error = try #require(try fixture.shaken().clientError)
@@ -53,6 +58,12 @@ import Testing
         // Not even if the client trusts the root.
         fixture.client.trustRoots = try fixture.base.authority.roots
         #expect(try fixture.shaken().clientError?.code == .tlsaMismatch)
+        // A record with the whole certificate or key contains what the server does not send.
+        for selector in [TLSARecord.Selector.certificate, .publicKey] {
+            let record = try fixture.record(.daneTA, \.root, selector, .full)
+            fixture.expect([record])
+            #expect(try fixture.shaken().client.session?.dane == .matched(record))
+        }
     }
 
     @Test(arguments: versions) func pkixRecordsNeedATrustedRootToo(_ version: TLSProtocolVersion) throws {
@@ -116,7 +127,42 @@ import Testing
         }
     }
 
+    @Test func aMismatchListsUsableAndUnusableRecords() throws {
+        var fixture = try DANEFixture()
+        let others = try (0..<6).map { try TLSARecord("3 1 1 " + String(repeating: "0\($0)", count: 32)) }
+        fixture.expect(try others + [TLSARecord("9 9 9 00")])
+        let message = try #require(try fixture.shaken().clientError?.message)
+        #expect(message.contains(" and 2 more, \"9 9 9 00\" (unusable: its usage is unknown)"))
+    }
+
     // MARK: - Without usable records
+
+    /// A domain with such a record must not be treated like a domain without records.
+    @Test(arguments: [TLSDANE.Policy.required, .certificates, .opportunistic])
+    func aRecordThatExceedsALimitMatchesNothing(_ policy: TLSDANE.Policy) throws {
+        var fixture = try DANEFixture()
+        fixture.client.trustRoots = try fixture.base.authority.roots
+        let (large, other) = (try DANEFixture.recordOfLargeKey, try DANEFixture.otherRecord)
+        #expect(large.isUsable)
+        let reason = "an RSA key of 16384 bits, but at most 8192 are accepted"
+        for records in try [[large], [TLSARecord("3 1 1 00"), large]] {
+            fixture.expect([other], policy)
+            let context = try TLSContext.context(for: fixture.client)
+            fixture.expect(records, policy)
+            let errors = [
+                thrown { try fixture.base.pair() }, thrown { try TLSEngine(context: context, settings: fixture.client) },
+            ]
+            for error in errors {
+                #expect(error?.code == .tlsaMismatch && error?.fault == .certificate)
+                #expect(error?.message.contains(reason) == true)
+            }
+        }
+        fixture.expect([large, other], policy)
+        let error = try #require(try fixture.shaken().clientError)
+        #expect(error.code == .tlsaMismatch && error.message.contains("cannot match: its data has \(reason)"))
+        fixture.expect([large, try fixture.record], policy)
+        #expect(try fixture.shaken().isComplete)
+    }
 
     private static let unusable = [
         "4 1 1 \(digits(32))", "3 2 1 \(digits(32))", "3 1 3 \(digits(32))", "3 1 1 \(digits(31))",
@@ -176,6 +222,9 @@ import Testing
         var dane = TLSDANE([try fixture.record(.daneTA, \.intermediate)], policy: .required)
         fixture.client.proof = .dane(dane)
         #expect(try fixture.shaken().clientError?.code == .hostNameMismatch)
+        dane.additionalNames = ["example.net"]
+        fixture.client.proof = .dane(dane)
+        #expect(try fixture.shaken().clientError?.message.contains("\(Fixture.host)\", \"example.net\"; ") == true)
         dane.additionalNames = ["example.net", "example.org"]
         fixture.client.proof = .dane(dane)
         let pair = try fixture.shaken()
@@ -185,6 +234,19 @@ import Testing
         fixture.client.proof = .dane(dane)
         fixture.client.trustRoots = try fixture.base.authority.roots
         #expect(try fixture.shaken().clientError?.code == .hostNameMismatch)
+    }
+
+    @Test(arguments: versions, ["MAIL.Example.org", "mail.example.org."])
+    func otherSpellingsOfTheNameCount(_ version: TLSProtocolVersion, _ name: String) throws {
+        var fixture = try DANEFixture(version)
+        fixture.client.serverName = name
+        let records = [try fixture.record, try fixture.record(.daneTA, \.intermediate)]
+        for record in records {
+            fixture.expect([record])
+            #expect(try fixture.shaken().client.session?.dane == .matched(record))
+        }
+        fixture.expect([try DANEFixture.otherRecord])
+        #expect(try fixture.shaken().clientError?.code == .tlsaMismatch)
     }
 
     // MARK: - Other rules
@@ -197,7 +259,7 @@ import Testing
         #expect(accepted.isComplete && accepted.clientQuestions.map(\.verdict) == [.trusted])
         #expect(accepted.client.session?.dane == .matched(try fixture.record))
         #expect(try fixture.shaken(decision: false).clientError?.code == .trustRejected)
-        // Without authentication it is still asked, and learns OpenSSL's verdict.
+        // Without authentication, the callback is still called with OpenSSL's verdict.
         fixture.expect([], .opportunistic)
         let asked = try fixture.shaken(decision: true)
         #expect(asked.isComplete && asked.clientQuestions.map(\.verdict) != [.trusted])
@@ -209,7 +271,7 @@ import Testing
         let records = [try fixture.record]
         fixture.expect(records, .required, TLSCertificateRules(pins: [fixture.leaf.publicKeySHA256]))
         #expect(try fixture.shaken().client.session?.matchesPins == true)
-        // The record vouches for the server's own key alone.
+        // The record authenticates only the server's own key.
         for pin in [fixture.intermediate.publicKeySHA256, [UInt8](repeating: 1, count: 32)] {
             fixture.expect(records, .required, TLSCertificateRules(pins: [pin]))
             #expect(try fixture.shaken().clientError?.code == .pinMismatch)
@@ -262,6 +324,29 @@ import Testing
         #expect(try error(.daneTA, .requested)?.code == .certificateRevoked)
         #expect(try error(.daneEE, .requested) == nil)
         #expect(try error(.daneEE, .required)?.message.contains("its usage has no issuer") == true)
+        // A response that was not checked is not published.
+        let good = try StaplingServer(leaf, chain: [intermediate], response: intermediate.response(about: leaf))
+        func response(_ usage: TLSARecord.Usage) throws -> [UInt8]? {
+            var settings = try DANEFixture(version).client
+            let certificate = usage == .daneEE ? try leaf.certificate : try intermediate.certificate
+            let dane = TLSDANE([try TLSARecord(for: certificate, usage: usage)], policy: .required)
+            settings.proof = .dane(dane, ocspStapling: .requested)
+            return try #require(try good.client(settings).session).ocspResponse
+        }
+        #expect(try response(.daneTA) != nil && response(.daneEE) == nil)
+    }
+
+    /// Strict mode rejects the certificate of an authority, unless a record names it.
+    @Test(arguments: versions) func aSelfSignedAuthorityMatchesInStrictMode(_ version: TLSProtocolVersion) throws {
+        let leaf = try HandmadeCertificate("Server", HandmadeCertificate.authority)
+        var fixture = try Fixture(version, leaf: leaf, roots: [leaf])
+        func error(_ usage: TLSARecord.Usage) throws -> TLSError? {
+            let dane = TLSDANE([try TLSARecord(for: leaf.certificate, usage: usage)], policy: .required)
+            fixture.client.proof = .dane(dane, TLSCertificateRules(isStrict: true))
+            return try fixture.clientError()
+        }
+        #expect(try error(.daneEE) == nil)
+        #expect(try error(.pkixEE)?.fault == .certificate)
     }
 
     @Test func settingsThatWouldWeakenRecordsAreRejected() throws {
@@ -283,6 +368,14 @@ import Testing
         #expect(
             complaint { $0.proof = .dane(TLSDANE([TLSARecord](repeating: record, count: 101), policy: .required)) }
                 .contains("at most 100"))
+        let large = TLSARecord(
+            usage: .daneEE, selector: .publicKey, matchingType: .sha256, data: [UInt8](repeating: 0, count: 30_000))
+        #expect(
+            complaint { $0.proof = .dane(TLSDANE([record, large, large, large], policy: .required)) }.contains("at most 65535"))
+        let full = try fixture.record(.daneEE, \.leaf, .publicKey, .full)
+        #expect(
+            complaint { $0.proof = .dane(TLSDANE([TLSARecord](repeating: full, count: 11), policy: .required)) }
+                .contains("at most 10"))
         #expect(
             complaint { $0.proof = .dane(TLSDANE([record], policy: .opportunistic), ocspStapling: .required) }
                 .contains("an authenticated server"))

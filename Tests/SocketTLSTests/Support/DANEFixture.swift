@@ -38,6 +38,15 @@ struct DANEFixture {
         }
     }
 
+    /// A record with an RSA key of 16,384 bits.
+    static var recordOfLargeKey: TLSARecord {
+        get throws {
+            let modulus = String(repeating: "ab", count: 2048)
+            return try TLSARecord(
+                "3 1 0 30820822 300d06092a864886f70d0101010500 0382080f00 3082080a 0282080100\(modulus) 0203010001")
+        }
+    }
+
     /// Returns a record of a certificate in the chain.
     func record(
         _ usage: TLSARecord.Usage, _ certificate: KeyPath<DANEFixture, TLSCertificate>,

@@ -38,17 +38,24 @@ final class StaplingServer {
     func error(
         of settings: TLSClientSettings, _ decide: @escaping (PeerTrust) -> Bool = { _ in true }
     ) throws -> (error: TLSError?, alert: TLSAlert?) {
+        switch try client(settings, decide).handshake() {
+        case .failed(let error): return (error, error.sentAlert)
+        case .complete: return (nil, nil)
+        case .incomplete, .awaitingTrust, .awaitingSettings, .awaitingWork: throw TestFailure(what: "incomplete")
+        }
+    }
+
+    /// Returns a client with these settings after its handshake.
+    func client(
+        _ settings: TLSClientSettings, _ decide: @escaping (PeerTrust) -> Bool = { _ in true }
+    ) throws -> TLSEngine {
         let client = try TLSEngine(context: TLSContext.context(for: settings), settings: settings)
         let peer = try RawPeer(serving: SSL_new(context))
         if let response, let replacement {
             peer.replace(Self.message(response), by: Self.message(replacement))
         }
         peer.shakeHands(with: client, decide)
-        switch client.handshake() {
-        case .failed(let error): return (error, error.sentAlert)
-        case .complete: return (nil, nil)
-        case .incomplete, .awaitingTrust, .awaitingSettings, .awaitingWork: throw TestFailure(what: "incomplete")
-        }
+        return client
     }
 
     /// The record with the message CertificateStatus (RFC 6066, section 8).

@@ -5,7 +5,8 @@
 //  3. With at least one usable record, a chain must match one. OpenSSL then ignores the trusted roots, except
 //     for the PKIX usages. Without a usable record, OpenSSL verifies as usual, and the policy decides.
 //  4. A record that this library considers unusable is not passed to OpenSSL, and a record that OpenSSL
-//     rejects is treated as unusable.
+//     rejects is treated as unusable. A record with a key that exceeds a limit is not passed either, but is
+//     usable: if no other record is, the connection fails under every policy.
 //  5. The scope of sessions contains the records (`ExpectedPeer`), because OpenSSL verifies nothing when it
 //     resumes a session.
 
@@ -16,28 +17,33 @@ final class DANEVerification {
     let policy: TLSDANE.Policy
     /// The records that the server must match, if there are any.
     private(set) var usable: [TLSARecord] = []
-    /// The other records, and why each of them is unusable.
-    private(set) var unusable: [(record: TLSARecord, defect: String)] = []
+    /// The other records, and why they cannot match.
+    private var remarksOnOthers: [String] = []
+    private let additionalNames: [String]
 
     /// Passes the records to OpenSSL.
     init(_ dane: TLSDANE, on ssl: OpaquePointer, serverName: String) throws(TLSError) {
         policy = dane.policy
+        additionalNames = dane.additionalNames
         guard let records = dane.records else {
             throw TLSError(.invalidSettings, "the TLSA records have not been looked up", operation: "TLSDANE")
         }
         try OpenSSLCall.requireSuccess("SSL_dane_enable") { SSL_dane_enable(ssl, serverName) }
         // RFC 7671, 5.1: the record connects the key with the name.
         SSL_dane_set_flags(ssl, COpenSSL_withoutNameChecks())
-        for record in Set(records).sorted(by: { $0.text < $1.text }) {
-            if let defect = dane.defect(of: record) {
-                unusable.append((record, defect))
-            } else if try Self.add(record, to: ssl) {
-                usable.append(record)
-            } else {
-                unusable.append((record, "OpenSSL cannot use it"))
+        for record in Set(records).sorted(by: { $0.precedes($1) }) {
+            switch dane.use(of: record) {
+            case .comparable:
+                if try Self.add(record, to: ssl) {
+                    usable.append(record)
+                } else {
+                    remarksOnOthers.append("\(record.shortText) (unusable: OpenSSL cannot use it)")
+                }
+            case .matchesNothing(let reason): remarksOnOthers.append("\(record.shortText) (cannot match: \(reason))")
+            case .unusable(let reason): remarksOnOthers.append("\(record.shortText) (unusable: \(reason))")
             }
         }
-        if usable.isEmpty, policy == .required { throw dane.noUsableRecord(serverName) }
+        if usable.isEmpty { try dane.requirePolicy(without: records, serverName) }
         guard !usable.isEmpty else { return }
         for name in dane.additionalNames {
             let name = try ServerName(name).text
@@ -94,29 +100,46 @@ final class DANEVerification {
     /// Adds the records to the reason for which a chain is rejected.
     func explain(_ fault: PeerTrust.Verdict, _ chain: [TLSCertificate]) -> PeerTrust.Verdict {
         guard case .untrusted(let reason, let code, let depth) = fault, !usable.isEmpty else { return fault }
-        let remarks = remarks(about: chain)
+        if code == X509_V_ERR_DANE_NO_MATCH { return mismatch(chain) }
+        let names = additionalNames.prefix(Self.shownNames).map { ", \"\($0.printable)\"" }.joined()
+        let reasonAndNames = code == X509_V_ERR_HOSTNAME_MISMATCH ? reason + names : reason
+        return .untrusted(
+            reason: "\(reasonAndNames); TLSA records: \(remarks(about: chain, isMismatch: false))", code: code, depth: depth)
+    }
+
+    /// The fault of a chain that does not match the records. A raw public key has no chain.
+    func mismatch(_ chain: [TLSCertificate]) -> PeerTrust.Verdict {
         let subject = chain.first.map { "the certificate of \"\($0.displayName)\"" } ?? "the server's raw public key"
-        let start = code == X509_V_ERR_DANE_NO_MATCH ? "no TLSA record matches \(subject)" : reason
-        return .untrusted(reason: "\(start); TLSA records: \(remarks)", code: code, depth: depth)
+        return .untrusted(
+            reason: "no TLSA record matches \(subject); TLSA records: \(remarks(about: chain, isMismatch: true))",
+            code: X509_V_ERR_DANE_NO_MATCH, depth: 0)
     }
 
     private static let shownRecords = 4
+    private static let shownNames = 4
 
     /// Describes the first records, and whether each of them matches.
-    private func remarks(about chain: [TLSCertificate]) -> String {
-        let all =
-            usable.map { "\($0.shortText) (\(remark(about: $0, chain)))" }
-            + unusable.map { "\($0.record.shortText) (unusable: \($0.defect))" }
-        let shown = all.prefix(Self.shownRecords).joined(separator: ", ")
-        return all.count > Self.shownRecords ? "\(shown) and \(all.count - Self.shownRecords) more" : shown
+    private func remarks(about chain: [TLSCertificate], isMismatch: Bool) -> String {
+        let compared = usable.map { record in
+            record.shortText + (remark(about: record, chain, isMismatch: isMismatch).map { " (\($0))" } ?? "")
+        }
+        return [compared, remarksOnOthers].filter { !$0.isEmpty }.map(Self.first).joined(separator: ", ")
     }
 
-    private func remark(about record: TLSARecord, _ chain: [TLSCertificate]) -> String {
+    private static func first(_ remarks: [String]) -> String {
+        let shown = remarks.prefix(shownRecords).joined(separator: ", ")
+        return remarks.count > shownRecords ? "\(shown) and \(remarks.count - shownRecords) more" : shown
+    }
+
+    private func remark(about record: TLSARecord, _ chain: [TLSCertificate], isMismatch: Bool) -> String? {
         if isSuperseded(record) { return "ignored, because there is a record with a stronger digest" }
         switch record.usage {
         case .pkixEE, .daneEE: return chain.first.map(record.matches) == true ? "matches" : "does not match the server's own"
         default:
-            return chain.dropFirst().contains(where: record.matches) ? "matches" : "matches no authority that the server sent"
+            if chain.dropFirst().contains(where: record.matches) { return "matches" }
+            // A record may match an authority that the server did not send: a root, or the contents of the
+            // record.
+            return isMismatch ? "matches no authority that the server sent" : nil
         }
     }
 

@@ -8,9 +8,12 @@ extension Judge {
         if verification.acceptsAnyone { gate.acceptsUntrusted = true }
     }
 
-    /// Returns the fault of a chain that OpenSSL has accepted because of a record: `record` authenticates a
-    /// certificate without its issuer, so that a required proof of the issuer cannot be checked.
-    func faultOfMatch(_ record: TLSARecord) -> PeerTrust.Verdict? {
+    /// Returns the fault of a chain that OpenSSL has accepted, and that matched `record`. OpenSSL accepts no
+    /// chain without a match if a record is usable. A `daneEE` record authenticates a certificate without its
+    /// issuer, so that a required proof of the issuer cannot be checked.
+    func faultOfMatch(_ record: TLSARecord?, _ chain: [TLSCertificate]) -> PeerTrust.Verdict? {
+        guard let dane, !dane.usable.isEmpty else { return nil }
+        guard let record else { return dane.mismatch(chain) }
         guard record.usage == .daneEE, requiresStatus else { return nil }
         return .untrusted(
             reason:
@@ -21,8 +24,9 @@ extension Judge {
     /// Returns the fault of the raw public key that OpenSSL is verifying; `nil` if it matches a record.
     func faultOfKey(in store: OpaquePointer) -> ProofFault? {
         guard X509_verify_cert(store) != 1 else { return nil }
-        let error = TLSError(
-            .tlsaMismatch, "no TLSA record matches the server's raw public key", verifyCode: X509_V_ERR_DANE_NO_MATCH)
+        var message = "no TLSA record matches the server's raw public key"
+        if case .untrusted(let reason, _, _) = dane?.mismatch([]) { message = reason }
+        let error = TLSError(.tlsaMismatch, message, verifyCode: X509_V_ERR_DANE_NO_MATCH)
         return ProofFault(error: error, verifyCode: X509_V_ERR_DANE_NO_MATCH)
     }
 }

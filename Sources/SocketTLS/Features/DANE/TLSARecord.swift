@@ -39,8 +39,8 @@ public struct TLSARecord: Sendable, Hashable {
         public static let pkixTA = Usage(rawValue: 0)
         /// PKIX-EE(1): The chain leads to one of the trusted roots, and this is the server's own certificate.
         public static let pkixEE = Usage(rawValue: 1)
-        /// DANE-TA(2): The chain that the server sends leads to this authority. The name and the dates must
-        /// be right. The trusted roots are not used.
+        /// DANE-TA(2): The chain leads to this authority. The name and the dates must be right. If the record
+        /// is a digest, the server must send the authority's certificate.
         public static let daneTA = Usage(rawValue: 2)
         /// DANE-EE(3): This is the server's own certificate or key. Its names, dates and issuer are ignored.
         public static let daneEE = Usage(rawValue: 3)
@@ -94,9 +94,10 @@ extension TLSARecord {
         guard words.count >= 4 else {
             throw Self.invalid("\"\(text.printable)\" does not have four parts (usage, selector, matching type and data)")
         }
-        usage = Usage(rawValue: try Self.number(words[0], "usage", ["PKIX-TA", "PKIX-EE", "DANE-TA", "DANE-EE"]))
-        selector = Selector(rawValue: try Self.number(words[1], "selector", ["CERT", "SPKI"]))
-        matchingType = MatchingType(rawValue: try Self.number(words[2], "matching type", ["FULL", "SHA2-256", "SHA2-512"]))
+        usage = Usage(rawValue: try Self.number(words[0], "usage", ["PKIX-TA", "PKIX-EE", "DANE-TA", "DANE-EE", "PRIVCERT"]))
+        selector = Selector(rawValue: try Self.number(words[1], "selector", ["CERT", "SPKI", "PRIVSEL"]))
+        matchingType = MatchingType(
+            rawValue: try Self.number(words[2], "matching type", ["FULL", "SHA2-256", "SHA2-512", "PRIVMATCH"]))
         data = try Self.bytes(words.dropFirst(3).joined())
     }
 
@@ -115,8 +116,13 @@ extension TLSARecord {
     private static let longestData = 65_532
     private static let spaces: [UInt8] = [0x20, 0x09, 0x0A, 0x0D]
 
+    /// The last acronym is for private use, with the number 255.
     private static func number(_ word: String, _ field: String, _ acronyms: [String]) throws(TLSError) -> UInt8 {
-        if let index = acronyms.firstIndex(of: word.uppercased()) { return UInt8(index) }
+        // Unicode has other characters whose upper case is an ASCII letter.
+        let upperCase = word.utf8.map { (97...122).contains($0) ? $0 - 32 : $0 }
+        if let index = acronyms.firstIndex(where: { $0.utf8.elementsEqual(upperCase) }) {
+            return index == acronyms.count - 1 ? 255 : UInt8(index)
+        }
         // `UInt8(_:)` would accept a plus sign.
         guard word.utf8.allSatisfy({ (48...57).contains($0) }), let number = UInt8(word) else {
             throw invalid("the \(field) \"\(word.printable)\" is not a number from 0 to 255")
@@ -186,8 +192,8 @@ extension TLSARecord {
     /// Creates the record to publish for a certificate. The defaults, "3 1 1", are recommended by RFC 7671,
     /// section 5.1: the record remains valid when the certificate is renewed with the same key.
     ///
-    /// For `daneTA` and `pkixTA`, pass the certificate of the authority, and let the server send it. Throws
-    /// `invalidTLSARecord` if a number is unknown.
+    /// For `daneTA` and `pkixTA`, pass the certificate of the authority. For `daneTA` with a digest, the
+    /// server must send it. Throws `invalidTLSARecord` if a number is unknown.
     public init(
         for certificate: TLSCertificate, usage: Usage = .daneEE, selector: Selector = .publicKey,
         matchingType: MatchingType = .sha256

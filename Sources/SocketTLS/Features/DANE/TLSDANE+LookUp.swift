@@ -16,7 +16,8 @@ extension TLSDANE {
     ///     records or is not signed. It is called once per connection, off the event loops, before the
     ///     messages of STARTTLS and before TLS. If it throws, for example because the reply is not authentic
     ///     (bogus), or does not return in time, the connection fails with `tlsaLookUpFailed` under every
-    ///     policy. It is cancelled if the connection closes first.
+    ///     policy. It is cancelled if this side closes the connection first. That the server has closed it is
+    ///     noticed after the look-up.
     public init(
         policy: Policy, additionalNames: [String] = [], timeout: Duration = .seconds(10),
         lookUp: @escaping @Sendable (_ serverName: String) async throws -> [TLSARecord]
@@ -42,16 +43,17 @@ extension TLSDANE {
 
     /// Returns the look-up for the records; `nil` if they are known.
     func lookUp(for settings: TLSSettingValues) -> SettingsLookUp? {
-        guard case .lookUp(let lookUp) = source, let serverName = settings.serverName else { return nil }
+        guard case .lookUp(let lookUp) = source else { return nil }
         return SettingsLookUp(
             timeout: lookUp.timeout,
-            timeoutError: Self.failure(of: serverName, "did not complete within \(lookUp.timeout)"),
-            find: { await complete(settings, lookUp, serverName) })
+            timeoutError: Self.failure(of: settings.serverName, "did not complete within \(lookUp.timeout)"),
+            find: { await complete(settings, lookUp) })
     }
 
     private func complete(
-        _ settings: TLSSettingValues, _ lookUp: LookUp, _ serverName: String
+        _ settings: TLSSettingValues, _ lookUp: LookUp
     ) async -> Result<TLSSettingValues, TLSError> {
+        guard let serverName = settings.serverName else { return .failure(Self.missingName) }
         var (known, complete) = (self, settings)
         do {
             known.source = .records(try await lookUp.find(serverName))
@@ -63,13 +65,15 @@ extension TLSDANE {
             try known.validate(in: complete)
             return .success(complete)
         } catch {
-            return .failure(error)
+            // The other settings were valid before the look-up.
+            return .failure(
+                error.code == .invalidSettings ? Self.failure(of: serverName, "was not acceptable: \(error.message)") : error)
         }
     }
 
-    private static func failure(of serverName: String, _ complaint: String) -> TLSError {
+    private static func failure(of serverName: String?, _ complaint: String) -> TLSError {
         TLSError(
-            .tlsaLookUpFailed, "the look-up of TLSA records for \"\(serverName.printable)\" \(complaint)",
+            .tlsaLookUpFailed, "the look-up of TLSA records for \"\((serverName ?? "").printable)\" \(complaint)",
             operation: "TLSDANE")
     }
 }

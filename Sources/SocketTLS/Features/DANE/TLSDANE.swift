@@ -7,10 +7,10 @@ internal import COpenSSL
 /// ```
 ///
 /// If at least one record is usable, the server must match a usable record, and the policy has no effect.
-/// Otherwise the connection fails with `tlsaMismatch`, or with the error about the matching chain. A server
-/// that matches a `daneEE` record is authenticated, whatever the names, dates and issuer of its certificate
-/// are. For other usages, the chain must be valid, and the certificate must be for `TLSSettings.serverName`
-/// or one of `additionalNames`.
+/// If the server does not match, the connection fails with `tlsaMismatch`, or with the error about a chain
+/// that matches but is not valid. A server that matches a `daneEE` record is authenticated, whatever the
+/// names, dates and issuer of its certificate are. For other usages, the chain must be valid, and the
+/// certificate must be for `TLSSettings.serverName` or one of `additionalNames`.
 ///
 /// **Records require a secure source**: pass only records that DNSSEC has validated, on this machine
 /// or by a resolver with a trusted path to it (RFC 7672, section 2.1.1). Set `serverName` to the TLSA base
@@ -22,6 +22,7 @@ internal import COpenSSL
 /// - With a `daneEE` record, the issuer of the certificate is unknown and cannot revoke it. A server that
 ///   matches such a record is rejected if the settings have `revocationLists` or require OCSP stapling.
 ///   Otherwise its OCSP response is not checked.
+/// - As without records, the key usage of the server's certificate must allow signing.
 /// - Sessions are resumed only with the same records.
 public struct TLSDANE: Sendable, Hashable {
     var source: Source
@@ -99,6 +100,10 @@ public struct TLSDANE: Sendable, Hashable {
 
     /// The maximum number of records, because each is compared with each certificate.
     static let recordLimit = 100
+    /// The maximum number of bytes in all records. A DNS message is not longer.
+    static let sizeLimit = 65_535
+    /// The maximum number of records with a whole certificate or key, because each is decoded.
+    static let fullRecordLimit = 10
 }
 
 extension TLSDANE {
@@ -126,7 +131,7 @@ extension TLSDANE.Source: Digestible {
         switch self {
         case .records(let records):
             fields.append(1)
-            records.sorted { $0.text < $1.text }.append(to: &fields)
+            records.sorted { $0.precedes($1) }.append(to: &fields)
         // No session is offered before the look-up.
         case .lookUp, .removed: fields.append(2)
         }

@@ -1,8 +1,10 @@
+internal import COpenSSL
+
 extension TLSDANE {
     /// Throws if another setting contradicts the records, or would weaken them.
     func validate(in settings: TLSSettingValues) throws(TLSError) {
         guard let serverName = settings.serverName, case .hostName = try ServerName(serverName) else {
-            throw TLSSettingValues.invalid("TLSA records belong to a host name: set serverName to the TLSA base domain")
+            throw Self.missingName
         }
         for name in additionalNames {
             guard case .hostName = try ServerName(name) else {
@@ -24,6 +26,10 @@ extension TLSDANE {
         }
     }
 
+    static var missingName: TLSError {
+        TLSSettingValues.invalid("TLSA records belong to a host name: set serverName to the TLSA base domain")
+    }
+
     /// A raw public key has no chain to which the rules for certificates could apply.
     private func validateRawPublicKeys(_ settings: TLSSettingValues) throws(TLSError) {
         if settings.rules.pins != nil || !settings.rules.revocationLists.isEmpty || settings.ocspStapling != .none {
@@ -35,36 +41,65 @@ extension TLSDANE {
     private func validateRecords(_ serverName: String) throws(TLSError) {
         switch source {
         case .records(let records):
-            guard records.count <= Self.recordLimit else {
-                throw TLSSettingValues.invalid(
-                    "there are \(records.count) TLSA records, but at most \(Self.recordLimit) are accepted")
-            }
-            if policy == .required, !records.contains(where: { defect(of: $0) == nil }) {
-                throw noUsableRecord(serverName)
-            }
+            try Self.validateSizes(records)
+            if !records.contains(where: { use(of: $0) == .comparable }) { try requirePolicy(without: records, serverName) }
         case .lookUp(let lookUp): try TLSSettingValues.validate(lookUp.timeout, "the timeout for looking up TLSA records")
         case .removed: break
         }
     }
 
-    /// Unusable records promise TLS too, without authentication (RFC 7672, section 2.2).
-    var promiseOfTLS: PromiseOfTLS {
-        records?.isEmpty == false ? .made : .absent(isRequired: policy != .opportunistic)
+    /// Limits the work for records from the network.
+    private static func validateSizes(_ records: [TLSARecord]) throws(TLSError) {
+        guard records.count <= recordLimit else {
+            throw TLSSettingValues.invalid("there are \(records.count) TLSA records, but at most \(recordLimit) are accepted")
+        }
+        let size = records.reduce(0) { $0 + $1.data.count }
+        guard size <= sizeLimit else {
+            throw TLSSettingValues.invalid("the TLSA records have \(size) bytes, but at most \(sizeLimit) are accepted")
+        }
+        let count = records.count(where: { $0.matchingType == .full })
+        guard count <= fullRecordLimit else {
+            throw TLSSettingValues.invalid(
+                "\(count) TLSA records contain certificates or keys, but at most \(fullRecordLimit) are accepted")
+        }
     }
 
-    /// Returns the reason that a record is not usable with these settings.
-    func defect(of record: TLSARecord) -> String? {
-        let isPKIX = record.usage == .pkixTA || record.usage == .pkixEE
-        return isPKIX && !usesPKIXRecords ? "PKIX usages are not accepted" : record.defect
-    }
-
-    func noUsableRecord(_ serverName: String) -> TLSError {
-        let records = records ?? []
-        let remarks = records.prefix(4).map { "\($0.shortText) (\(defect(of: $0) ?? "OpenSSL cannot use it"))" }
+    /// Throws unless the policy accepts a server whose records cannot be compared with its certificate.
+    func requirePolicy(without records: [TLSARecord], _ serverName: String) throws(TLSError) {
+        let matchesNothing = records.contains { if case .matchesNothing = use(of: $0) { true } else { false } }
+        if matchesNothing {
+            throw TLSError(
+                .tlsaMismatch, "no server can match the TLSA records for \"\(serverName.printable)\": \(remarks(records))",
+                operation: "TLSDANE", verifyCode: X509_V_ERR_DANE_NO_MATCH)
+        }
+        guard policy == .required else { return }
         let reason =
             records.isEmpty
             ? "there are no TLSA records for \"\(serverName.printable)\""
-            : "no TLSA record for \"\(serverName.printable)\" is usable: \(remarks.joined(separator: ", "))"
-        return TLSError(.noUsableTLSARecord, "\(reason); the policy is .required", operation: "TLSDANE")
+            : "no TLSA record for \"\(serverName.printable)\" is usable: \(remarks(records))"
+        throw TLSError(.noUsableTLSARecord, "\(reason); the policy is .required", operation: "TLSDANE")
+    }
+
+    private func remarks(_ records: [TLSARecord]) -> String {
+        records.prefix(4).map { record in
+            switch use(of: record) {
+            case .comparable: "\(record.shortText) (OpenSSL cannot use it)"
+            case .matchesNothing(let reason), .unusable(let reason): "\(record.shortText) (\(reason))"
+            }
+        }.joined(separator: ", ")
+    }
+
+    /// Unusable records promise TLS too, without authentication (RFC 7672, section 2.2).
+    var promiseOfTLS: PromiseOfTLS {
+        switch source {
+        case .records(let records): records.isEmpty ? .absent(isRequired: policy != .opportunistic) : .made
+        case .lookUp, .removed: .absent(isRequired: true)
+        }
+    }
+
+    /// Returns how to treat a record with these settings.
+    func use(of record: TLSARecord) -> TLSARecord.Use {
+        let isPKIX = record.usage == .pkixTA || record.usage == .pkixEE
+        return isPKIX && !usesPKIXRecords ? .unusable("PKIX usages are not accepted") : record.use
     }
 }
