@@ -26,8 +26,9 @@ struct Relay: Sendable {
             throw AsyncSocketError.badConfiguration(
                 .read, "a relay needs half-closed connections: set autoDisconnectOnClosedReadStream to false")
         }
-        let idleness = idleTimeout.map { RelayIdleness($0, here, there) }
+        // First, because a connection that is idle before it is watched would not be reset.
         let watches = [(first, RelayWatch(of: here)), (second, RelayWatch(of: there))]
+        let idleness = idleTimeout.map { RelayIdleness($0, here, there) }
         defer { idleness?.switchOff() }
         do {
             // In a group, because a failure of either connection cancels the rest.
