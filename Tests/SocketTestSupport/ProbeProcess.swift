@@ -44,12 +44,18 @@ package enum ProbeProcess {
         let output = Pipe()
         process.standardOutput = output
         process.standardError = output
-        // Read while the program runs, because it blocks when the pipe is full.
-        let text = Task.detached { try output.fileHandleForReading.readToEnd() ?? Data() }
+        // Read while the program runs, because it blocks when the pipe is full. Not in a task: two programs
+        // would occupy both threads of a pool on two processors, and no other test would go on until they
+        // exit.
+        async let text = withCheckedThrowingContinuation { continuation in
+            Thread.detachNewThread {
+                continuation.resume(with: Result { try output.fileHandleForReading.readToEnd() ?? Data() })
+            }
+        }
         let status = try await withCheckedThrowingContinuation { continuation in
             process.terminationHandler = { continuation.resume(returning: $0.terminationStatus) }
             do { try process.run() } catch { continuation.resume(throwing: error) }
         }
-        return (status, String(decoding: try await text.value, as: UTF8.self))
+        return (status, String(decoding: try await text, as: UTF8.self))
     }
 }

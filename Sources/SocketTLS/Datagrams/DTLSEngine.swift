@@ -152,7 +152,9 @@ package final class DTLSEngine {
         return engine.write(message)
     }
 
-    package var hasOutput: Bool { engine.hasOutput }
+    /// Whether there is a datagram to send. False while work is lent out, because the other thread then
+    /// writes the datagrams.
+    package var hasOutput: Bool { lent == nil && engine.hasOutput }
 
     /// The datagram to send, if there is exactly one. `dropOutput()` removes it.
     package var onlyOutput: UnsafeRawBufferPointer? { records.output.count == 1 ? engine.output.readableBytes : nil }
@@ -160,7 +162,7 @@ package final class DTLSEngine {
     /// Passes the pending datagrams to `body`, which returns how many of them it has handled, counted from
     /// the first.
     package func sendOutput(_ body: ([UnsafeRawBufferPointer]) -> Int) {
-        guard engine.hasOutput else { return }
+        guard hasOutput else { return }
         var datagrams: [UnsafeRawBufferPointer] = []
         var start = 0
         for size in records.output {

@@ -40,7 +40,8 @@ import Testing
     /// Replaces the dates in a certificate, which does not change the length of its encoding.
     private func certificate(from start: String, to end: String) throws -> TLSCertificate {
         var der = try certificate(.p256).derBytes
-        // Each date is a UTCTime (0x17) of 13 bytes: twelve digits and "Z". A key may contain other such bytes.
+        // Each date is a UTCTime (0x17) of 13 bytes: twelve digits and "Z". A key may contain other such
+        // bytes.
         let digits = UInt8(ascii: "0")...UInt8(ascii: "9")
         let places = der.indices.dropLast(14).filter {
             der[$0...].starts(with: [0x17, 13]) && der[($0 + 2)..<($0 + 14)].allSatisfy(digits.contains)

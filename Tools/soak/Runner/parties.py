@@ -1,4 +1,4 @@
-"""The processes of Scripts/soak: the library's server and clients, the relays, and the peers that check them."""
+"""The processes of Tools/soak/run: the library's server and clients, the relays, and the peers that check them."""
 import json
 import os
 import re

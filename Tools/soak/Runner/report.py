@@ -1,4 +1,4 @@
-"""Writes the report and the charts of Scripts/soak."""
+"""Writes the report and the charts of Tools/soak/run."""
 import datetime
 import os
 import re

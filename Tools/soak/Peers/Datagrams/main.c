@@ -1,4 +1,4 @@
-// The DTLS peer of Scripts/soak, with GnuTLS. It checks each byte.
+// The DTLS peer of Tools/soak/run, with GnuTLS. It checks each byte.
 //
 //     datagrams serve FOLDER PLANT
 //     datagrams connect FOLDER PLANT SEED PAUSE RAMP PORT COUNT
@@ -13,7 +13,7 @@
 
 int main(int count, char **words) {
     signal(SIGPIPE, SIG_IGN);
-    if (count != 4 && count != 9) return fputs("usage: see Scripts/soak\n", stderr), 2;
+    if (count != 4 && count != 9) return fputs("usage: see Tools/soak/run\n", stderr), 2;
     plants_bytes = strcmp(words[3], "peer-byte") == 0;
     if (count == 4) serve(words[2]);
     else connect_clients(words[2], strtoull(words[4], NULL, 10), atof(words[5]), atof(words[6]), atoi(words[7]), atoi(words[8]));

@@ -1,4 +1,4 @@
-// The DTLS peer of Scripts/soak. ../../Sources/soak describes the exchanges.
+// The DTLS peer of Tools/soak/run. ../../Sources/soak describes the exchanges.
 #pragma once
 
 #include <gnutls/gnutls.h>

@@ -1,4 +1,4 @@
-// The peer of Scripts/soak, which uses neither the library nor OpenSSL. It checks each byte.
+// The peer of Tools/soak/run, which uses neither the library nor OpenSSL. It checks each byte.
 //
 //	streams serve FOLDER PLANT
 //	streams connect FOLDER PLANT SEED PAUSE RAMP KIND:PORT:COUNT …

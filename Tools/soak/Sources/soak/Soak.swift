@@ -28,7 +28,7 @@ struct Route: Sendable, CustomStringConvertible {
     var description: String { "\(kind):\(style):\(port)" }
 }
 
-/// The part of Scripts/soak that uses the library:
+/// The part of Tools/soak/run that uses the library:
 ///
 ///     soak serve FOLDER PLANT
 ///     soak connect FOLDER PLANT SEED PAUSE RAMP ROUTE …
@@ -41,7 +41,7 @@ struct Soak {
 
     static func main() async {
         let arguments = CommandLine.arguments
-        guard arguments.count >= 4, let plant = Plant(rawValue: arguments[3]) else { fail("usage: see Scripts/soak") }
+        guard arguments.count >= 4, let plant = Plant(rawValue: arguments[3]) else { fail("usage: see Tools/soak/run") }
         let soak = Soak(folder: arguments[2], tally: Tally(plant: plant))
         do {
             if arguments[1] == "serve" { try await soak.serve() } else { try await soak.connect(Array(arguments[4...])) }
@@ -113,7 +113,7 @@ struct Soak {
 
     private func connect(_ arguments: [String]) async throws {
         guard arguments.count > 3, let seed = UInt64(arguments[0]), let pause = Double(arguments[1]), let ramp = Double(arguments[2])
-        else { Self.fail("usage: see Scripts/soak") }
+        else { Self.fail("usage: see Tools/soak/run") }
         let routes = arguments[3...].compactMap { Route($0) }
         let settings = (0..<2).map { number in
             var settings = TLSSettings.client

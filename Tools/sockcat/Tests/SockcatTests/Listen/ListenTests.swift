@@ -114,41 +114,6 @@ import Testing
     }
 }
 
-/// Clients of `--exec` take threads, of which the system may allow few. Limits apply only to users other than
-/// root.
-@Suite(.timeLimit(.minutes(5))) struct ThreadLimitTests {
-    @Test func aServerWithoutThreadsServesLaterClients() async throws {
-        let folder = try TestFolder()
-        try FileManager.default.copyItem(atPath: SockcatProcess.path, toPath: folder.path("program"))
-        // The limit counts the threads of all programs of the user.
-        let user = Int.random(in: 100_000..<1_000_000_000)
-        let child = try ChildProcess(
-            shell: "cd \(folder.path); exec setpriv --reuid \(user) --regid \(user) --clear-groups prlimit --nproc=40 "
-                + "./program listen --max-connections 100 --exec cat 127.0.0.1:0 2>&1", environment: [:])
-        defer { child.send(SIGKILL) }
-        let lines = LineReader(child.output)
-        let port = Int(try await lines.line(containing: "listening on ").split(separator: ":").last ?? "") ?? 0
-        var clients: [AsyncSocket] = []
-        for _ in 0..<60 {
-            let client = AsyncSocket()
-            // The server may reset a connection that it cannot serve at once.
-            try? await client.connect(to: "127.0.0.1", port: port)
-            clients.append(client)
-        }
-        _ = try await lines.line(containing: "cannot start a thread")
-        for client in clients { client.disconnect() }
-        // The commands of the others end meanwhile.
-        var reply: String?
-        while reply == nil {
-            reply = try? await AsyncSocket.withConnection(to: "127.0.0.1", port: port) { socket in
-                try await socket.write("hello\n")
-                return try await socket.readLine()
-            }
-        }
-        #expect(reply == "hello")
-    }
-}
-
 /// `listen systemd` uses the sockets that a service manager passes. `systemd-socket-activate` starts the
 /// program with the first client or datagram.
 @Suite(.timeLimit(.minutes(5))) struct SocketActivationTests {
