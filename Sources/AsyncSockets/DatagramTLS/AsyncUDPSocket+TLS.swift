@@ -86,8 +86,8 @@ extension AsyncUDPSocket {
     /// - Parameter settings: The role and its settings.
     /// - Throws: `.tls` if the settings are unusable. The socket then closes with that error, so data sent
     ///   after the call is never sent in plaintext, even if you ignore the error. `.badConfiguration`,
-    ///   without any effect, if the socket is not connected or DTLS was already started. `.closed` if the
-    ///   socket is closed.
+    ///   without any effect, if the socket is not connected or DTLS was already started. The error that
+    ///   closed the socket, or `.closed` after `disconnect()`.
     public func beginDTLS(settings: TLSSettings<some TLSRole.Side>) throws(AsyncSocketError) {
         try startDTLS(settings.values, nil, decidesTrust: false, on: upgradable())
     }
@@ -175,7 +175,7 @@ extension DatagramConnection {
     /// Claims the socket's only upgrade. Returns the host that the socket connects to.
     fileprivate func claimUpgrade() throws(AsyncSocketError) -> HostQuery? {
         let (endpoint, refusal) = record.withLock { record -> (HostQuery?, AsyncSocketError?) in
-            if record.isClosed { return (nil, .closed) }
+            if record.isClosed { return (nil, record.end ?? .closed) }
             if record.isUpgradeClaimed {
                 return (nil, .badConfiguration(.startDTLS, "startDTLS has already been called on this socket"))
             }

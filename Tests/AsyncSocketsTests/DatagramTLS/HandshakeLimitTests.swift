@@ -97,6 +97,30 @@ import Testing
         withExtendedLifetime(silent) {}
     }
 
+    /// The error says why the client was replaced, not that its socket is closed.
+    @Test func theErrorOfAClientReplacedBeforeItsTaskStartsIsTheReason() async throws {
+        let listener = try Self.listener() { $0.firstRetransmission = .seconds(60) }
+        listener.maximumHandshakes = 1
+        try listener.hub.start()
+        let first = try await Self.beginSilently(listener, from: "127.0.0.2", isServed: false)
+        try await eventually("the first is admitted") { listener.snapshot.openCount == 1 }
+        let connection = try #require(listener.hub.state.withLock { $0.all.first?.connection })
+        let second = try await Self.beginSilently(listener, from: "127.0.0.3", isServed: false)
+        try await eventually("the first is replaced") { connection.record.withLock { $0.isClosed } }
+        let errors = Locked<[AsyncSocketError.Code?]>([])
+        let serving = Task {
+            try await listener.run { error, _ in
+                errors.withLock { $0.append((error as? AsyncSocketError)?.code) }
+            } _: { _ in
+            }
+        }
+        try await eventually("the first has failed") { errors.withLock { !$0.isEmpty } }
+        #expect(errors.withLock { $0 } == [.tooManyHandshakes])
+        await listener.close(timeout: .zero)
+        try await serving.value
+        withExtendedLifetime((first, second)) {}
+    }
+
     /// Peers with complete handshakes are not replaced, so one source may have only a part of them.
     @Test func aSourceWithManyEstablishedPeersDoesNotShutOutOthers() async throws {
         let listener = try Self.listener(maximumPeers: 5) { $0.firstRetransmission = .seconds(60) }
