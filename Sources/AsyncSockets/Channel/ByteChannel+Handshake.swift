@@ -3,6 +3,13 @@ internal import SocketTLS
 
 /// The handshake, and the decisions it needs from the owner.
 extension ByteChannel: HandshakeTransport {
+    enum Layer {
+        case plain
+        case tls(TLSEngine)
+        /// Another thread is using the engine.
+        case lent(HandshakeWork)
+    }
+
     // The rounds limit the work. Forged records close a stream.
     var acceptedRecordCount: Int { 0 }
     static var recordsPerTurn: Int { .max }
@@ -15,7 +22,8 @@ extension ByteChannel: HandshakeTransport {
         guard case .tls(let engine) = layer else { return .incomplete }
         let answer = engine.handshake()
         send(engine.output)
-        if case .awaitingWork(let work) = answer { lend(to: work) }
+        // No bytes move until `takeBackWork()`.
+        if case .awaitingWork(let work) = answer { layer = .lent(work) }
         return answer
     }
 
@@ -40,11 +48,6 @@ extension ByteChannel: HandshakeTransport {
     func beginTLS(_ engine: TLSEngine, feeding early: PreBuffer) {
         early.moveAll(to: engine.received)
         layer = .tls(engine)
-    }
-
-    /// Gives the engine to `work` until `takeBackWork()`. No bytes move until then.
-    func lend(to work: HandshakeWork) {
-        layer = .lent(work)
     }
 
     func takeBackWork() {

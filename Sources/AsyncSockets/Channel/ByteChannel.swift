@@ -19,13 +19,6 @@ internal import SocketTLS
 ///
 /// Confined to the turn of the connection that owns it.
 final class ByteChannel {
-    enum Layer {
-        case plain
-        case tls(TLSEngine)
-        /// Another thread is using the engine.
-        case lent(HandshakeWork)
-    }
-
     /// Also used by the connection's record, through which callers set options.
     let descriptor: SocketDescriptor
     @exclusivity(unchecked) var layer = Layer.plain
