@@ -107,13 +107,42 @@ import Testing
             TLSDANE(policy: .required) { name in
                 names.withLock { $0.append(name) }
                 await Task.yield()
-                return [record]
+                return TLSDANE.Response([record])
             })
         let link = try await UpgradeLink(way.transport)
         #expect(try await way.upgrade(link, client, server).get().dane == .matched(record))
         #expect(names.withLock { $0 } == ["localhost"])
         try await link.client.send("hello")
         #expect(try await link.server.receive(5) == "hello")
+    }
+
+    /// The server's certificate is for another name than the one that the caller has set.
+    @Test(arguments: Way.all) func aLookUpFindsNames(_ way: Way) async throws {
+        let (plain, server, _) = try Self.world(way.version)
+        let root = try TLSCertificate(pem: TestCertificates.authority.rootPEM)
+        let record = try TLSARecord(for: root, usage: .daneTA, selector: .certificate, matchingType: .full)
+        let unusable = try TLSARecord("3 1 9 00")
+        func outcome(
+            _ policy: TLSDANE.Policy, _ response: TLSDANE.Response
+        ) async throws -> (name: String?, error: TLSError.Code?) {
+            var client = plain
+            client.serverName = "alias.example"
+            client.trustRoots = .certificates([root])
+            client.proof = .dane(TLSDANE(policy: policy) { _ in response })
+            let link = try await UpgradeLink(way.transport)
+            let result = try await way.upgrade(link, client, server)
+            return (link.server.session?.serverName, result.error?.tls?.code)
+        }
+        #expect(try await outcome(.required, .init([record])) == (nil, .hostNameMismatch))
+        #expect(try await outcome(.required, .init([record], baseDomain: "localhost")) == ("localhost", nil))
+        #expect(try await outcome(.required, .init([record], additionalNames: ["localhost"])) == ("alias.example", nil))
+        #expect(try await outcome(.required, .init([record], baseDomain: "127.0.0.1")) == (nil, .tlsaLookUpFailed))
+        #expect(try await outcome(.required, .init([record], additionalNames: ["a..b"])) == (nil, .tlsaLookUpFailed))
+        // They belong to usable records.
+        for records in [[], [unusable]] {
+            let response = TLSDANE.Response(records, baseDomain: "localhost", additionalNames: ["localhost"])
+            #expect(try await outcome(.certificates, response) == (nil, .hostNameMismatch))
+        }
     }
 
     private struct Bogus: Error, CustomStringConvertible {
@@ -136,9 +165,9 @@ import Testing
     @Test(arguments: Way.all) func aLookUpFindsNoAcceptableRecords(_ way: Way) async throws {
         let (plain, server, record) = try Self.world(way.version)
         var client = plain
-        client.proof = .dane(TLSDANE(policy: .required) { _ in [] })
+        client.proof = .dane(TLSDANE(policy: .required) { _ in .init([]) })
         #expect(try await way.upgrade(UpgradeLink(way.transport), client, server).error?.tls?.code == .noUsableTLSARecord)
-        client.proof = .dane(TLSDANE(policy: .opportunistic) { _ in [TLSARecord](repeating: record, count: 101) })
+        client.proof = .dane(TLSDANE(policy: .opportunistic) { _ in TLSDANE.Response(Array(repeating: record, count: 101)) })
         let error = try await way.upgrade(UpgradeLink(way.transport), client, server).error
         #expect(error?.tls?.code == .tlsaLookUpFailed && error?.tls?.message.contains("at most 100") == true)
     }
@@ -154,7 +183,7 @@ import Testing
             TLSDANE(policy: .required, timeout: .patient) { [limited] _ in
                 let error = await #expect(throws: AsyncSocketError.self) { try await silent.client.upgrade(limited) }
                 #expect(error?.code == .handshakeTimeout)
-                return [record]
+                return TLSDANE.Response([record])
             })
         let link = try await UpgradeLink(way.transport)
         #expect(try await way.upgrade(link, client, server).get().dane == .matched(record))
@@ -173,7 +202,7 @@ import Testing
                     cancelled.fire()
                     throw error
                 }
-                return []
+                return TLSDANE.Response([])
             })
         let link = try await UpgradeLink(way.transport)
         let error = try #require(try await way.upgrade(link, client, server).error)
@@ -193,7 +222,7 @@ import Testing
                     cancelled.fire()
                     throw error
                 }
-                return []
+                return TLSDANE.Response([])
             })
         let link = try await UpgradeLink(transport)
         try link.client.begin(client)

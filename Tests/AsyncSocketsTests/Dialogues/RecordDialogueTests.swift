@@ -38,7 +38,7 @@ import Testing
     @Test(arguments: Style.allCases, [TLSDANE.Policy.required, .certificates, .opportunistic])
     func withRecordsAMissingOfferIsAnAttack(_ style: Style, _ policy: TLSDANE.Policy) async throws {
         let record = try Self.usable
-        for dane in [TLSDANE([record], policy: policy), TLSDANE(policy: policy) { _ in [record] }] {
+        for dane in [TLSDANE([record], policy: policy), TLSDANE(policy: policy) { _ in .init([record]) }] {
             let error = try await refusal(style, dane)
             #expect(error.code == .offerRemoved && !error.allowsPlaintext)
             #expect(error.message.contains("has TLSA records, so it supports TLS") && error.line == "250 AUTH PLAIN")
@@ -53,7 +53,7 @@ import Testing
     }
 
     @Test(arguments: Style.allCases) func withoutRecordsThePolicySaysWhetherPlaintextIsAllowed(_ style: Style) async throws {
-        for dane in [TLSDANE([], policy: .opportunistic), TLSDANE(policy: .opportunistic) { _ in [] }] {
+        for dane in [TLSDANE([], policy: .opportunistic), TLSDANE(policy: .opportunistic) { _ in .init([]) }] {
             let error = try await refusal(style, dane)
             #expect(error.code == .notOffered && error.allowsPlaintext)
         }
@@ -63,7 +63,7 @@ import Testing
 
     /// A server without records for which records are required receives nothing.
     @Test(arguments: Style.allCases) func withoutRecordsNoDialogueBegins(_ style: Style) async throws {
-        for dane in [TLSDANE([], policy: .required), TLSDANE(policy: .required) { _ in [] }] {
+        for dane in [TLSDANE([], policy: .required), TLSDANE(policy: .required) { _ in .init([]) }] {
             let (attacker, victim) = try StyledSocket.attacked(style)
             try attacker.send("220 m\r\n")
             let settings = try Self.client(dane)
@@ -77,7 +77,7 @@ import Testing
     @Test(arguments: Style.allCases) func aMatchingRecordLeadsToTLS(_ style: Style) async throws {
         let server = try TestCertificates.server()
         let record = try TLSARecord(for: #require(server.identity?.certificateChain.first))
-        for dane in [TLSDANE([record], policy: .required), TLSDANE(policy: .required) { _ in [record] }] {
+        for dane in [TLSDANE([record], policy: .required), TLSDANE(policy: .required) { _ in .init([record]) }] {
             let (client, other) = try await StyledSocket.pair(style, through: .listening())
             async let accepting: Void = other.acceptStartTLS(as: .smtp(greeting: "mail"), server)
             try await client.startTLS(as: .smtp(name: "c"), Self.client(dane))

@@ -87,7 +87,7 @@ import Testing
         },
         Way(.tlsaLookUpFailed, "\"mail.example.org\"", "5.0 seconds") {
             var client = TLSSettings.client(serverName: Fixture.host)
-            client.proof = .dane(TLSDANE(policy: .required, timeout: .seconds(5)) { _ in [] })
+            client.proof = .dane(TLSDANE(policy: .required, timeout: .seconds(5)) { _ in .init([]) })
             return client.values.lookUp?.timeoutError
         },
     ]

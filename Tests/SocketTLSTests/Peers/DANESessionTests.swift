@@ -66,7 +66,7 @@ import Testing
         var fixture = try DANEFixture()
         fixture.client.trustRoots = try fixture.base.authority.roots
         for policy in [TLSDANE.Policy.required, .certificates, .opportunistic] {
-            fixture.client.proof = .dane(TLSDANE(policy: policy) { _ in [] })
+            fixture.client.proof = .dane(TLSDANE(policy: policy) { _ in .init([]) })
             let error = thrown { try fixture.base.pair() }
             #expect(error?.code == .invalidSettings && error?.message.contains("not been looked up") == true)
         }
@@ -88,7 +88,7 @@ import Testing
         var settings = fixture.client.values
         let error = thrown { try settings.expectProof(on: pair.server.ssl, pair.server.judge) }
         #expect(error?.code == .invalidSettings)
-        settings.proof = .dane(TLSDANE(policy: .opportunistic) { _ in [] })
+        settings.proof = .dane(TLSDANE(policy: .opportunistic) { _ in .init([]) })
         settings.serverName = nil
         guard case .failure(let failure)? = await settings.lookUp?.answer() else {
             Issue.record("the settings are complete without a look-up")

@@ -213,6 +213,10 @@ import Testing
         dane.usesPKIXRecords = true
         fixture.client.proof = .dane(dane)
         #expect(try fixture.shaken().isComplete)
+        // Mail servers have no common list of roots.
+        #expect(dane.usesPKIXRecords && TLSDANE([], policy: .certificates).usesPKIXRecords)
+        #expect(!TLSDANE([], policy: .opportunistic).usesPKIXRecords)
+        #expect(!TLSDANE(policy: .opportunistic) { _ in .init([]) }.usesPKIXRecords)
     }
 
     // MARK: - Names

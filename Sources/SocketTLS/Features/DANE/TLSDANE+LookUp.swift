@@ -20,19 +20,33 @@ extension TLSDANE {
     ///     noticed after the look-up.
     public init(
         policy: Policy, additionalNames: [String] = [], timeout: Duration = .seconds(10),
-        lookUp: @escaping @Sendable (_ serverName: String) async throws -> [TLSARecord]
+        lookUp: @escaping @Sendable (_ serverName: String) async throws -> Response
     ) {
-        self.init(
-            source: .lookUp(LookUp(timeout, lookUp)), policy: policy, additionalNames: additionalNames, usesPKIXRecords: true,
-            acceptsRawPublicKeys: false)
+        self.init(source: .lookUp(LookUp(timeout, lookUp)), policy: policy, additionalNames: additionalNames)
+    }
+
+    /// What a look-up has found.
+    public struct Response: Sendable, Hashable {
+        public var records: [TLSARecord]
+        /// The name that has the records, if it is not `TLSSettings.serverName` but the name to which secure
+        /// aliases (CNAME) of it lead (RFC 7671, section 7). With usable records, it replaces `serverName`: it
+        /// is sent to the server (SNI), and the certificate must be for it or one of the additional names.
+        public var baseDomain: String?
+        /// Added to `TLSDANE.additionalNames`.
+        public var additionalNames: [String]
+
+        /// Creates a response. See the properties.
+        public init(_ records: [TLSARecord], baseDomain: String? = nil, additionalNames: [String] = []) {
+            (self.records, self.baseDomain, self.additionalNames) = (records, baseDomain, additionalNames)
+        }
     }
 
     /// Two look-ups are equal if they are the same.
     final class LookUp: Sendable, Hashable {
         let timeout: Duration
-        let find: @Sendable (String) async throws -> [TLSARecord]
+        let find: @Sendable (String) async throws -> Response
 
-        init(_ timeout: Duration, _ find: @escaping @Sendable (String) async throws -> [TLSARecord]) {
+        init(_ timeout: Duration, _ find: @escaping @Sendable (String) async throws -> Response) {
             (self.timeout, self.find) = (timeout, find)
         }
 
@@ -56,7 +70,12 @@ extension TLSDANE {
         guard let serverName = settings.serverName else { return .failure(Self.missingName) }
         var (known, complete) = (self, settings)
         do {
-            known.source = .records(try await lookUp.find(serverName))
+            let response = try await lookUp.find(serverName)
+            known.source = .records(response.records)
+            known.additionalNames += response.additionalNames
+            // Without usable records, the policy is about the name that the caller has set.
+            let isUsable = response.records.contains { use(of: $0) == .comparable }
+            if isUsable, let name = response.baseDomain { complete.serverName = name }
         } catch {
             return .failure(Self.failure(of: serverName, "failed: \("\(error)".printable)"))
         }

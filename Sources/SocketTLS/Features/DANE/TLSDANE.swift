@@ -33,8 +33,9 @@ public struct TLSDANE: Sendable, Hashable {
     ///
     /// Pass only names that the user entered or that DNSSEC has validated. `daneEE` records need no name.
     public var additionalNames: [String]
-    /// Whether `pkixTA` and `pkixEE` records are usable. Defaults to `true`. An SMTP client must not use
-    /// them, because mail servers have no common list of roots (RFC 7672, section 3.1.3).
+    /// Whether `pkixTA` and `pkixEE` records are usable. Defaults to `false` with the policy `.opportunistic`,
+    /// and otherwise to `true`. An SMTP client must not use them, because mail servers have no common list of
+    /// roots (RFC 7672, section 3.1.3).
     public var usesPKIXRecords: Bool
     /// Whether the server may send its public key without a certificate (RFC 7250) if a `daneEE` record
     /// contains the key. Defaults to `false`.
@@ -50,16 +51,17 @@ public struct TLSDANE: Sendable, Hashable {
     ///   - policy: How the connection continues if no record is usable.
     ///   - additionalNames: See the property.
     public init(_ records: [TLSARecord], policy: Policy, additionalNames: [String] = []) {
-        self.init(
-            source: .records(records), policy: policy, additionalNames: additionalNames, usesPKIXRecords: true,
-            acceptsRawPublicKeys: false)
+        self.init(source: .records(records), policy: policy, additionalNames: additionalNames)
     }
 
-    init(source: Source, policy: Policy, additionalNames: [String], usesPKIXRecords: Bool, acceptsRawPublicKeys: Bool) {
+    init(
+        source: Source, policy: Policy, additionalNames: [String], usesPKIXRecords: Bool? = nil,
+        acceptsRawPublicKeys: Bool = false
+    ) {
         self.source = source
         self.policy = policy
         self.additionalNames = additionalNames
-        self.usesPKIXRecords = usesPKIXRecords
+        self.usesPKIXRecords = usesPKIXRecords ?? (policy != .opportunistic)
         self.acceptsRawPublicKeys = acceptsRawPublicKeys
     }
 
