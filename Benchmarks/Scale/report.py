@@ -1,18 +1,12 @@
 """Writes the tables and charts of Scripts/scale."""
-import datetime
 import json
 import math
 import os
-import re
-import subprocess
-import textwrap
 
 from chart import COLORS, HEIGHT, LEFT, TOP, Drawing
 from measurement import SERVERS
+from results import paragraph, publish
 
-DOCUMENT, IMAGES = "Documentation/Scale.md", "Documentation/Scale"
-# The tables and the facts in the document, which are between its heading for the results and its first image.
-RESULTS = re.compile(r"(?<=## Results\n\n).*?(?=!\[)", re.S)
 STEPS = {"accept": "accept, with an echo of one byte", "echo": "echo of 64 bytes", "end": "closing them together"}
 WIDTH = 420
 
@@ -90,28 +84,13 @@ def chart(results, secure, step):
 
 
 def facts(results):
-    commit = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
     processes = max(result["processes"] for result in results)
-    return (f"{datetime.date.today()}, commit {commit}: {os.cpu_count()} processors, one of them for the servers and one for the clients. "
+    return (f"{os.cpu_count()} processors, one of them for the servers and one for the clients. "
             f"The largest number of connections was shared by {processes} processes.")
 
 
 def write(results, output, updates_document):
-    text = f"{textwrap.fill(facts(results), 110)}\n\n{tables(results)}"
-    print(f"\n{text}")
     images = {f"{'tls' if secure else 'plain'}-{step}.svg": chart(results, secure, step)
               for secure in sorted({result["secure"] for result in results}) for step in STEPS}
-    for folder in [output, IMAGES] if updates_document else [output]:
-        os.makedirs(folder, exist_ok=True)
-        for name, image in images.items():
-            with open(f"{folder}/{name}", "w", encoding="utf-8") as file:
-                file.write(image)
-        with open(f"{folder}/results.json", "w", encoding="utf-8") as file:
-            json.dump(results, file, indent=1)
-    with open(f"{output}/report.md", "w", encoding="utf-8") as file:
-        file.write(text)
-    if updates_document:
-        with open(DOCUMENT, encoding="utf-8") as file:
-            document = file.read()
-        with open(DOCUMENT, "w", encoding="utf-8") as file:
-            file.write(RESULTS.sub(lambda _: f"{text}\n", document, count=1))
+    publish(f"{paragraph(facts(results))}\n{tables(results)}", images | {"results.json": json.dumps(results, indent=1)}, output,
+            "Documentation/Scale.md" if updates_document else None)

@@ -1,14 +1,11 @@
 """Judges a run of Scripts/test-fleet, and writes its results."""
 import collections
-import datetime
 import os
 import re
-import subprocess
-import textwrap
 
 import chart
+import results
 
-DOCUMENT, IMAGES = "Documentation/Fleet.md", "Documentation/Fleet"
 # The table and the facts in the document, which are above its first image.
 RESULTS = re.compile(r"(?:\| scenario \| made .*?)?(?=!\[)", re.S)
 KINDS = {"short": "short", "long": "long", "resumed": "resumed", "starttls": "STARTTLS"}
@@ -98,11 +95,10 @@ def table(fleet):
 
 def facts(fleet):
     """Returns sentences about the run."""
-    commit = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
     across = sum(entry["counts"]["across"] for entry in fleet.load.report)
     refused, replaced = fleet.monitor.refused("bySource"), fleet.monitor.refused("byConnections")
-    return (f"{datetime.date.today()}, commit {commit}: {os.cpu_count()} processors, with a load average of {fleet.load_before:.1f} "
-            f"before the run, which took {fleet.monitor.end:.0f} seconds. {across:,} sessions were resumed by a different process. "
+    return (f"{os.cpu_count()} processors, with a load average of {fleet.load_before:.1f} before the run, which took "
+            f"{fleet.monitor.end:.0f} seconds. {across:,} sessions were resumed by a different process. "
             f"Of the silent connections, the servers refused {refused:,} and replaced {replaced:,}.")
 
 
@@ -114,17 +110,5 @@ def write(fleet, output, updates_document):
         "memory.svg": chart.draw("Resident memory", "MiB (each line is a process)", monitor.lines(monitor.memory), monitor.marks,
                                  monitor.end),
     }
-    print(f"\n{table(fleet)}\n{facts(fleet)}\n")
-    report = f"{table(fleet)}\n{textwrap.fill(facts(fleet), 110)}\n"
-    for folder in [output, IMAGES] if updates_document else [output]:
-        os.makedirs(folder, exist_ok=True)
-        for name, image in images.items():
-            with open(f"{folder}/{name}", "w", encoding="utf-8") as file:
-                file.write(image)
-    with open(f"{output}/report.md", "w", encoding="utf-8") as file:
-        file.write(report)
-    if updates_document:
-        with open(DOCUMENT, encoding="utf-8") as file:
-            text = file.read()
-        with open(DOCUMENT, "w", encoding="utf-8") as file:
-            file.write(RESULTS.sub(lambda _: f"{report}\n", text, count=1))
+    results.publish(f"{table(fleet)}\n{results.paragraph(facts(fleet))}", images, output,
+                    "Documentation/Fleet.md" if updates_document else None, RESULTS)

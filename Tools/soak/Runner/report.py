@@ -1,15 +1,8 @@
 """Writes the report and the charts of Tools/soak/run."""
-import datetime
 import os
-import re
-import subprocess
-import textwrap
 
 import chart
-
-DOCUMENT, IMAGES = "Documentation/Soak.md", "Documentation/Soak"
-# The tables and the facts in the document, which are between its heading for the results and its first image.
-RESULTS = re.compile(r"(?<=## Results\n\n).*?(?=!\[)", re.S)
+import results
 
 
 def resource_table(samples):
@@ -43,9 +36,8 @@ def count_table(samples):
 
 
 def facts(samples, options, load):
-    commit = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
-    return (f"{datetime.date.today()}, commit {commit}: {options.connections:,} connections for {options.minutes:g} minutes with the seed "
-            f"{options.seed}. {os.cpu_count()} processors, with a load average of {load:.1f} before the run.")
+    return (f"{options.connections:,} connections for {options.minutes:g} minutes with the seed {options.seed}. "
+            f"{os.cpu_count()} processors, with a load average of {load:.1f} before the run.")
 
 
 def write(samples, options, load, output, updates_document):
@@ -56,17 +48,5 @@ def write(samples, options, load, output, updates_document):
     images = {f"{kind}.svg": chart.draw(*titles, {name: [line] for name, line in samples.values[kind].items()}, samples.marks,
                                         samples.end, is_logarithmic=kind == "latency")
               for kind, titles in drawings.items()}
-    text = f"{textwrap.fill(facts(samples, options, load), 110)}\n\n{resource_table(samples)}\n{count_table(samples)}"
-    print(f"\n{text}")
-    for folder in [output, IMAGES] if updates_document else [output]:
-        os.makedirs(folder, exist_ok=True)
-        for name, image in images.items():
-            with open(f"{folder}/{name}", "w", encoding="utf-8") as file:
-                file.write(image)
-    with open(f"{output}/report.md", "w", encoding="utf-8") as file:
-        file.write(text)
-    if updates_document:
-        with open(DOCUMENT, encoding="utf-8") as file:
-            document = file.read()
-        with open(DOCUMENT, "w", encoding="utf-8") as file:
-            file.write(RESULTS.sub(lambda _: f"{text}\n", document, count=1))
+    text = f"{results.paragraph(facts(samples, options, load))}\n{resource_table(samples)}\n{count_table(samples)}"
+    results.publish(text, images, output, "Documentation/Soak.md" if updates_document else None)
