@@ -79,7 +79,7 @@ def draw(title, unit, lines, marks, end, is_logarithmic=False):
     for number, (time, name) in enumerate(marks):
         drawing.line(x(time), TOP - 6 - 14 * (number % 2), x(time), TOP + HEIGHT, "#999")
         drawing.text(x(time) + 4, TOP - 10 - 14 * (number % 2), name)
-    step = next(step for step in (5, 10, 20, 30, 60, 120, 300, 600) if end / step <= 12)
+    step = next((step for step in (5, 10, 20, 30, 60, 120, 300, 600, 1_800, 3_600, 7_200) if end / step <= 12), 14_400)
     for number in range(int(end / step) + 1):
         drawing.text(x(number * step), TOP + HEIGHT + 18, f"{number * step}", anchor="middle")
     drawing.text(LEFT + WIDTH, TOP + HEIGHT + 36, "seconds", anchor="end")

@@ -34,7 +34,11 @@ class Party:
 
     def read(self):
         for line in self.process.stdout:
-            message = json.loads(line)
+            try:
+                message = json.loads(line)
+            except ValueError:
+                self.faults.append(f"printed a line that is not JSON: {line!r}")
+                continue
             self.ports = message.get("ports", self.ports)
             self.counts = message.get("counts", self.counts)
             self.allocated = message.get("allocated", self.allocated)
@@ -84,10 +88,12 @@ class Relay(Party):
         super().__init__(name, [sockcat, "relay", "--listen", "127.0.0.1:0", *arguments], folder)
 
     def read(self):
-        for line in self.process.stdout:
-            match = re.search(r"listening on 127\.0\.0\.1:(\d+)", line)
-            if match:
-                self.ports = {"relay": int(match[1])}
+        with open(self.log, "a", encoding="utf-8", buffering=1) as log:
+            for line in self.process.stdout:
+                log.write(line)
+                match = re.search(r"listening on 127\.0\.0\.1:(\d+)", line)
+                if match:
+                    self.ports = {"relay": int(match[1])}
 
     def expect_idle(self, seconds=240):
         pass

@@ -1,7 +1,7 @@
 import Foundation
 
 /// Bytes that follow from a number, so that both sides can check them. Peers/Streams/pattern.go and
-/// Peers/Datagrams/peer.c compute the same bytes.
+/// Peers/Datagrams/pattern.c compute the same bytes.
 struct Pattern {
     let seed: UInt64
 

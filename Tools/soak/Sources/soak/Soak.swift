@@ -115,6 +115,7 @@ struct Soak {
         guard arguments.count > 3, let seed = UInt64(arguments[0]), let pause = Double(arguments[1]), let ramp = Double(arguments[2])
         else { Self.fail("usage: see Tools/soak/run") }
         let routes = arguments[3...].compactMap { Route($0) }
+        guard routes.count == arguments.count - 3 else { Self.fail("a route is malformed: \(arguments[3...])") }
         let settings = (0..<2).map { number in
             var settings = TLSSettings.client
             settings.trustRoots = .file(path: "\(folder)/ca.pem")
