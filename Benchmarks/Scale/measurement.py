@@ -39,6 +39,8 @@ class Pair:
         self.server = subprocess.Popen(["taskset", "-c", "0", programs[program], "--mode", "echo", *arguments, *tls],
                                        stdout=subprocess.PIPE, text=True)
         port = self.server.stdout.readline().strip()
+        if not port:
+            raise ChildProcessError(f"{program} exited with status {self.server.wait()}")
         self.memory = resident(self.server.pid)
         self.command = ["taskset", "-c", str(os.cpu_count() - 1), programs["load"], "--mode", "scale", "--spin", "--connections", str(count),
                         "--port", port, "--server-pid", str(self.server.pid), *(["--tls"] if secure else [])]

@@ -5,6 +5,7 @@ import os
 
 from chart import COLORS, HEIGHT, LEFT, TOP, Drawing
 from measurement import SERVERS
+from passes import head
 from results import paragraph, publish
 
 STEPS = {"accept": "accept, with an echo of one byte", "echo": "echo of 64 bytes", "end": "closing them together"}
@@ -19,7 +20,7 @@ def is_same(one, other):
 def line(result):
     steps = [f"{step} {result[step]['server']:.1f} µs" for step in (*STEPS, "broadcast") if step in result]
     return (f"{result['connections']:>7,} {'TLS' if result['secure'] else 'plain':5} {result['server']:12} {', '.join(steps)}, "
-            f"memory {result['memory'] / 1024:.1f} kB")
+            f"memory {result['memory'] / 1024:.1f} KiB")
 
 
 def table(results, secure, value, title):
@@ -85,8 +86,10 @@ def chart(results, secure, step):
 
 def facts(results):
     processes = max(result["processes"] for result in results)
+    earlier = sorted({result["commit"] for result in results if result.get("commit", head()) != head()})
     return (f"{os.cpu_count()} processors, one of them for the servers and one for the clients. "
-            f"The largest number of connections was shared by {processes} processes.")
+            f"The largest number of connections was shared by {processes} processes."
+            + (f" Some results are from earlier commits: {', '.join(earlier)}." if earlier else ""))
 
 
 def write(results, output, updates_document):
