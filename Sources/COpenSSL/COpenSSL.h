@@ -217,13 +217,24 @@ static inline int COpenSSL_acceptHost(const char *name, size_t count) {
     return count > 0;
 }
 
-// Sets the host name that the peer's certificate must contain, validated by the caller. Replaces 4.0's
-// validation, which rejects one-character names and labels that start or end with hyphens.
-static inline int COpenSSL_setHost(X509_VERIFY_PARAM *parameters, const char *name, size_t count) {
+// Replaces 4.0's validation of host names, which rejects one-character names and labels that start or end with
+// hyphens. The caller validates them.
+static inline void COpenSSL_acceptHosts(X509_VERIFY_PARAM *parameters) {
     void (*validate)(X509_VERIFY_PARAM *, int (*)(const char *, size_t)) =
         (void (*)(X509_VERIFY_PARAM *, int (*)(const char *, size_t)))COPENSSL_LOOKUP(X509_VERIFY_PARAM_set1_host_input_validation);
     if (validate) validate(parameters, COpenSSL_acceptHost);
+}
+
+// Sets the host name that the peer's certificate must contain.
+static inline int COpenSSL_setHost(X509_VERIFY_PARAM *parameters, const char *name, size_t count) {
+    COpenSSL_acceptHosts(parameters);
     return X509_VERIFY_PARAM_set1_host(parameters, name, count);
+}
+
+// Adds a host name that the peer's certificate may contain instead.
+static inline int COpenSSL_addHost(X509_VERIFY_PARAM *parameters, const char *name, size_t count) {
+    COpenSSL_acceptHosts(parameters);
+    return X509_VERIFY_PARAM_add1_host(parameters, name, count);
 }
 
 static inline int COpenSSL_setServerNameIndication(SSL *ssl, const char *name) {

@@ -47,7 +47,9 @@ final class DANEVerification {
         guard !usable.isEmpty else { return }
         for name in dane.additionalNames {
             let name = try ServerName(name).text
-            try OpenSSLCall.requireSuccess("SSL_add1_host") { SSL_add1_host(ssl, name) }
+            try OpenSSLCall.requireSuccess("X509_VERIFY_PARAM_add1_host") {
+                COpenSSL_addHost(SSL_get0_param(ssl), name, name.utf8.count)
+            }
         }
         if dane.acceptsRawPublicKeys, usable.contains(where: { $0.usage == .daneEE && $0.selector == .publicKey }) {
             try TLSProof.acceptRawPublicKeys(on: ssl)
