@@ -20,6 +20,6 @@ struct Certificate: AsyncParsableCommand {
             """,
         subcommands: [
             AuthorityCommand.self, ServerCertificateCommand.self, ClientCertificateCommand.self, RequestCommand.self,
-            SignCommand.self, PKCS12Command.self,
+            SignCommand.self, PKCS12Command.self, TLSACommand.self,
         ])
 }

@@ -13,7 +13,7 @@ enum CertificateName {
         }
     }
 
-    private static func isAddress(_ name: String) -> Bool {
+    static func isAddress(_ name: String) -> Bool {
         var (address4, address6) = (in_addr(), in6_addr())
         return inet_pton(AF_INET, name, &address4) == 1 || inet_pton(AF_INET6, name, &address6) == 1
     }

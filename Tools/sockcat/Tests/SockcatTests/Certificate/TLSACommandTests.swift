@@ -1,0 +1,91 @@
+import AsyncSockets
+import Foundation
+import Testing
+
+@testable import SockcatCommands
+
+/// `sockcat certificate tlsa`, compared with `openssl`.
+@Suite(.timeLimit(.minutes(1))) struct TLSACommandTests {
+    let folder: TestFolder
+
+    init() async throws {
+        folder = try TestFolder()
+        for command in ["authority", "server mail.example.org --output-name mail", "request mail.example.org --output-name next"]
+        {
+            let outcome = try await run(command)
+            #expect(outcome.status == 0, "\(outcome.errors)")
+        }
+    }
+
+    private func run(_ arguments: String) async throws -> SockcatProcess.Outcome {
+        try await SockcatProcess.run("certificate \(arguments)", in: folder)
+    }
+
+    /// The digest of a public key that `openssl` prints.
+    private func digest(_ command: String, _ algorithm: String = "sha256") async throws -> String {
+        let outcome = try await SockcatProcess.shell(
+            "openssl \(command) | openssl pkey -pubin -outform der | openssl dgst -\(algorithm) -r", in: folder)
+        return String(outcome.output.prefix { $0 != " " })
+    }
+
+    @Test func theRecommendedRecordIsFirst() async throws {
+        let outcome = try await run("tlsa mail.pem --host mail.example.org --port smtp")
+        let expected = "3 1 1 " + (try await digest("x509 -in mail.pem -noout -pubkey"))
+        #expect(outcome.status == 0 && expected.count == 70)
+        let lines = outcome.output.split(separator: "\n")
+        #expect(lines.first.map(String.init) == "_25._tcp.mail.example.org. IN TLSA \(expected)")
+        #expect(lines.dropFirst().allSatisfy { $0.hasPrefix(";") }, "\(outcome.output)")
+        #expect(outcome.errors.contains("before you replace the key, publish the record of the next key too"))
+    }
+
+    @Test func aRolloverNeedsTheRecordsOfBothKeys() async throws {
+        let outcome = try await run("tlsa --quiet mail.pem --next-key next-key.pem")
+        let expected = [
+            try await digest("x509 -in mail.pem -noout -pubkey"), try await digest("pkey -in next-key.pem -pubout"),
+        ]
+        #expect(outcome.output == expected.map { "3 1 1 \($0)\n" }.joined() && outcome.errors == "")
+        let advice = try await run("tlsa mail.pem --next-key next-key.pem").errors
+        #expect(advice.split(separator: "\n").map { $0.prefix(2) } == ["1.", "2.", "3."], "\(advice)")
+    }
+
+    /// The next key may be in a certificate or in an encrypted file.
+    @Test func theNextKeyHasSeveralForms() async throws {
+        let signed = try await run("sign next.csr --output-name next")
+        #expect(signed.status == 0, "\(signed.errors)")
+        try folder.write("secret\n", to: "passphrase")
+        let encrypted = try await SockcatProcess.shell(
+            "openssl pkey -in next-key.pem -aes256 -passout pass:secret -out locked.pem", in: folder)
+        #expect(encrypted.status == 0)
+        let expected = try await run("tlsa --quiet mail.pem --next-key next-key.pem").output
+        #expect(try await run("tlsa --quiet mail.pem --next-key next.pem").output == expected)
+        #expect(try await run("tlsa --quiet mail.pem --next-key locked.pem --passphrase-file passphrase").output == expected)
+    }
+
+    /// A certificate may contain any text in the name of its issuer.
+    @Test func namesInCertificatesAddNoRecords() async throws {
+        let made = try await SockcatProcess.shell(
+            """
+            printf '[req]\\ndistinguished_name=d\\n[d]\\n' > q.cnf
+            openssl req -x509 -newkey rsa:2048 -nodes -keyout k.pem -config q.cnf -utf8 -subj "/CN=a$(printf '\\n')\
+            _1._tcp.x. IN TLSA 3 1 1 00" -out issuer.pem
+            cat mail.pem issuer.pem > chain.pem
+            """, in: folder)
+        #expect(made.status == 0, "\(made.errors)")
+        let outcome = try await run("tlsa chain.pem")
+        #expect(outcome.output.split(separator: "\n").count { !$0.hasPrefix(";") } == 1, "\(outcome.output)")
+    }
+
+    @Test(arguments: [
+        ("tlsa mail.pem --next-key mail-key.pem", SockcatCommands.ExitStatus.usage, "is the key of the certificate"),
+        ("tlsa mail.pem --host mail.example.org", .usage, "--host and --port belong together"),
+        ("tlsa mail.pem --host 192.0.2.1 --port 25", .usage, "\"192.0.2.1\" is not a host name"),
+        ("tlsa mail.pem --host '*.example.org' --port 25", .usage, "\"*.example.org\" is not a host name"),
+        ("tlsa mail.pem --host mail.example.org --port 0", .usage, "\"0\" is not a port"),
+        ("tlsa mail-key.pem", .fileFailed, "mail-key.pem"), ("tlsa none.pem", .fileFailed, "cannot open \"none.pem\""),
+        ("tlsa mail.pem --next-key next.csr", .fileFailed, "next.csr"),
+    ]) func mistakesAreExplained(arguments: String, status: SockcatCommands.ExitStatus, message: String) async throws {
+        let outcome = try await run(arguments)
+        #expect(outcome.status == status.rawValue && outcome.errors.contains(message), "\(outcome.errors)")
+        #expect(outcome.output == "")
+    }
+}
