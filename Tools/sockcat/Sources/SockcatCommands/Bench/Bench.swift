@@ -64,9 +64,10 @@ struct BenchOptions: ParsableArguments {
     ) async throws -> BenchTarget {
         if tls.insecure { reporter.warn(TLSClientChoices.insecureWarning) }
         Interruption.exitsImmediately()
+        let endpoint = try endpoint()
+        let plan = isSecure ? try await tls.choices.plan(timeout: timeout.duration).prepared(for: endpoint) : nil
         let target = BenchTarget(
-            endpoint: try endpoint(), plan: isSecure ? try tls.choices.plan(timeout: timeout.duration) : nil, startTLS: startTLS,
-            timeout: timeout.duration, resets: resets)
+            endpoint: endpoint, plan: plan, startTLS: startTLS, timeout: timeout.duration, resets: resets)
         return try await target.checked(reporter)
     }
 

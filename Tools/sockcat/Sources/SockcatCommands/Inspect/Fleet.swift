@@ -36,7 +36,7 @@ struct Fleet: Sendable {
 
     private func inspect(_ target: InspectionTarget) async throws -> InspectionReport {
         switch target {
-        case .server(let server): try await ServerInspector(server, choices).inspect()
+        case .server(let server): try await ServerInspector.inspect(server, choices)
         case .file(let path): FileInspector(path: path, days: choices.days, passphraseFile: passphraseFile).inspect()
         }
     }

@@ -108,8 +108,8 @@ struct Inspect: SockcatCommand {
     private func choices() throws -> InspectionChoices {
         InspectionChoices(
             trustRoots: trust.ca.map { TLSClientChoices.roots($0) } ?? .system, identity: try identity.files?.load(),
-            applicationProtocols: trust.alpn, pins: Set(trust.pin.map(\.digest)), timeout: timeout.duration, days: days,
-            probes: !skipsProbes, limits: trust.limits.limits)
+            applicationProtocols: trust.alpn, pins: Set(trust.pin.map(\.digest)), dane: trust.dane.choice,
+            timeout: timeout.duration, days: days, probes: !skipsProbes, limits: trust.limits.limits)
     }
 }
 
@@ -127,6 +127,8 @@ struct InspectTrustOptions: ParsableArguments {
 
     @Option(help: ArgumentHelp("The digest of a public key that the chain must contain. Repeatable.", valueName: "digest"))
     var pin: [PinArgument] = []
+
+    @OptionGroup var dane: DANEOptions
 
     @Option(help: ArgumentHelp("An application protocol to offer (ALPN), such as h2. Repeatable.", valueName: "protocol"))
     var alpn: [String] = []

@@ -18,6 +18,8 @@ struct InspectionReport: Codable, Equatable, Sendable {
     /// The name that the certificate must have.
     var serverName: String?
     var session: SessionReport?
+    /// Whether the server matches its TLSA records, if there are any.
+    var dane: DANEReport?
     var clientCertificate: ClientCertificateReport?
     /// The certificates in the order in which the server sent them, or in which the file contains them.
     var certificates: [CertificateReport] = []
@@ -110,7 +112,8 @@ struct Problem: Codable, Equatable, Hashable, Sendable {
     }
 
     enum Code: String, Codable, Sendable, CaseIterable {
-        case expired, notYetValid, nameMismatch, unknownIssuer, revoked, rejected, pinMismatch, expiresSoon, stapling
+        case expired, notYetValid, nameMismatch, unknownIssuer, revoked, rejected, pinMismatch, expiresSoon, stapling,
+            tlsaMismatch
         case unreadableDate, unconfirmed, withheld
         case weakKey, weakSignature, noNames, chainOrder, needlessRoot, oldVersion, weakSuite, noTLS13
     }

@@ -79,6 +79,7 @@ struct ReportText {
         ]
         return line("negotiated", "\(parameters.compactMap(\.self).joined(separator: ", "))")
             + line("trust", session.isTrusted ? style.green("trusted") : style.red("not trusted"))
+            + line("DANE", report.dane.map { Self.text(of: $0, style) })
             + line("OCSP stapling", Self.text(of: session.stapling))
     }
 

@@ -7,6 +7,7 @@ struct InspectionChoices: Sendable {
     var identity: TLSIdentity?
     var applicationProtocols: [String] = []
     var pins: Set<[UInt8]> = []
+    var dane = DANEChoice.none
     var timeout = Duration.seconds(10)
     /// A certificate that expires within this many days is a problem.
     var days = 14
@@ -20,21 +21,23 @@ struct InspectionChoices: Sendable {
 struct ServerConnection: Sendable {
     let target: ServerTarget
     let choices: InspectionChoices
+    /// The TLSA records that the server must match, if any.
+    let records: ServerRecords?
     private let refusal = ServerRefusal()
 
-    init(target: ServerTarget, choices: InspectionChoices) {
-        (self.target, self.choices) = (target, choices)
+    init(target: ServerTarget, choices: InspectionChoices, records: ServerRecords? = nil) {
+        (self.target, self.choices, self.records) = (target, choices, records)
     }
 
-    /// Settings that accept every certificate, so that invalid certificates can be reported. They contain no
-    /// identity: see `handshake(_:_:_:)`.
-    func settings() throws -> TLSClientSettings {
-        guard let name = target.expectedName else {
+    /// Settings that accept every certificate, so that invalid certificates can be reported. With records,
+    /// the server must match. The settings contain no identity: see `handshake(_:_:_:)`.
+    func settings(_ records: ServerRecords? = nil) throws -> TLSClientSettings {
+        guard let name = records?.baseDomain ?? target.expectedName else {
             throw Failure.usage("\"\(target)\" has no host name", advice: "pass the expected name with --sni")
         }
         var settings = TLSSettings.client(serverName: name)
         settings.trustRoots = choices.trustRoots
-        settings.trustEvaluation = .manual
+        settings.trustEvaluation = records == nil ? .manual : .delegate
         settings.policy = .compatible
         choices.limits.apply(to: &settings)
         settings.applicationProtocols = choices.applicationProtocols

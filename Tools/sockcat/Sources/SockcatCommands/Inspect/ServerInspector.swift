@@ -9,19 +9,26 @@ struct ServerInspector: Sendable {
     private let observer: SessionObserver
     private let choices: InspectionChoices
 
-    init(_ target: ServerTarget, _ choices: InspectionChoices) {
-        connection = ServerConnection(target: target, choices: choices)
+    private init(_ target: ServerTarget, _ choices: InspectionChoices, _ records: ServerRecords?) {
+        connection = ServerConnection(target: target, choices: choices, records: records)
         observer = SessionObserver(connection: connection)
         self.choices = choices
     }
 
-    /// Inspects the server. Failures are part of the report.
+    /// Inspects a server. Failures are part of the report.
     ///
-    /// - Throws: `CancellationError`.
-    func inspect(at now: Date = Date()) async throws -> InspectionReport {
-        var report = InspectionReport(
-            target: connection.target.description, kind: .server, inspectedAt: now, status: .ok,
-            serverName: connection.target.expectedName)
+    /// - Throws: `CancellationError`, or a failure if the choices are not possible for the server.
+    static func inspect(
+        _ target: ServerTarget, _ choices: InspectionChoices, at now: Date = Date()
+    ) async throws -> InspectionReport {
+        let records = try await choices.dane.records(of: target.endpoint, serverName: target.serverName)
+        let report = InspectionReport(
+            target: target.description, kind: .server, inspectedAt: now, status: .ok, serverName: target.expectedName)
+        return try await ServerInspector(target, choices, records).inspect(report)
+    }
+
+    private func inspect(_ report: InspectionReport) async throws -> InspectionReport {
+        var report = report
         let observation = try await observer.observe()
         describe(observation, in: &report)
         if choices.probes, report.failure == nil || report.status == .handshakeFailed {
@@ -48,6 +55,7 @@ struct ServerInspector: Sendable {
         report.certificates = observation.certificates.map { CertificateReport($0, at: report.inspectedAt) }
         report.clientCertificate = ClientCertificateReport(observation, hasIdentity: choices.identity != nil)
         if let failure = observation.failure { describe(failure, in: &report) }
+        describeRecords(observation, in: &report)
         let faults = observation.trust.map { Assessment.problems(of: $0) } ?? []
         // The issuer signs the response, so it must be known.
         let isCheckable = !faults.contains { $0.code == .unknownIssuer }
@@ -59,11 +67,20 @@ struct ServerInspector: Sendable {
         report.session = SessionReport(
             version: "\(session.protocolVersion)", cipherSuite: session.cipherSuite, group: session.group,
             signature: session.peerSignatureAlgorithm, applicationProtocol: session.applicationProtocol,
-            isTrusted: observation.trust?.verdict == .trusted && observation.staplingFault == nil,
+            isTrusted: observation.trust?.verdict == .trusted && observation.staplingFault == nil
+                && observation.recordsFault == nil,
             stapling: Self.stapling(of: session, observation.staplingFault, isCheckable: isCheckable))
         if !choices.pins.isEmpty, !matchesPins(session) {
             report.problems.append(.error(.pinMismatch, "no certificate in the server's chain has a key that matches --pin"))
         }
+    }
+
+    /// Without a handshake, it is not known whether the server matches its records.
+    private func describeRecords(_ observation: Observation, in report: inout InspectionReport) {
+        guard let records = connection.records, observation.session != nil || observation.recordsFault != nil else { return }
+        report.dane = DANEReport(records, observation)
+        guard let fault = observation.recordsFault else { return }
+        report.problems.append(.error(.tlsaMismatch, LibraryMessage.translated(fault.message)))
     }
 
     private func describe(_ failure: Failure, in report: inout InspectionReport) {
@@ -122,9 +139,10 @@ struct ServerInspector: Sendable {
 
     /// The session belongs to the identity with which it was negotiated.
     private func isResumed(_ session: TLSResumableSession, after observation: Observation) async throws -> Bool {
-        var settings = try connection.settings()
+        let records = observation.recordsFault == nil ? connection.records : nil
+        var settings = try connection.settings(records)
         settings.proof = observer.rules(
-            observation.staplingFault == nil ? .requested : .none, presentsIdentity: observation.presentsIdentity)
+            observation.staplingFault == nil ? .requested : .none, records, presentsIdentity: observation.presentsIdentity)
         settings.resumption = .session(session)
         let decision = TrustDecision(presentsIdentity: observation.presentsIdentity, pins: choices.pins)
         return try await connection.handshake(settings, decision) { _, session in session.isResumed }

@@ -16,6 +16,8 @@ struct Observation: Sendable {
     var presentsIdentity = false
     /// Why the stapled response was rejected, in which case it was not requested again.
     var staplingFault: TLSError?
+    /// Why the server does not match its TLSA records, in which case it did not have to match them again.
+    var recordsFault: TLSError?
     /// Why no handshake was completed, or why the server refused the client.
     var failure: Failure?
     /// Why the server's certificate was rejected.
@@ -25,7 +27,7 @@ struct Observation: Sendable {
 }
 
 /// Performs the first handshake with a server, and repeats it with fewer demands if the server's certificate
-/// was rejected: without the client's certificate, and then without a stapled response.
+/// was rejected: without its TLSA records and the client's certificate, and then without a stapled response.
 struct SessionObserver: Sendable {
     let connection: ServerConnection
 
@@ -33,10 +35,23 @@ struct SessionObserver: Sendable {
 
     /// - Throws: `CancellationError`.
     func observe() async throws -> Observation {
+        guard let records = connection.records else { return try await observeChain() }
+        let observation = try await observe(.requested, records, presentsIdentity: choices.identity != nil)
+        guard let fault = observation.certificateFault else { return observation }
+        var second = try await observeAnyChain()
+        second.recordsFault = fault
+        return second
+    }
+
+    private func observeChain() async throws -> Observation {
         if choices.identity != nil {
             let observation = try await observe(.requested, presentsIdentity: true)
             if observation.certificateFault == nil { return observation }
         }
+        return try await observeAnyChain()
+    }
+
+    private func observeAnyChain() async throws -> Observation {
         let observation = try await observe(.requested)
         // Without an identity, every chain is accepted, so only the stapled response can have been rejected,
         // or a chain that is too large, which is rejected again.
@@ -48,19 +63,24 @@ struct SessionObserver: Sendable {
 
     /// The rules for the server's certificate. A server that receives the client's certificate must match the
     /// pins.
-    func rules(_ stapling: TLSOCSPStapling, presentsIdentity: Bool) -> TLSServerProof {
+    func rules(
+        _ stapling: TLSOCSPStapling, _ records: ServerRecords?, presentsIdentity: Bool
+    ) -> TLSServerProof {
         let rules =
             choices.pins.isEmpty
             ? TLSCertificateRules() : TLSCertificateRules(pins: choices.pins, onlyReportsPins: !presentsIdentity)
+        if let records { return .dane(records.rule, rules, ocspStapling: stapling) }
         return .certificates(rules, ocspStapling: stapling)
     }
 
-    private func observe(_ stapling: TLSOCSPStapling, presentsIdentity: Bool = false) async throws -> Observation {
+    private func observe(
+        _ stapling: TLSOCSPStapling, _ records: ServerRecords? = nil, presentsIdentity: Bool = false
+    ) async throws -> Observation {
         let decision = TrustDecision(presentsIdentity: presentsIdentity, pins: choices.pins)
         let record = ObservationRecord()
         record.change { $0.presentsIdentity = presentsIdentity }
         do {
-            try await handshake(stapling, decision, record)
+            try await handshake(stapling, records, decision, record)
         } catch let error where error is CancellationError {
             throw error
         } catch {
@@ -68,7 +88,8 @@ struct SessionObserver: Sendable {
             record.change { observation in
                 observation.failure = Failure(error)
                 observation.request = observation.request ?? tls?.clientCertificateRequest
-                observation.certificateFault = tls?.fault == .certificate ? tls : nil
+                let isFault = tls?.fault == .certificate || tls?.code == .noUsableTLSARecord
+                observation.certificateFault = isFault ? tls : nil
             }
         }
         record.change { $0.trust = decision.trust }
@@ -76,11 +97,11 @@ struct SessionObserver: Sendable {
     }
 
     private func handshake(
-        _ stapling: TLSOCSPStapling, _ decision: TrustDecision, _ record: ObservationRecord
+        _ stapling: TLSOCSPStapling, _ records: ServerRecords?, _ decision: TrustDecision, _ record: ObservationRecord
     ) async throws {
         let collector = SessionCollector()
-        var settings = try connection.settings()
-        settings.proof = rules(stapling, presentsIdentity: decision.presentsIdentity)
+        var settings = try connection.settings(records)
+        settings.proof = rules(stapling, records, presentsIdentity: decision.presentsIdentity)
         settings.resumption = .store(collector)
         // No data is sent to a server that may not be trusted.
         let command = decision.presentsIdentity ? connection.target.startTLS?.harmlessCommand : nil

@@ -66,6 +66,8 @@ enum ReportChanges {
             ("version", old.session?.version, new.session?.version),
             ("cipher suite", old.session?.cipherSuite, new.session?.cipherSuite),
             ("group", old.session?.group, new.session?.group),
+            ("DANE", old.dane?.status.rawValue, new.dane?.status.rawValue),
+            ("matching TLSA record", old.dane?.matched, new.dane?.matched),
             ("OCSP stapling", old.session?.stapling.rawValue, new.session?.stapling.rawValue),
             ("client certificate", old.clientCertificate?.request.rawValue, new.clientCertificate?.request.rawValue),
             ("use of --cert", old.clientCertificate?.presentation?.rawValue, new.clientCertificate?.presentation?.rawValue),

@@ -123,11 +123,22 @@ struct RelayLink: Sendable {
     }
 
     private func secure(_ server: AsyncSocket, _ endpoint: Endpoint) async throws {
-        guard let plan else { return }
-        if let name = target.toStarttls {
-            _ = try await name.startTLS(on: server, host: target.toSni ?? endpoint.hostName ?? "localhost", plan)
-        } else {
-            try await server.startTLS(settings: plan.settings, trust: plan.trust)
+        guard let plan = try await prepared(for: endpoint) else { return }
+        let host = target.toSni ?? endpoint.hostName ?? "localhost"
+        let session =
+            if let name = target.toStarttls {
+                try await name.startTLS(on: server, host: host, plan)
+            } else {
+                try await server.startTLS(settings: plan.settings, trust: plan.trust)
+            }
+        reporter.describe(session.dane)
+    }
+
+    private func prepared(for endpoint: Endpoint) async throws -> TLSClientPlan? {
+        do {
+            return try await plan?.prepared(for: endpoint)
+        } catch {
+            throw Failure(error).ofTargetOptions
         }
     }
 

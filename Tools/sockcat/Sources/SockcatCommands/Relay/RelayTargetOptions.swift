@@ -22,6 +22,12 @@ struct RelayTargetOptions: ParsableArguments {
     @Flag(help: "Accept any certificate with a pinned key.")
     var toPinOnly = false
 
+    @Option(
+        help: ArgumentHelp(
+            "A TLSA record of the target, such as \"3 1 1 HEX\" (DANE). Repeat the option for all records.", valueName: "record"),
+        transform: TLSAArgument.record)
+    var toTlsa: [TLSARecord] = []
+
     @Option(help: ArgumentHelp("The certificate chain to present.", valueName: "file"), completion: .file())
     var toCert: String?
 
@@ -76,6 +82,10 @@ struct RelayTargetOptions: ParsableArguments {
         if let contradiction = limits.contradiction {
             throw ValidationError("--to-tls-version and --to-cipher-suite cannot be combined like this: \(contradiction)")
         }
+        let other = [("pin-only", toPinOnly), ("insecure", toInsecure), ("psk", toPsk != nil)]
+        if let contradiction = dane.contradiction(prefix: "to-", hasAuthorities: toCa != nil, other: other) {
+            throw ValidationError(contradiction)
+        }
         if toPinOnly, toPin.isEmpty { throw ValidationError("--to-pin-only requires --to-pin") }
     }
 
@@ -85,9 +95,11 @@ struct RelayTargetOptions: ParsableArguments {
     func checkTLS() throws {
         let isUsed =
             toCa != nil || toSni != nil || !toPin.isEmpty || identity != nil || toPsk != nil || !toAlpn.isEmpty || toInsecure
-            || toTlsVersion != nil || !toCipherSuite.isEmpty
+            || dane != .none || toTlsVersion != nil || !toCipherSuite.isEmpty
         if isUsed, !isSecure { throw ValidationError("the TLS options of the target require --to-tls or --to-starttls") }
     }
+
+    private var dane: DANEChoice { toTlsa.isEmpty ? .none : .records(toTlsa) }
 
     private var limits: TLSLimits { TLSLimits(versions: toTlsVersion, cipherSuites: toCipherSuite) }
 
@@ -101,10 +113,8 @@ struct RelayTargetOptions: ParsableArguments {
         // A relay that cannot connect to its target should not start.
         if let toCa, case .file = TLSClientChoices.roots(toCa) { _ = try TLSCertificate.certificates(file: toCa) }
         let choices = TLSClientChoices(
-            authorities: toCa, serverName: toSni, pins: toPin, trustsPinsAlone: toPinOnly, identity: identity,
-            preSharedKey: toPsk,
-            applicationProtocols: toAlpn, limits: limits,
-            isInsecure: toInsecure)
+            authorities: toCa, serverName: toSni, pins: toPin, trustsPinsAlone: toPinOnly, dane: dane,
+            identity: identity, preSharedKey: toPsk, applicationProtocols: toAlpn, limits: limits, isInsecure: toInsecure)
         var plan: TLSClientPlan
         do {
             plan = try choices.plan(timeout: timeout)

@@ -25,7 +25,7 @@ enum LibraryMessage {
     /// Terms of standards and names of programs that look like the names of properties.
     private static let terms: Set<Substring> = [
         "OpenSSL", "ClientHello", "StartTLS", "AsyncSockets", "SubjectPublicKeyInfo", "digitalSignature", "PostgreSQL", "MySQL",
-        "ManageSieve", "MariaDB",
+        "ManageSieve", "MariaDB", "TLSA",
     ]
 
     /// Removes ": set NAME to VALUE" from the end.

@@ -16,8 +16,18 @@ extension Reporter {
         if let identity = session.preSharedKeyIdentity {
             detail("peer: the pre-shared key \"\(String(decoding: identity, as: UTF8.self))\"")
         }
+        describe(session.dane)
         guard let leaf = session.peerCertificates.first else { return }
         detail("peer: \(leaf.subject), issued by \(leaf.issuer)")
         detail("key of the peer (--pin): \(PinArgument.text(of: leaf))")
+    }
+
+    /// Prints which TLSA record authenticated a server if `--verbose` was given.
+    func describe(_ dane: TLSDANEResult) {
+        switch dane {
+        case .matched(let record): detail("matching TLSA record: \(record.text)")
+        case .resumed: detail("the server matched one of the same TLSA records in an earlier connection")
+        case .notUsed, .certificates, .unauthenticated: break
+        }
     }
 }

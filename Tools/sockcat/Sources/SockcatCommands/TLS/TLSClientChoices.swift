@@ -8,6 +8,7 @@ struct TLSClientChoices: Sendable {
     var serverName: String?
     var pins: [PinArgument] = []
     var trustsPinsAlone = false
+    var dane = DANEChoice.none
     var identity: IdentityFiles?
     var preSharedKey: PreSharedKeyArgument?
     var applicationProtocols: [String] = []
@@ -33,7 +34,7 @@ struct TLSClientChoices: Sendable {
         if let earlyDataFile { settings.earlyData = TLSEarlyData(try LocalFile.bytes(earlyDataFile)) }
         try chooseTrust(&settings, isForDatagrams: isForDatagrams)
         limits.apply(to: &settings)
-        return TLSClientPlan(settings: settings, acceptsAnyChain: isInsecure || trustsPinsAlone, sessions: store)
+        return TLSClientPlan(settings: settings, acceptsAnyChain: isInsecure || trustsPinsAlone, dane: dane, sessions: store)
     }
 
     private func chooseTrust(_ settings: inout TLSClientSettings, isForDatagrams: Bool) throws {
@@ -59,10 +60,23 @@ struct TLSClientPlan: Sendable {
     var settings: TLSClientSettings
     /// Whether the chain is not verified. Pins are verified nevertheless.
     let acceptsAnyChain: Bool
+    /// The TLSA records that the server must match: see `prepared(for:)`.
+    let dane: DANEChoice
     let sessions: SessionFile?
 
     /// The trust callback to pass to the library together with `settings`.
     var trust: (@Sendable (PeerTrust) async throws -> Bool)? {
         acceptsAnyChain ? { @Sendable _ in true } : nil
+    }
+
+    /// Returns the plan for a connection to a server. Only this plan contains the server's TLSA records.
+    func prepared(for endpoint: Endpoint) async throws -> TLSClientPlan {
+        guard let server = try await dane.records(of: endpoint, serverName: settings.serverName) else { return self }
+        var plan = self
+        var rules = TLSCertificateRules()
+        if case .certificates(let required, _) = settings.proof { rules = required }
+        plan.settings.serverName = server.baseDomain
+        plan.settings.proof = .dane(server.rule, rules)
+        return plan
     }
 }

@@ -24,6 +24,8 @@ struct TLSClientOptions: ParsableArguments {
     @Flag(help: "Accept any certificate with a pinned key, even from an unknown authority or for another name.")
     var pinOnly = false
 
+    @OptionGroup var dane: DANEOptions
+
     @OptionGroup var identity: IdentityOptions
 
     @Option(
@@ -68,6 +70,10 @@ struct TLSClientOptions: ParsableArguments {
         if earlyData != nil, pinOnly || insecure {
             throw ValidationError("--early-data requires a verified server: it cannot be combined with --pin-only or --insecure")
         }
+        let other = [("pin-only", pinOnly), ("insecure", insecure), ("psk", psk != nil)]
+        if let contradiction = dane.choice.contradiction(hasAuthorities: ca != nil, other: other) {
+            throw ValidationError(contradiction)
+        }
         if psk != nil, identity.files != nil || !pin.isEmpty || insecure || resume != nil {
             throw ValidationError("--psk replaces certificates: it cannot be combined with their options or with --resume")
         }
@@ -75,14 +81,16 @@ struct TLSClientOptions: ParsableArguments {
 
     /// Whether an option was given that has an effect only with TLS.
     var isUsed: Bool {
-        ca != nil || sni != nil || !pin.isEmpty || identity.files != nil || psk != nil || !alpn.isEmpty || resume != nil
+        ca != nil || sni != nil || !pin.isEmpty || dane.choice != .none || identity.files != nil || psk != nil || !alpn.isEmpty
+            || resume != nil
             || earlyData != nil || keylog != nil || limits.isUsed || insecure
     }
 
     var choices: TLSClientChoices {
         TLSClientChoices(
-            authorities: ca, serverName: sni, pins: pin, trustsPinsAlone: pinOnly, identity: identity.files, preSharedKey: psk,
-            applicationProtocols: alpn, sessionFile: resume, earlyDataFile: earlyData, keyLogFile: keylog, limits: limits.limits,
+            authorities: ca, serverName: sni, pins: pin, trustsPinsAlone: pinOnly, dane: dane.choice,
+            identity: identity.files, preSharedKey: psk, applicationProtocols: alpn, sessionFile: resume,
+            earlyDataFile: earlyData, keyLogFile: keylog, limits: limits.limits,
             isInsecure: insecure)
     }
 }
