@@ -28,9 +28,11 @@ let package = Package(
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ],
             swiftSettings: strict),
+        .systemLibrary(name: "CResolver"),
         .target(
             name: "SockcatCommands",
             dependencies: [
+                "CResolver",
                 .product(name: "AsyncSockets", package: "AsyncSockets"),
                 .product(name: "AsyncSocketsTesting", package: "AsyncSockets"),
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),

@@ -18,6 +18,9 @@ enum CertificateName {
         return inet_pton(AF_INET, name, &address4) == 1 || inet_pton(AF_INET6, name, &address6) == 1
     }
 
+    /// Whether the name can be a host's.
+    static func isHostName(_ name: String) -> Bool { isDNSName(name) && !name.hasPrefix("*") }
+
     private static func isDNSName(_ name: String) -> Bool {
         var labels = name.utf8.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
         if labels.count > 1, labels[0].elementsEqual("*".utf8) { labels.removeFirst() }

@@ -6,17 +6,39 @@ enum DANEChoice: Sendable, Equatable {
     case none
     /// The user passed all records of the server.
     case records([TLSARecord])
+    /// The records are looked up for each connection, and must exist.
+    case lookUp
 
     /// Returns the records of a server, or `nil` if it is not authenticated by records.
     ///
     /// - Parameter serverName: The name that the user expects instead of the endpoint's host, if any.
-    func records(of endpoint: Endpoint, serverName: String?) async throws -> ServerRecords? {
+    /// - Throws: A failure if the records cannot be looked up, or if there are none.
+    func records(
+        of endpoint: Endpoint, serverName: String?, isDatagram: Bool, resolver: Resolver = .system
+    ) async throws -> ServerRecords? {
         switch self {
         case .none: nil
         case .records(let records):
             ServerRecords(baseDomain: try Self.hostName(of: endpoint, serverName), records: records)
+        case .lookUp: try await Self.lookUp(endpoint, serverName, isDatagram, resolver)
         }
     }
+
+    private static func lookUp(
+        _ endpoint: Endpoint, _ serverName: String?, _ isDatagram: Bool, _ resolver: Resolver
+    ) async throws -> ServerRecords {
+        let host = try DNSName(try hostName(of: endpoint, serverName))
+        guard case .host(_, let port) = endpoint else {
+            throw Failure.usage("\"\(endpoint)\" has no port, so it has no TLSA records", advice: "pass the records with --tlsa")
+        }
+        switch try await resolver.tlsaRecords(of: host, port: port, isDatagram: isDatagram) {
+        case .found(let records): return records
+        case .none: throw Self.missing("there are no TLSA records for port \(port) of \"\(host)\"")
+        case .unsigned: throw Self.missing("the DNS records of \"\(host)\" are not signed, so it has no valid TLSA records")
+        }
+    }
+
+    private static func missing(_ message: String) -> Failure { Failure(message, status: .untrusted) }
 
     /// Records belong to a name, and an address has no records.
     private static func hostName(of endpoint: Endpoint, _ serverName: String?) throws -> String {

@@ -10,7 +10,16 @@ struct DANEOptions: ParsableArguments {
         transform: TLSAArgument.record)
     var tlsa: [TLSARecord] = []
 
-    var choice: DANEChoice { tlsa.isEmpty ? .none : .records(tlsa) }
+    @Flag(
+        help:
+            "Look up the server's TLSA records, which the server must match. Requires a validating resolver on this machine.")
+    var dane = false
+
+    func validate() throws {
+        if dane, !tlsa.isEmpty { throw ValidationError("--dane and --tlsa cannot be combined: pass the records or look them up") }
+    }
+
+    var choice: DANEChoice { dane ? .lookUp : tlsa.isEmpty ? .none : .records(tlsa) }
 }
 
 /// A TLSA record on the command line, in presentation form.
@@ -39,6 +48,7 @@ extension DANEChoice {
             if hasAuthorities, !records.contains(where: { $0.usage == .pkixTA || $0.usage == .pkixEE }) {
                 return "--\(prefix)ca has no effect with these TLSA records: only records with usage 0 or 1 need authorities"
             }
+        case .lookUp: own = "dane"
         }
         guard let other = other.first(where: \.isGiven) else { return nil }
         return "--\(prefix)\(own) and --\(prefix)\(other.name) cannot be combined: the server must match a TLSA record"

@@ -21,7 +21,7 @@ struct ServerInspector: Sendable {
     static func inspect(
         _ target: ServerTarget, _ choices: InspectionChoices, at now: Date = Date()
     ) async throws -> InspectionReport {
-        let records = try await choices.dane.records(of: target.endpoint, serverName: target.serverName)
+        let records = try await choices.dane.records(of: target.endpoint, serverName: target.serverName, isDatagram: false)
         let report = InspectionReport(
             target: target.description, kind: .server, inspectedAt: now, status: .ok, serverName: target.expectedName)
         return try await ServerInspector(target, choices, records).inspect(report)

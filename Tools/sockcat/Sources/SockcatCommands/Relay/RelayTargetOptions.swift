@@ -28,6 +28,9 @@ struct RelayTargetOptions: ParsableArguments {
         transform: TLSAArgument.record)
     var toTlsa: [TLSARecord] = []
 
+    @Flag(help: "Look up the target's TLSA records for each connection. Requires a validating resolver on this machine.")
+    var toDane = false
+
     @Option(help: ArgumentHelp("The certificate chain to present.", valueName: "file"), completion: .file())
     var toCert: String?
 
@@ -82,6 +85,7 @@ struct RelayTargetOptions: ParsableArguments {
         if let contradiction = limits.contradiction {
             throw ValidationError("--to-tls-version and --to-cipher-suite cannot be combined like this: \(contradiction)")
         }
+        if toDane, !toTlsa.isEmpty { throw ValidationError("--to-dane and --to-tlsa cannot be combined") }
         let other = [("pin-only", toPinOnly), ("insecure", toInsecure), ("psk", toPsk != nil)]
         if let contradiction = dane.contradiction(prefix: "to-", hasAuthorities: toCa != nil, other: other) {
             throw ValidationError(contradiction)
@@ -99,7 +103,7 @@ struct RelayTargetOptions: ParsableArguments {
         if isUsed, !isSecure { throw ValidationError("the TLS options of the target require --to-tls or --to-starttls") }
     }
 
-    private var dane: DANEChoice { toTlsa.isEmpty ? .none : .records(toTlsa) }
+    private var dane: DANEChoice { toDane ? .lookUp : toTlsa.isEmpty ? .none : .records(toTlsa) }
 
     private var limits: TLSLimits { TLSLimits(versions: toTlsVersion, cipherSuites: toCipherSuite) }
 

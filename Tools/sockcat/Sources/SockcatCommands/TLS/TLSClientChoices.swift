@@ -34,7 +34,9 @@ struct TLSClientChoices: Sendable {
         if let earlyDataFile { settings.earlyData = TLSEarlyData(try LocalFile.bytes(earlyDataFile)) }
         try chooseTrust(&settings, isForDatagrams: isForDatagrams)
         limits.apply(to: &settings)
-        return TLSClientPlan(settings: settings, acceptsAnyChain: isInsecure || trustsPinsAlone, dane: dane, sessions: store)
+        return TLSClientPlan(
+            settings: settings, acceptsAnyChain: isInsecure || trustsPinsAlone, dane: dane, isForDatagrams: isForDatagrams,
+            sessions: store)
     }
 
     private func chooseTrust(_ settings: inout TLSClientSettings, isForDatagrams: Bool) throws {
@@ -62,6 +64,7 @@ struct TLSClientPlan: Sendable {
     let acceptsAnyChain: Bool
     /// The TLSA records that the server must match: see `prepared(for:)`.
     let dane: DANEChoice
+    let isForDatagrams: Bool
     let sessions: SessionFile?
 
     /// The trust callback to pass to the library together with `settings`.
@@ -71,7 +74,8 @@ struct TLSClientPlan: Sendable {
 
     /// Returns the plan for a connection to a server. Only this plan contains the server's TLSA records.
     func prepared(for endpoint: Endpoint) async throws -> TLSClientPlan {
-        guard let server = try await dane.records(of: endpoint, serverName: settings.serverName) else { return self }
+        let server = try await dane.records(of: endpoint, serverName: settings.serverName, isDatagram: isForDatagrams)
+        guard let server else { return self }
         var plan = self
         var rules = TLSCertificateRules()
         if case .certificates(let required, _) = settings.proof { rules = required }

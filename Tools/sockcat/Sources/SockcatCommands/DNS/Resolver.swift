@@ -1,0 +1,111 @@
+internal import CResolver
+internal import Glibc
+
+/// Looks up records through a validating name server.
+struct Resolver: Sendable {
+    /// Sends a query and returns the reply, whose flag AD can be trusted.
+    let exchange: @Sendable ([UInt8]) async throws -> [UInt8]
+
+    /// The records of a name, and the name itself after its aliases.
+    struct Answer: Sendable, Equatable {
+        /// Whether DNSSEC has validated the aliases, and the records or their absence.
+        let isAuthentic: Bool
+        let name: DNSName
+        let records: [DNSData]
+    }
+
+    private static let longestChain = 16
+
+    /// - Throws: A failure if it is not known whether there are records. This is never the same as an answer
+    ///   without records: an attacker can prevent a reply (RFC 7672, section 2.1.2).
+    func answer(_ name: DNSName, _ type: DNSType) async throws -> Answer {
+        let query = DNSQuery(identifier: .random(in: 0...UInt16.max), name: name, type: type)
+        do {
+            let reply = try query.reply(try await exchange(query.bytes))
+            return try Self.answer(to: query, in: reply)
+        } catch let fault as DNSFault {
+            throw Failure("the look-up of \(type) records for \"\(name)\" failed: \(fault.message)", status: .connectFailed)
+        } catch var failure as Failure {
+            failure.message = "the look-up of \(type) records for \"\(name)\" failed: \(failure.message)"
+            throw failure
+        }
+    }
+
+    /// Follows the aliases in a reply.
+    static func answer(to query: DNSQuery, in reply: DNSReply) throws(DNSFault) -> Answer {
+        var name = query.name
+        for _ in 0..<longestChain {
+            let own = reply.records.filter { $0.owner == name }
+            let matching = own.map(\.data).filter { $0.isAnswer(to: query.type) }
+            if !matching.isEmpty {
+                return Answer(isAuthentic: reply.isAuthentic, name: name, records: matching)
+            }
+            let aliases = Set(own.compactMap { if case .alias(let target) = $0.data { target } else { nil } })
+            guard aliases.count <= 1 else { throw DNSFault("the name \"\(name)\" has several aliases") }
+            guard let target = aliases.first else { return Answer(isAuthentic: reply.isAuthentic, name: name, records: []) }
+            name = target
+        }
+        throw DNSFault("there are more than \(longestChain) aliases")
+    }
+}
+
+extension DNSData {
+    func isAnswer(to type: DNSType) -> Bool {
+        switch self {
+        case .address: type == .a || type == .aaaa
+        case .alias: type == .cname
+        case .mailExchanger: type == .mx
+        case .service: type == .srv
+        case .tlsa: type == .tlsa
+        case .other: false
+        }
+    }
+}
+
+extension Resolver {
+    /// The resolver of the C library, with the name servers in /etc/resolv.conf.
+    static let system = Resolver.ofCLibrary()
+
+    private static let largestReply = 65_535
+
+    /// - Parameters:
+    ///   - port: The port of a name server on 127.0.0.1 to use instead of those in /etc/resolv.conf.
+    ///   - seconds: The approximate time limit for a query.
+    static func ofCLibrary(port: UInt16 = 0, seconds: Int32 = 10) -> Resolver {
+        Resolver { query in
+            try await withCheckedThrowingContinuation { (continuation: CheckedContinuation<[UInt8], any Error>) in
+                do {
+                    try DetachedThread.start { continuation.resume(with: send(query, port, seconds)) }
+                } catch {
+                    continuation.resume(throwing: error)
+                }
+            }
+        }
+    }
+
+    private static func send(_ query: [UInt8], _ port: UInt16, _ seconds: Int32) -> Result<[UInt8], any Error> {
+        var reply = [UInt8](repeating: 0, count: largestReply)
+        let count = CResolver_send(query, Int32(query.count), &reply, Int32(reply.count), seconds, port)
+        let error = errno
+        guard count < 0 else { return .success(Array(reply.prefix(Int(count)))) }
+        return .failure(failure(count, error))
+    }
+
+    private static func failure(_ result: Int32, _ error: Int32) -> Failure {
+        switch result {
+        case Int32(CResolver_untrusted):
+            Failure(
+                "the name servers in /etc/resolv.conf are not on this machine, so an attacker could forge their replies",
+                advice:
+                    "run a validating resolver such as unbound on 127.0.0.1, or set \"options trust-ad\" if the path is secure",
+                status: .connectFailed)
+        case Int32(CResolver_no_configuration):
+            Failure("the resolver of the C library cannot be configured", status: .connectFailed)
+        default:
+            // The C library reports a server that replies with SERVFAIL like a server that does not reply.
+            Failure(
+                "no name server gave a valid reply (\(ErrorText.of(error))): it does not run, it failed, or DNSSEC validation failed",
+                status: .connectFailed)
+        }
+    }
+}
