@@ -65,7 +65,8 @@ struct BenchOptions: ParsableArguments {
         if tls.insecure { reporter.warn(TLSClientChoices.insecureWarning) }
         Interruption.exitsImmediately()
         let endpoint = try endpoint()
-        let plan = isSecure ? try await tls.choices.plan(timeout: timeout.duration).prepared(for: endpoint) : nil
+        let choices = isSecure ? try tls.choices.plan(timeout: timeout.duration) : nil
+        let plan = try await choices?.prepared(for: endpoint, within: timeout.duration)
         let target = BenchTarget(
             endpoint: endpoint, plan: plan, startTLS: startTLS, timeout: timeout.duration, resets: resets)
         return try await target.checked(reporter)

@@ -21,7 +21,7 @@ struct DatagramSession: Sendable {
         guard case .host(let host, let port) = endpoint else {
             throw Failure.usage("\(endpoint) is not a UDP address", advice: "pass a host and a port")
         }
-        let plan = try await plan?.prepared(for: endpoint)
+        let plan = try await plan?.prepared(for: endpoint, within: options.timeout.duration)
         let (input, output) = (try DescriptorReader.standardInput(), try DescriptorWriter.standardOutput())
         try await AsyncUDPSocket.withConnection(
             to: host, port: port, timeout: options.timeout.duration, executor: nil,

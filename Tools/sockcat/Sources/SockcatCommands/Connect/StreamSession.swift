@@ -26,7 +26,7 @@ struct StreamSession: Sendable {
 
     private func open(_ socket: AsyncSocket) async throws {
         let timeout = options.timeout.duration
-        let plan = try await plan?.prepared(for: endpoint)
+        let plan = try await plan?.prepared(for: endpoint, within: timeout)
         let tls = startTLS == nil ? plan : nil
         switch endpoint {
         case .host(let host, let port):

@@ -27,15 +27,21 @@ enum DANEChoice: Sendable, Equatable {
     private static func lookUp(
         _ endpoint: Endpoint, _ serverName: String?, _ isDatagram: Bool, _ resolver: Resolver
     ) async throws -> ServerRecords {
-        let host = try DNSName(try hostName(of: endpoint, serverName))
-        guard case .host(_, let port) = endpoint else {
-            throw Failure.usage("\"\(endpoint)\" has no port, so it has no TLSA records", advice: "pass the records with --tlsa")
-        }
+        let (host, port) = try owner(of: endpoint, serverName)
         switch try await resolver.tlsaRecords(of: host, port: port, isDatagram: isDatagram) {
         case .found(let records): return records
         case .none: throw Self.missing("there are no TLSA records for port \(port) of \"\(host)\"")
         case .unsigned: throw Self.missing("the DNS records of \"\(host)\" are not signed, so it has no valid TLSA records")
         }
+    }
+
+    /// Returns the host and the port for the look-up of records.
+    static func owner(of endpoint: Endpoint, _ serverName: String?) throws -> (host: DNSName, port: UInt16) {
+        let host = try DNSName(try hostName(of: endpoint, serverName))
+        guard case .host(_, let port) = endpoint else {
+            throw Failure.usage("\"\(endpoint)\" has no port, so it has no TLSA records", advice: "pass the records with --tlsa")
+        }
+        return (host, port)
     }
 
     private static func missing(_ message: String) -> Failure { Failure(message, status: .untrusted) }

@@ -15,7 +15,18 @@ struct DANEReport: Codable, Equatable, Sendable {
         case matched
         /// The server must be rejected: no record matches, or the chain is not valid.
         case notMatched
+        /// No record can be compared with a certificate, so the server is not authenticated.
+        case unusable
+        /// DNSSEC has proved that there are no records.
+        case noRecords
+        /// The names of the server are not signed, so that records would prove nothing.
+        case unsigned
+        /// It is not known whether there are records. A client must not connect (RFC 7672, section 2.1.2).
+        case lookUpFailed
     }
+
+    /// Describes a server that need not match records.
+    init(_ status: Status, _ baseDomain: String? = nil) { (self.status, self.baseDomain) = (status, baseDomain) }
 
     /// Describes a handshake in which the server had to match the records.
     init(_ server: ServerRecords, _ observation: Observation) {
@@ -23,7 +34,7 @@ struct DANEReport: Codable, Equatable, Sendable {
         if case .matched(let record) = observation.session?.dane {
             (status, matched) = (.matched, record.text)
         } else {
-            status = .notMatched
+            status = observation.recordsFault?.code == .noUsableTLSARecord ? .unusable : .notMatched
         }
     }
 }
@@ -34,6 +45,15 @@ extension ReportText {
         switch dane.status {
         case .matched: style.green("matched") + " \(dane.matched ?? "")"
         case .notMatched: style.red("not matched")
+        case .unusable: style.red("no usable TLSA record")
+        case .noRecords: "no TLSA records"
+        case .unsigned: "not available, because the DNS records are not signed"
+        case .lookUpFailed: style.red("the look-up of the TLSA records failed")
         }
+    }
+
+    /// How a domain names the server.
+    static func text(of origin: ServerOrigin) -> PrintableText {
+        "\(origin.record) of \(origin.domain), \(origin.isSigned ? "signed" : "not signed")"
     }
 }

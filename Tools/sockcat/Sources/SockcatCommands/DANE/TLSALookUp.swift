@@ -39,7 +39,7 @@ extension Resolver {
     /// Returns the names that may own the records, most preferred first.
     ///
     /// The addresses are looked up first, because name servers of unsigned zones often fail to reply to
-    /// queries for TLSA records (RFC 7672, section 2.1.3).
+    /// queries for TLSA records (RFC 7672, section 2.1.2).
     private func baseDomains(of host: DNSName) async throws -> [DNSName] {
         let (first, second) = (try await answer(host, .a), try await answer(host, .aaaa))
         let target = first.records.isEmpty ? second.name : first.name

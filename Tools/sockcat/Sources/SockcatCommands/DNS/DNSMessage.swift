@@ -76,13 +76,13 @@ struct DNSQuery: Sendable, Equatable {
     }
 }
 
-/// The answer to a query.
+/// The answer section of a reply.
 struct DNSReply: Sendable, Equatable {
-    /// Whether the name server has validated the answer, or that there are no records (the flag AD).
+    /// Whether the name server has validated the records, or that they do not exist (the flag AD).
     let isAuthentic: Bool
     let records: [DNSRecord]
 
-    static let recordLimit = 200
+    static let recordLimit = 100
 }
 
 struct DNSRecord: Sendable, Equatable {

@@ -1,9 +1,10 @@
 internal import CResolver
 internal import Glibc
+internal import Synchronization
 
 /// Looks up records through a validating name server.
 struct Resolver: Sendable {
-    /// Sends a query and returns the reply, whose flag AD can be trusted.
+    /// Sends a query and returns the reply. Its flag AD can be trusted.
     let exchange: @Sendable ([UInt8]) async throws -> [UInt8]
 
     /// The records of a name, and the name itself after its aliases.
@@ -16,8 +17,8 @@ struct Resolver: Sendable {
 
     private static let longestChain = 16
 
-    /// - Throws: A failure if it is not known whether there are records. This is never the same as an answer
-    ///   without records: an attacker can prevent a reply (RFC 7672, section 2.1.2).
+    /// - Throws: A failure if it is not known whether there are records. This differs from an absence of
+    ///   records: an attacker can prevent a reply (RFC 7672, section 2.1.2).
     func answer(_ name: DNSName, _ type: DNSType) async throws -> Answer {
         let query = DNSQuery(identifier: .random(in: 0...UInt16.max), name: name, type: type)
         do {
@@ -63,6 +64,24 @@ extension DNSData {
 }
 
 extension Resolver {
+    /// Performs look-ups with a time limit. The C library has a limit of its own for each query.
+    static func within<Result: Sendable>(
+        _ timeout: Duration, _ lookUp: @escaping @Sendable () async throws -> Result
+    ) async throws -> Result {
+        try await withThrowingTaskGroup(of: Result.self) { group in
+            group.addTask { try await lookUp() }
+            group.addTask {
+                try await Task.sleep(for: timeout)
+                throw Failure(
+                    "the DNS look-up did not complete within \(timeout)", advice: "allow more time with --timeout",
+                    status: .timedOut)
+            }
+            defer { group.cancelAll() }
+            guard let result = try await group.next() else { throw CancellationError() }
+            return result
+        }
+    }
+
     /// The resolver of the C library, with the name servers in /etc/resolv.conf.
     static let system = Resolver.ofCLibrary()
 
@@ -73,12 +92,18 @@ extension Resolver {
     ///   - seconds: The approximate time limit for a query.
     static func ofCLibrary(port: UInt16 = 0, seconds: Int32 = 10) -> Resolver {
         Resolver { query in
-            try await withCheckedThrowingContinuation { (continuation: CheckedContinuation<[UInt8], any Error>) in
-                do {
-                    try DetachedThread.start { continuation.resume(with: send(query, port, seconds)) }
-                } catch {
-                    continuation.resume(throwing: error)
+            let pending = PendingReply()
+            return try await withTaskCancellationHandler {
+                try await withCheckedThrowingContinuation { continuation in
+                    pending.wait(continuation)
+                    do {
+                        try DetachedThread.start { pending.finish(send(query, port, seconds)) }
+                    } catch {
+                        pending.finish(.failure(error))
+                    }
                 }
+            } onCancel: {
+                pending.finish(.failure(CancellationError()))
             }
         }
     }
@@ -104,8 +129,47 @@ extension Resolver {
         default:
             // The C library reports a server that replies with SERVFAIL like a server that does not reply.
             Failure(
-                "no name server gave a valid reply (\(ErrorText.of(error))): it does not run, it failed, or DNSSEC validation failed",
+                "no name server gave a valid reply: none is running (\(ErrorText.of(error))), or DNSSEC validation failed",
                 status: .connectFailed)
         }
+    }
+}
+
+/// A reply that a thread waits for. If the task is cancelled, it does not wait for the thread.
+private final class PendingReply: Sendable {
+    private enum State {
+        case idle
+        case waiting(CheckedContinuation<[UInt8], any Error>)
+        case finished(Result<[UInt8], any Error>)
+        case delivered
+    }
+
+    private let state = Mutex(State.idle)
+
+    func wait(_ continuation: CheckedContinuation<[UInt8], any Error>) {
+        let early = state.withLock { state -> Result<[UInt8], any Error>? in
+            if case .finished(let result) = state {
+                state = .delivered
+                return result
+            }
+            state = .waiting(continuation)
+            return nil
+        }
+        if let early { continuation.resume(with: early) }
+    }
+
+    /// Only the first result counts.
+    func finish(_ result: Result<[UInt8], any Error>) {
+        let continuation = state.withLock { state -> CheckedContinuation<[UInt8], any Error>? in
+            switch state {
+            case .idle: state = .finished(result)
+            case .waiting(let continuation):
+                state = .delivered
+                return continuation
+            case .finished, .delivered: break
+            }
+            return nil
+        }
+        continuation?.resume(with: result)
     }
 }

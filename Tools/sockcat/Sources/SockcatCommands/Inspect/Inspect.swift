@@ -30,6 +30,8 @@ struct Inspect: SockcatCommand {
               sockcat inspect localhost:8443 --ca ca.pem --days 30
               sockcat inspect --hosts servers.txt --quiet       # prints errors only
               sockcat inspect --hosts servers.txt --watch 1h    # prints changes only
+              sockcat inspect --mx example.org                  # all mail servers of a domain
+              sockcat inspect --srv xmpp-server example.org
               sockcat inspect server.pem client.p12
               sockcat inspect www.example.org 443 --json | jq .daysLeft
             """)
@@ -46,6 +48,18 @@ struct Inspect: SockcatCommand {
             valueName: "file"),
         completion: .file())
     var hosts: String?
+
+    @Option(
+        help: ArgumentHelp(
+            "Inspect the mail servers of this domain, with STARTTLS and their TLSA records. Repeatable.", valueName: "domain"))
+    var mx: [String] = []
+
+    @Option(
+        parsing: .upToNextOption,
+        help: ArgumentHelp(
+            "Inspect the servers of a service in a domain, such as \"xmpp-server example.org\", and their TLSA records.",
+            valueName: "service domain"))
+    var srv: [String] = []
 
     @Option(help: ArgumentHelp("Upgrade the connections to TLS in this protocol.", valueName: "protocol"))
     var starttls: StartTLSName?
@@ -75,7 +89,15 @@ struct Inspect: SockcatCommand {
     @OptionGroup(title: "Output") var output: OutputOptions
 
     func validate() throws {
-        if targets.isEmpty, hosts == nil { throw ValidationError("pass HOST PORT, a file with certificates, or --hosts FILE") }
+        if targets.isEmpty, hosts == nil, mx.isEmpty, srv.isEmpty {
+            throw ValidationError("pass HOST PORT, a file with certificates, --hosts FILE, --mx DOMAIN or --srv SERVICE DOMAIN")
+        }
+        if !srv.count.isMultiple(of: 2) {
+            throw ValidationError("--srv takes a service and a domain: --srv xmpp-server example.org")
+        }
+        if !mx.isEmpty || !srv.isEmpty, !trust.dane.tlsa.isEmpty || trust.sni != nil {
+            throw ValidationError("--tlsa and --sni belong to one server: omit them with --mx and --srv")
+        }
         guard (1...1024).contains(parallel) else {
             throw ValidationError("--parallel must be from 1 to 1024, but is \(parallel)")
         }
@@ -89,7 +111,8 @@ struct Inspect: SockcatCommand {
     func perform(_ reporter: Reporter) async throws {
         Interruption.exitsImmediately()
         let fleet = Fleet(
-            targets: try allTargets(), choices: try choices(), parallel: parallel, passphraseFile: identity.passphraseFile)
+            targets: try allTargets(), domains: try domains(), choices: try choices(), parallel: parallel,
+            passphraseFile: identity.passphraseFile)
         let printer = try ReportPrinter(output, json: json)
         if let watch {
             try await Watch(fleet: fleet, interval: watch.duration, printer: printer).run()
@@ -103,6 +126,12 @@ struct Inspect: SockcatCommand {
         var all = try InspectionTarget.targets(targets, starttls, serverName: trust.sni)
         if let hosts { all += try InspectionTarget.targets(inList: InputFile.text(hosts), named: hosts) }
         return all
+    }
+
+    private func domains() throws -> [ServiceDomain] {
+        let pairs = stride(from: 0, to: srv.count, by: 2).map { (srv[$0], srv[$0 + 1]) }
+        return try mx.map { try ServiceDomain(mail: $0, startTLS: starttls) }
+            + pairs.map { try ServiceDomain(service: $0, domain: $1, startTLS: starttls) }
     }
 
     private func choices() throws -> InspectionChoices {

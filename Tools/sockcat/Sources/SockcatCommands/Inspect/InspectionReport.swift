@@ -13,6 +13,8 @@ struct InspectionReport: Codable, Equatable, Sendable {
     var status: Status
     /// Why no handshake was completed, or why the server refused the client.
     var failure: FailureReport?
+    /// The record that named the server, if its domain was inspected.
+    var origin: ServerOrigin?
     /// The address that the connection was made to.
     var address: String?
     /// The name that the certificate must have.
@@ -115,6 +117,7 @@ struct Problem: Codable, Equatable, Hashable, Sendable {
         case expired, notYetValid, nameMismatch, unknownIssuer, revoked, rejected, pinMismatch, expiresSoon, stapling,
             tlsaMismatch
         case unreadableDate, unconfirmed, withheld
+        case noTLSARecords, tlsaLookUpFailed, unsignedOrigin
         case weakKey, weakSignature, noNames, chainOrder, needlessRoot, oldVersion, weakSuite, noTLS13
     }
 

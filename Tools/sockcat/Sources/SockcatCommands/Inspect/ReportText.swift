@@ -17,7 +17,8 @@ struct ReportText {
             lines.append("  \(style.red("failed:")) \(failure.message)")
             if let advice = failure.advice { lines.append("  \(style.dim("hint: \(advice)"))") }
         }
-        lines += certificateLines + sessionLines + clientLines + capabilityLines + problemLines
+        if let origin = report.origin { lines += line("found by", Self.text(of: origin)) }
+        lines += certificateLines + sessionLines + daneLines + clientLines + capabilityLines + problemLines
         return lines.asLines
     }
 
@@ -79,9 +80,11 @@ struct ReportText {
         ]
         return line("negotiated", "\(parameters.compactMap(\.self).joined(separator: ", "))")
             + line("trust", session.isTrusted ? style.green("trusted") : style.red("not trusted"))
-            + line("DANE", report.dane.map { Self.text(of: $0, style) })
             + line("OCSP stapling", Self.text(of: session.stapling))
     }
+
+    /// Without a session, the line says what the DNS says about the server.
+    private var daneLines: [PrintableText] { line("DANE", report.dane.map { Self.text(of: $0, style) }) }
 
     private static func text(of stapling: SessionReport.Stapling) -> PrintableText {
         switch stapling {

@@ -66,7 +66,7 @@ struct ServerConnection: Sendable {
             let session = try await withDeadline(max(.zero, end - ContinuousClock.now)) {
                 if let startTLS = target.startTLS {
                     try await startTLS.startTLS(
-                        on: socket, host: target.expectedName ?? "", settings: ready, trust: { decision.decide($0) })
+                        on: socket, host: target.domain ?? "", settings: ready, trust: { decision.decide($0) })
                 } else {
                     try await socket.startTLS(settings: ready, trust: { decision.decide($0) })
                 }
@@ -81,7 +81,7 @@ struct ServerConnection: Sendable {
             try await connection(isProbe: true) { socket in
                 if let startTLS = target.startTLS {
                     try await startTLS.reply(
-                        to: probe, over: socket, host: target.expectedName ?? "", timeout: choices.timeout)
+                        to: probe, over: socket, host: target.domain ?? "", timeout: choices.timeout)
                 } else {
                     try await probe.reply(over: socket, timeout: choices.timeout)
                 }

@@ -21,10 +21,19 @@ struct ServerInspector: Sendable {
     static func inspect(
         _ target: ServerTarget, _ choices: InspectionChoices, at now: Date = Date()
     ) async throws -> InspectionReport {
-        let records = try await choices.dane.records(of: target.endpoint, serverName: target.serverName, isDatagram: false)
-        let report = InspectionReport(
-            target: target.description, kind: .server, inspectedAt: now, status: .ok, serverName: target.expectedName)
-        return try await ServerInspector(target, choices, records).inspect(report)
+        let evidence = try await DANEEvidence.of(target, choices.dane, within: choices.timeout)
+        var report = InspectionReport(
+            target: target.description, kind: .server, inspectedAt: now, status: .ok, origin: target.origin,
+            serverName: evidence.records?.baseDomain ?? target.expectedName)
+        (report.dane, report.problems) = (evidence.report, evidence.problems)
+        return try await ServerInspector(target, choices, evidence.records).inspect(report)
+    }
+
+    /// Returns the report about servers that were not found.
+    static func report(_ failure: Failure, of name: String, at now: Date = Date()) -> InspectionReport {
+        var report = InspectionReport(target: name, kind: .server, inspectedAt: now, status: status(of: failure))
+        report.failure = FailureReport(message: failure.message, advice: failure.advice)
+        return report
     }
 
     private func inspect(_ report: InspectionReport) async throws -> InspectionReport {
@@ -38,7 +47,7 @@ struct ServerInspector: Sendable {
         return report
     }
 
-    private static func status(of failure: Failure) -> InspectionReport.Status {
+    static func status(of failure: Failure) -> InspectionReport.Status {
         switch failure.status {
         case .connectFailed: .connectFailed
         case .timedOut: .timedOut
@@ -68,7 +77,7 @@ struct ServerInspector: Sendable {
             version: "\(session.protocolVersion)", cipherSuite: session.cipherSuite, group: session.group,
             signature: session.peerSignatureAlgorithm, applicationProtocol: session.applicationProtocol,
             isTrusted: observation.trust?.verdict == .trusted && observation.staplingFault == nil
-                && observation.recordsFault == nil,
+                && observation.recordsFault == nil && report.dane?.status != .lookUpFailed,
             stapling: Self.stapling(of: session, observation.staplingFault, isCheckable: isCheckable))
         if !choices.pins.isEmpty, !matchesPins(session) {
             report.problems.append(.error(.pinMismatch, "no certificate in the server's chain has a key that matches --pin"))

@@ -8,6 +8,8 @@ struct ServerTarget: Sendable, Equatable, CustomStringConvertible {
     var startTLS: StartTLSName?
     /// The name that the certificate must have. If `nil`, it is the host of `endpoint`.
     var serverName: String?
+    /// The record that named the server, if the user named a domain.
+    var origin: ServerOrigin?
 
     var description: String {
         startTLS.map { "\(endpoint) (\($0.rawValue))" } ?? "\(endpoint)"
@@ -15,12 +17,17 @@ struct ServerTarget: Sendable, Equatable, CustomStringConvertible {
 
     /// The name that is expected in the certificate and sent by SNI.
     var expectedName: String? { serverName ?? endpoint.hostName }
+
+    /// The domain that some STARTTLS protocols send to the server.
+    var domain: String? { origin?.domain ?? expectedName }
 }
 
 /// A server or a file to inspect.
 enum InspectionTarget: Sendable, Equatable {
     case server(ServerTarget)
     case file(String)
+    /// Servers that were not found, and why.
+    case unresolved(String, Failure)
 
     /// Parses "HOST PORT", "HOST:PORT", "unix:PATH", or the paths of files.
     static func targets(_ arguments: [String], _ startTLS: StartTLSName?, serverName: String?) throws -> [InspectionTarget] {

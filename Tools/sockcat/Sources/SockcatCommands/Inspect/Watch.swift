@@ -66,6 +66,7 @@ enum ReportChanges {
             ("version", old.session?.version, new.session?.version),
             ("cipher suite", old.session?.cipherSuite, new.session?.cipherSuite),
             ("group", old.session?.group, new.session?.group),
+            ("found by", old.origin.map { ReportText.text(of: $0).text }, new.origin.map { ReportText.text(of: $0).text }),
             ("DANE", old.dane?.status.rawValue, new.dane?.status.rawValue),
             ("matching TLSA record", old.dane?.matched, new.dane?.matched),
             ("OCSP stapling", old.session?.stapling.rawValue, new.session?.stapling.rawValue),

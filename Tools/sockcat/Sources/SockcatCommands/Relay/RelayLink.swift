@@ -136,7 +136,7 @@ struct RelayLink: Sendable {
 
     private func prepared(for endpoint: Endpoint) async throws -> TLSClientPlan? {
         do {
-            return try await plan?.prepared(for: endpoint)
+            return try await plan?.prepared(for: endpoint, within: limits.timeout.duration)
         } catch {
             throw Failure(error).ofTargetOptions
         }

@@ -15,7 +15,8 @@ enum LibraryMessage {
     /// What the properties that remain in messages are about.
     private static let words = [
         "the proxies in sources": "the addresses of --proxy-in",
-        "applicationProtocols": "the list of protocols (ALPN)", "maximumVersion": "the newest version",
+        "; the policy is .required": "", "applicationProtocols": "the list of protocols (ALPN)",
+        "maximumVersion": "the newest version",
         "maximumConnections reached": "the maximum number of connections is reached",
         "maximumFrameLength": "the maximum", "maxLength": "the maximum", "startTLS": "the TLS handshake",
         "startDTLS": "the DTLS handshake", "earlyData": "early data", "trustTimeout": "the time limit",

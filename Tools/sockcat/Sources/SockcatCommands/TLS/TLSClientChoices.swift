@@ -62,7 +62,7 @@ struct TLSClientPlan: Sendable {
     var settings: TLSClientSettings
     /// Whether the chain is not verified. Pins are verified nevertheless.
     let acceptsAnyChain: Bool
-    /// The TLSA records that the server must match: see `prepared(for:)`.
+    /// The TLSA records that the server must match: see `prepared(for:within:)`.
     let dane: DANEChoice
     let isForDatagrams: Bool
     let sessions: SessionFile?
@@ -73,7 +73,13 @@ struct TLSClientPlan: Sendable {
     }
 
     /// Returns the plan for a connection to a server. Only this plan contains the server's TLSA records.
-    func prepared(for endpoint: Endpoint) async throws -> TLSClientPlan {
+    ///
+    /// - Parameter timeout: The time limit for the look-up of the records.
+    func prepared(for endpoint: Endpoint, within timeout: Duration) async throws -> TLSClientPlan {
+        try await Resolver.within(timeout) { try await prepared(for: endpoint) }
+    }
+
+    private func prepared(for endpoint: Endpoint) async throws -> TLSClientPlan {
         let server = try await dane.records(of: endpoint, serverName: settings.serverName, isDatagram: isForDatagrams)
         guard let server else { return self }
         var plan = self

@@ -8,7 +8,7 @@ import Testing
 @Suite(.timeLimit(.minutes(2))) struct ResolverTests {
     let record = TLSARecord(usage: .daneEE, selector: .publicKey, matchingType: .sha256, data: [UInt8](repeating: 7, count: 32))
 
-    /// A zone with a host whose addresses are signed.
+    /// A zone with hosts that have signed addresses.
     private func zone(_ hosts: String...) -> TestZone {
         var zone = TestZone()
         for host in hosts { zone.add(.a, host, [127, 0, 0, 1]) }
@@ -132,6 +132,17 @@ import Testing
             #expect(first.isAuthentic && first.records == [.address])
             #expect(!second.isAuthentic && second.records == [])
         }
+    }
+
+    /// The C library cannot be interrupted.
+    @Test func nobodyWaitsForASilentNameServerAfterTheDeadline() async throws {
+        let silent = try DatagramListener(port: 0, interface: "127.0.0.1")
+        let resolver = Resolver.ofCLibrary(port: silent.localPort, seconds: 60)
+        let start = ContinuousClock.now
+        let error = await #expect(throws: Failure.self) {
+            try await Resolver.within(.milliseconds(200)) { try await resolver.answer(DNSName("mx.example"), .a) }
+        }
+        #expect(error?.status == .timedOut && ContinuousClock.now - start < .seconds(30))
     }
 
     @Test func theCLibraryReportsFailures() async throws {

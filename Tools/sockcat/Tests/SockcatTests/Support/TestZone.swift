@@ -5,9 +5,9 @@ import Foundation
 
 /// The contents of a name server for tests.
 struct TestZone: Sendable {
-    /// The records of the answer to each question, as "TYPE NAME", with the owner of each record.
+    /// The records for each question, as "TYPE NAME", with the owner of each record.
     private var answers: [String: [(owner: String, type: DNSType, data: [UInt8])]] = [:]
-    /// The questions whose answers are not signed.
+    /// The questions with unsigned replies.
     private var unsigned: Set<String> = []
     /// The questions to which the server replies with an error.
     private var failing: [String: UInt8] = [:]
@@ -16,7 +16,7 @@ struct TestZone: Sendable {
         answers["\(type) \(name)", default: []].append((owner ?? name, type, data))
     }
 
-    /// Adds an alias to the answer for a type.
+    /// Adds an alias to the reply for a type.
     mutating func alias(_ type: DNSType, _ name: String, owner: String? = nil, to target: String) throws {
         answers["\(type) \(name)", default: []].append((owner ?? name, .cname, try Self.wire(target)))
     }
