@@ -235,7 +235,7 @@ distrust_resolvers() {
     resolving 0 'nameserver ::1' 'nameserver 127.0.0.1'
     resolving 0 'nameserver 127.0.0.1' 'nameserver 192.0.2.1' 'options trust-ad'
     resolving 2 'nameserver 127.0.0.9'
-    contains reply 'no name server gave a valid reply'
+    contains reply 'no name server in /etc/resolv.conf gave a valid reply'
     ran "other resolvers not trusted"
 }
 

@@ -46,7 +46,7 @@ struct TLSACommand: SockcatCommand {
     @OptionGroup(title: "Output") var output: OutputOptions
 
     func validate() throws {
-        if (host == nil) != (port == nil) { throw ValidationError("--host and --port belong together") }
+        if (host == nil) != (port == nil) { throw ValidationError("--host and --port require each other") }
         if udp, host == nil { throw ValidationError("--udp requires --host and --port") }
     }
 

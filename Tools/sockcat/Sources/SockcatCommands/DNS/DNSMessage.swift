@@ -68,7 +68,7 @@ struct DNSQuery: Sendable, Equatable {
     private static func text(ofCode code: UInt16) -> String {
         switch code {
         case 1: "FORMERR"
-        case 2: "SERVFAIL: it failed, or DNSSEC validation failed"
+        case 2: "SERVFAIL: the query or its DNSSEC validation failed"
         case 4: "NOTIMP"
         case 5: "REFUSED"
         default: "the error \(code)"

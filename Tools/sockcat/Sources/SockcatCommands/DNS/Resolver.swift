@@ -129,7 +129,9 @@ extension Resolver {
         default:
             // The C library reports a server that replies with SERVFAIL like a server that does not reply.
             Failure(
-                "no name server gave a valid reply: none is running (\(ErrorText.of(error))), or DNSSEC validation failed",
+                "no name server in /etc/resolv.conf gave a valid reply (\(ErrorText.of(error)))",
+                advice:
+                    "check that the resolver is running. If other names work, the DNSSEC signatures of this one are not valid",
                 status: .connectFailed)
         }
     }

@@ -10,15 +10,15 @@ struct Inspect: SockcatCommand {
         abstract: "Report the certificates of servers or files, what a server negotiates, and its problems, one per line.",
         discussion: """
             Certificates that fail verification are reported, and the inspection continues. This is safe because no data is \
-            sent. The client certificate (--cert) is sent only to a server that is trusted through --ca, the system's \
-            authorities, or --pin with the server's own key. The report includes the server's decision about it.
+            sent. The client certificate (--cert) is sent only to a server that is trusted through its TLSA records, --ca, \
+            the system's authorities, or --pin with the server's own key. The report includes the server's decision about it.
 
             The oldest version and the weakest cipher suite are found with separate connections, each of which sends only \
             a ClientHello. This also works for versions and suites that the system's OpenSSL cannot negotiate. A test \
             that fails for a reason other than a rejection is "not testable", and no more connections are made.
 
             The exit code is that of the most serious problem in any target: 0 if there are no problems, 8 if a certificate \
-            expires within --days, 4 if a certificate is not valid, 3 if TLS failed or the server refused the client, 5 if a time limit expired, 2 if \
+            expires within --days, 4 if a server is not trusted or a certificate is not valid, 3 if TLS failed or the server refused the client, 5 if a time limit expired, 2 if \
             no connection was established, 7 if a file cannot be read, and 1 for any other failure. Warnings do not \
             change the exit code, and --quiet omits them.
 
@@ -51,13 +51,14 @@ struct Inspect: SockcatCommand {
 
     @Option(
         help: ArgumentHelp(
-            "Inspect the mail servers of this domain, with STARTTLS and their TLSA records. Repeatable.", valueName: "domain"))
+            "Inspect all mail servers of this domain: STARTTLS, TLSA records (DANE) and certificates. Requires a validating "
+                + "resolver, as --dane does. Repeatable.", valueName: "domain"))
     var mx: [String] = []
 
     @Option(
         parsing: .upToNextOption,
         help: ArgumentHelp(
-            "Inspect the servers of a service in a domain, such as \"xmpp-server example.org\", and their TLSA records.",
+            "Inspect all servers of a service, such as \"xmpp-server example.org\", in the same way as --mx. Repeatable.",
             valueName: "service domain"))
     var srv: [String] = []
 
@@ -96,7 +97,7 @@ struct Inspect: SockcatCommand {
             throw ValidationError("--srv takes a service and a domain: --srv xmpp-server example.org")
         }
         if !mx.isEmpty || !srv.isEmpty, !trust.dane.tlsa.isEmpty || trust.sni != nil {
-            throw ValidationError("--tlsa and --sni belong to one server: omit them with --mx and --srv")
+            throw ValidationError("--tlsa and --sni cannot be combined with --mx and --srv: they apply to a single server")
         }
         guard (1...1024).contains(parallel) else {
             throw ValidationError("--parallel must be from 1 to 1024, but is \(parallel)")

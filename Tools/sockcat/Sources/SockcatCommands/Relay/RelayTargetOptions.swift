@@ -24,7 +24,7 @@ struct RelayTargetOptions: ParsableArguments {
 
     @Option(
         help: ArgumentHelp(
-            "A TLSA record of the target, such as \"3 1 1 HEX\" (DANE). Repeat the option for all records.", valueName: "record"),
+            "A TLSA record of the target, such as \"3 1 1 HEX\" (DANE). Repeatable.", valueName: "record"),
         transform: TLSAArgument.record)
     var toTlsa: [TLSARecord] = []
 

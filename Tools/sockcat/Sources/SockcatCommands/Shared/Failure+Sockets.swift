@@ -103,7 +103,7 @@ extension Failure {
         case .invalidPrivateKey where error.message.contains("no PEM-encoded private key"):
             "pass the file of the private key with --key"
         case .notTLS where !usesStartTLS: "check the port, or upgrade the connection with --starttls"
-        case .tlsaMismatch: "`sockcat certificate tlsa` prints the records for the server's certificate"
+        case .tlsaMismatch: "the server may be an impostor. If you operate it, compare its records with `sockcat certificate tlsa`"
         case .pinMismatch: "run `sockcat inspect` to see the key of the server"
         case .peerAlert where error.clientCertificateRequest != nil && error.alert == .handshakeFailure:
             "the server requested a certificate: pass it with --cert and --key"

@@ -26,7 +26,7 @@ extension Reporter {
     func describe(_ dane: TLSDANEResult) {
         switch dane {
         case .matched(let record): detail("matching TLSA record: \(record.text)")
-        case .resumed: detail("the server matched one of the same TLSA records in an earlier connection")
+        case .resumed: detail("TLSA record: verified when the resumed session was established")
         case .notUsed, .certificates, .unauthenticated: break
         }
     }

@@ -77,7 +77,7 @@ import Testing
 
     @Test(arguments: [
         ("tlsa mail.pem --next-key mail-key.pem", SockcatCommands.ExitStatus.usage, "is the key of the certificate"),
-        ("tlsa mail.pem --host mail.example.org", .usage, "--host and --port belong together"),
+        ("tlsa mail.pem --host mail.example.org", .usage, "--host and --port require each other"),
         ("tlsa mail.pem --host 192.0.2.1 --port 25", .usage, "\"192.0.2.1\" is not a host name"),
         ("tlsa mail.pem --host '*.example.org' --port 25", .usage, "\"*.example.org\" is not a host name"),
         ("tlsa mail.pem --host mail.example.org --port 0", .usage, "\"0\" is not a port"),
