@@ -109,7 +109,10 @@ let package = Package(
         .target(name: "CSimulation", dependencies: ["COpenSSL"], path: "Tests/CSimulation"),
         .executableTarget(
             name: "Simulation",
-            dependencies: ["AsyncSockets", "AsyncSocketsTesting", "CSimulation", "SocketCore", "SocketTestSupport"],
+            dependencies: [
+                "AsyncSockets", "AsyncSocketsTesting", "CSimulation", "SocketCore", "SocketTestSupport",
+                .product(name: "Logging", package: "swift-log"),
+            ],
             path: "Tests/Simulation", swiftSettings: strict + [.unsafeFlags(["-O"])]),
         .executableTarget(
             name: "TopLevelCalls", dependencies: ["AsyncSockets"], path: "Tests/TopLevelCalls", swiftSettings: strict),

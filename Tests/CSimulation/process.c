@@ -23,11 +23,16 @@ static const time_t calendar = 1930132800;
 
 void CSim_fix_calendar(void) { has_fixed_calendar = true; }
 
+// The timers of DTLS use the calendar, so it advances in each run.
+static uint64_t since_calendar(void) { return sim_is_inside ? IN_SIMULATION(uint64_t, sim_calendar()) : 0; }
+
 int clock_gettime(clockid_t clock, struct timespec *time) {
     REAL(clock_gettime);
     bool is_calendar = clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE;
     if (is_calendar && has_fixed_calendar) {
-        *time = (struct timespec){.tv_sec = calendar};
+        uint64_t passed = since_calendar();
+        time->tv_sec = calendar + (time_t)(passed / 1000000000u);
+        time->tv_nsec = (long)(passed % 1000000000u);
         return 0;
     }
     if (!sim_is_inside || is_calendar) return real_clock_gettime(clock, time);
@@ -39,14 +44,17 @@ int clock_gettime(clockid_t clock, struct timespec *time) {
 time_t time(time_t *result) {
     REAL(time);
     if (!has_fixed_calendar) return real_time(result);
-    if (result) *result = calendar;
-    return calendar;
+    time_t now = calendar + (time_t)(since_calendar() / 1000000000u);
+    if (result) *result = now;
+    return now;
 }
 
 int gettimeofday(struct timeval *restrict result, void *restrict zone) {
     REAL(gettimeofday);
     if (!has_fixed_calendar) return real_gettimeofday(result, zone);
-    *result = (struct timeval){.tv_sec = calendar};
+    uint64_t passed = since_calendar();
+    result->tv_sec = calendar + (time_t)(passed / 1000000000u);
+    result->tv_usec = (suseconds_t)(passed % 1000000000u / 1000u);
     return 0;
 }
 

@@ -9,8 +9,17 @@
 extern _Thread_local bool sim_is_inside;
 
 // The functions of Tests/Simulation. They return a result, or a negative errno.
+extern int sim_socket(int, int);
+extern int sim_bind(int, const struct sockaddr *, socklen_t);
+extern int sim_listen(int, int);
+extern int sim_accept(int, struct sockaddr *, socklen_t *);
+extern int sim_connect(int, const struct sockaddr *, socklen_t);
+extern int sim_readiness(int);
 extern long sim_recv(int, void *, size_t);
 extern long sim_send(int, const struct iovec *, size_t);
+extern long sim_send_message(int, const struct msghdr *);
+extern int sim_send_messages(int, struct CSimulation_message *, int);
+extern int sim_receive_messages(int, struct CSimulation_message *, int);
 extern int sim_shutdown(int, int);
 extern int sim_close(int);
 extern int sim_get_option(int, int, int, void *, socklen_t *);
@@ -25,6 +34,7 @@ extern int sim_event_create(void);
 extern int sim_event_write(int);
 extern int sim_counter_read(int, uint64_t *);
 extern uint64_t sim_clock(void);
+extern uint64_t sim_calendar(void);
 extern int sim_futex_wait(const void *, uint32_t);
 extern int sim_pass(void);
 extern int sim_dispatch(void *, void *, uint64_t);

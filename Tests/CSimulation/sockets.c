@@ -1,6 +1,7 @@
 // System calls on the descriptors of the simulation.
 #include "seam.h"
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
@@ -32,6 +33,51 @@ int CSim_reserve_epoll(void) {
     return real_epoll_create1(EPOLL_CLOEXEC);
 }
 
+// MARK: - Opening
+
+int socket(int domain, int type, int protocol) {
+    REAL(socket);
+    bool is_internet = domain == AF_INET || domain == AF_INET6;
+    if (sim_is_inside && is_internet) RETURN_SIMULATED(int, sim_socket(domain, type & 0xF));
+    return real_socket(domain, type, protocol);
+}
+
+int bind(int fd, const struct sockaddr *address, socklen_t length) {
+    REAL(bind);
+    if (sim_serves(fd)) RETURN_SIMULATED(int, sim_bind(fd, address, length));
+    is_stray("bind", fd);
+    return real_bind(fd, address, length);
+}
+
+int listen(int fd, int backlog) {
+    REAL(listen);
+    if (sim_serves(fd)) RETURN_SIMULATED(int, sim_listen(fd, backlog));
+    is_stray("listen", fd);
+    return real_listen(fd, backlog);
+}
+
+int accept4(int fd, struct sockaddr *address, socklen_t *length, int flags) {
+    REAL(accept4);
+    if (sim_serves(fd)) RETURN_SIMULATED(int, sim_accept(fd, address, length));
+    is_stray("accept4", fd);
+    return real_accept4(fd, address, length, flags);
+}
+
+int connect(int fd, const struct sockaddr *address, socklen_t length) {
+    REAL(connect);
+    if (sim_serves(fd)) RETURN_SIMULATED(int, sim_connect(fd, address, length));
+    is_stray("connect", fd);
+    return real_connect(fd, address, length);
+}
+
+// The library looks at one descriptor, without waiting.
+int poll(struct pollfd *entries, nfds_t count, int milliseconds) {
+    REAL(poll);
+    if (count != 1 || !sim_serves(entries->fd)) return real_poll(entries, count, milliseconds);
+    entries->revents = IN_SIMULATION(int, sim_readiness(entries->fd)) & entries->events;
+    return entries->revents != 0;
+}
+
 // MARK: - Streams
 
 ssize_t recv(int fd, void *buffer, size_t count, int flags) {
@@ -51,9 +97,36 @@ ssize_t send(int fd, const void *buffer, size_t count, int flags) {
 
 ssize_t sendmsg(int fd, const struct msghdr *message, int flags) {
     REAL(sendmsg);
-    if (sim_serves(fd)) RETURN_SIMULATED(ssize_t, sim_send(fd, message->msg_iov, message->msg_iovlen));
+    if (sim_serves(fd)) RETURN_SIMULATED(ssize_t, sim_send_message(fd, message));
     is_stray("sendmsg", fd);
     return real_sendmsg(fd, message, flags);
+}
+
+int sendmmsg(int fd, struct mmsghdr *messages, unsigned int count, int flags) {
+    REAL(sendmmsg);
+    if (sim_serves(fd))
+        RETURN_SIMULATED(int, sim_send_messages(fd, (struct CSimulation_message *)messages, (int)count));
+    is_stray("sendmmsg", fd);
+    return real_sendmmsg(fd, messages, count, flags);
+}
+
+int recvmmsg(int fd, struct mmsghdr *messages, unsigned int count, int flags, struct timespec *timeout) {
+    REAL(recvmmsg);
+    if (sim_serves(fd))
+        RETURN_SIMULATED(int, sim_receive_messages(fd, (struct CSimulation_message *)messages, (int)count));
+    is_stray("recvmmsg", fd);
+    return real_recvmmsg(fd, messages, count, flags, timeout);
+}
+
+// The queue of errors is always full, so that errors are reported by SO_ERROR.
+ssize_t recvmsg(int fd, struct msghdr *message, int flags) {
+    REAL(recvmsg);
+    if (sim_serves(fd)) {
+        errno = EAGAIN;
+        return -1;
+    }
+    is_stray("recvmsg", fd);
+    return real_recvmsg(fd, message, flags);
 }
 
 int shutdown(int fd, int how) {

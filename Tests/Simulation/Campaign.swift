@@ -8,6 +8,8 @@ struct Campaign {
     let jobs: Int
     /// Whether a failing run is shortened.
     let shortens: Bool
+    /// The kind of the runs.
+    let name: String
 
     /// Returns whether all seeds passed.
     func run() -> Bool {
@@ -34,10 +36,10 @@ struct Campaign {
 
     private func report(_ seed: UInt64, _ outcome: Outcome) {
         print("seed \(seed), number \(seed - first + 1): \(outcome)")
-        guard shortens, !outcome.made.isEmpty else { return print("replay: Simulation replay \(seed)") }
+        guard shortens, !outcome.made.isEmpty else { return print("replay: Simulation \(name) replay \(seed)") }
         let kept = Shortening(seed: seed).shorten(outcome.made)
         print("shortened: \(Zygote.run(seed, Set(kept)))")
-        print("replay: Simulation replay \(seed) '\(Choices.Key.text(kept))'")
+        print("replay: Simulation \(name) replay \(seed) '\(Choices.Key.text(kept))'")
     }
 }
 

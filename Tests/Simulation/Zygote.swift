@@ -26,6 +26,8 @@ enum Outcome: CustomStringConvertible {
 /// state.
 enum Zygote {
     static let secondsLimit: UInt32 = 240
+    /// The kind of all runs of this process.
+    nonisolated(unsafe) static var kind: Run.Type = Scenario.self
 
     /// Creates the certificates and the event loops, and runs everything once that is created on first use.
     static func prepare() {
@@ -38,7 +40,7 @@ enum Zygote {
         // Without switches, because a thread could hold the lock of a global value that another thread needs.
         for seed in 0..<UInt64(20) {
             let choices = Choices(seed: seed, isPlanOnly: true)
-            if let violation = Scenario(choices, Trace(isPrinted: false)).run() {
+            if let violation = kind.init(choices, Trace(isPrinted: false)).run() {
                 Report.abandonPreparation("seed \(seed): \(violation.description)")
             }
         }
@@ -74,8 +76,8 @@ enum Zygote {
         Report.pipe = ends[1]
         alarm(secondsLimit)
         let choices = Choices(seed: seed, kept: kept)
-        let scenario = Scenario(choices, Trace(isPrinted: isPrinted))
-        Report.finish(scenario.run(), scenario.scheduler)
+        let run = kind.init(choices, Trace(isPrinted: isPrinted))
+        Report.finish(run.run(), run.scheduler)
     }
 
     static func run(_ seed: UInt64, _ kept: Set<Choices.Key>? = nil, isPrinted: Bool = false) -> Outcome {

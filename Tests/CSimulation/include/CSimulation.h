@@ -14,6 +14,12 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 
+/// `struct mmsghdr`, which glibc declares only under _GNU_SOURCE.
+struct CSimulation_message {
+    struct msghdr header;
+    unsigned int length;
+};
+
 /// Whether the calling thread is simulated, and is outside the simulation's own code.
 void CSim_set_simulated(bool is_simulated);
 bool CSim_is_simulated(void);
@@ -30,7 +36,7 @@ int CSim_reserve_epoll(void);
 /// Replaces OpenSSL's and the system's random numbers by a sequence that `seed` determines.
 void CSim_seed_random(uint64_t seed);
 
-/// Makes the calendar clock show the same time in each run.
+/// Makes the calendar clock show the same time at the beginning of each run.
 void CSim_fix_calendar(void);
 
 /// Starts this program again without address space randomization and with deterministic hashing, and prints

@@ -12,6 +12,9 @@ class KernelObject {
     /// The events that `epoll_wait` would report now.
     var readiness: UInt32 { 0 }
 
+    /// The address of a socket.
+    var ownPlace: Place? { nil }
+
     func close() {}
 
     /// Reports an edge: something has changed that a watcher may want to know.
@@ -34,9 +37,15 @@ final class Kernel: @unchecked Sendable {
     private(set) var network = Network()
     /// Those of the current run.
     private(set) var scheduler: Scheduler?
-    private(set) var faults = Faults()
+    private var currentFaults = Faults()
+    /// Whether no call fails.
+    var hasNoFaults = false
+    var faults: Faults { hasNoFaults ? Faults() : currentFaults }
     /// The numbers that were closed in this run. They are not used again.
     private var closed: Set<Int32> = []
+
+    /// Called when a connection has been accepted.
+    var onAccept: (StreamEnd) -> Void = { _ in }
 
     /// What this kernel does wrong, in tests of the simulation itself.
     var defect: Defect?
@@ -52,15 +61,23 @@ final class Kernel: @unchecked Sendable {
         var shortages = 0
         var shortCounts = 0
         var lateEvents = 0
+        /// Of accept4(2), of socket(2), of connect(2), and of a connection that is being established.
+        var accepts = 0
+        var sockets = 0
+        var connects = 0
+        var handshakes = 0
+        /// Of datagrams in transit.
+        var losses = 0
+        var doubles = 0
     }
 
     func begin(_ scheduler: Scheduler, _ faults: Faults) {
-        (self.scheduler, self.faults) = (scheduler, faults)
+        (self.scheduler, currentFaults) = (scheduler, faults)
         (network, closed) = (Network(), [])
         // Each run starts at a round time, which is later than the time of earlier runs.
         now = (now / Self.day + 1) * Self.day
-        scheduler.actionCount = { [self] in network.deliverable(at: now).count }
-        scheduler.act = { [self] in network.deliver($0, self) }
+        scheduler.actionCount = { [self] in network.deliverableCount(at: now) }
+        scheduler.act = { [self] index in change { $0.deliver(index, self) } }
         scheduler.advance = { [self] in advance() }
     }
 
@@ -91,10 +108,16 @@ final class Kernel: @unchecked Sendable {
     /// The open descriptors of connections.
     var openStreams: [StreamEnd] { objects.values.compactMap { $0 as? StreamEnd }.sorted { $0.serial < $1.serial } }
 
-    func connect(_ link: Network.Link) -> (StreamEnd, StreamEnd) {
+    /// The number of open sockets.
+    var socketCount: Int { objects.values.count { !($0 is Timer || $0 is Counter || $0 is EventSet) } }
+
+    func connect(_ link: Network.Link) -> (StreamEnd, StreamEnd) { change { $0.connect(link, self) } }
+
+    /// The objects of the network may look at it meanwhile.
+    func change<Result>(_ body: (inout Network) -> Result) -> Result {
         var changed = network
         defer { network = changed }
-        return changed.connect(link, self)
+        return body(&changed)
     }
 
     func watch(_ object: KernelObject, by set: EventSet?) { object.watcher = set }
@@ -130,6 +153,9 @@ final class Kernel: @unchecked Sendable {
     }
 
     // MARK: - Time
+
+    /// Nanoseconds since the beginning of the run.
+    var timeOfRun: UInt64 { now % Self.day }
 
     /// Each look at the clock takes a little time, so that code with a time budget terminates.
     func look() -> UInt64 {

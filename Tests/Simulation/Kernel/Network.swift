@@ -4,6 +4,19 @@ internal import Glibc
 /// The connections of a run, and the bytes in transit.
 struct Network {
     private(set) var ends: [StreamEnd] = []
+    /// The connections that are being established.
+    var handshakes: [Handshake] = []
+    var listeners: [ListeningSocket] = []
+    /// The UDP sockets, and the datagrams in transit.
+    var sockets: [DatagramSocket] = []
+    var packets: [Packet] = []
+    /// How often the sockets have received a datagram with these bytes.
+    var arrived: [[UInt8]: Int] = [:]
+    /// Sees each datagram that the kernel takes.
+    var inspect: (Packet) -> Void = { _ in }
+    /// How the connections of `connect(2)` transport bytes.
+    var link = Link()
+    var counts = Counts()
 
     /// How a connection transports bytes.
     struct Link {
@@ -15,25 +28,50 @@ struct Network {
     }
 
     mutating func connect(_ link: Link, _ kernel: Kernel) -> (StreamEnd, StreamEnd) {
+        let (first, second) = makePair(link)
+        for end in [first, second] { _ = kernel.open(end) }
+        return (first, second)
+    }
+
+    /// Returns two ends without descriptors.
+    mutating func makePair(_ link: Link) -> (StreamEnd, StreamEnd) {
         let (there, back) = (Pipe(link), Pipe(link))
         let first = StreamEnd(ends.count, incoming: back, outgoing: there)
         let second = StreamEnd(ends.count + 1, incoming: there, outgoing: back)
         (first.peer, second.peer) = (second, first)
         (there.receiver, back.receiver) = (second, first)
         (there.sender, back.sender) = (first, second)
+        (first.place, second.place) = (Place.standard(first.number), Place.standard(second.number))
+        (first.remotePlace, second.remotePlace) = (second.place, first.place)
         ends += [first, second]
-        for end in [first, second] { _ = kernel.open(end) }
         return (first, second)
     }
 
     /// The directions in which something can arrive now.
-    func deliverable(at now: UInt64) -> [Pipe] { ends.map(\.outgoing).filter { $0.canDeliver(at: now) } }
+    private func deliverable(at now: UInt64) -> [Pipe] { ends.map(\.outgoing).filter { $0.canDeliver(at: now) } }
 
-    var nextArrival: UInt64? { ends.compactMap { $0.outgoing.nextArrival }.min() }
+    private func dueHandshakes(at now: UInt64) -> [Int] { handshakes.indices.filter { handshakes[$0].arrival <= now } }
 
-    func deliver(_ index: Int, _ kernel: Kernel) {
+    private func duePackets(at now: UInt64) -> [Int] { packets.indices.filter { packets[$0].arrival <= now } }
+
+    func deliverableCount(at now: UInt64) -> Int {
+        deliverable(at: now).count + dueHandshakes(at: now).count + duePackets(at: now).count
+    }
+
+    var nextArrival: UInt64? {
+        (ends.compactMap { $0.outgoing.nextArrival } + handshakes.map(\.arrival) + packets.map(\.arrival)).min()
+    }
+
+    mutating func deliver(_ index: Int, _ kernel: Kernel) {
         let pipes = deliverable(at: kernel.now)
-        if pipes.indices.contains(index) { pipes[index].deliver(kernel) }
+        if pipes.indices.contains(index) { return pipes[index].deliver(kernel) }
+        let due = dueHandshakes(at: kernel.now)
+        if due.indices.contains(index - pipes.count) {
+            return arrive(handshakes.remove(at: due[index - pipes.count]), kernel)
+        }
+        let others = duePackets(at: kernel.now)
+        let number = index - pipes.count - due.count
+        if others.indices.contains(number) { arrive(packets.remove(at: others[number]), kernel) }
     }
 }
 
@@ -53,6 +91,7 @@ final class Pipe {
     private(set) var arrived: [UInt8] = []
     /// How many bytes have arrived in total.
     private(set) var arrivedCount = 0
+    private(set) var sentCount = 0
     private var hasFin = false
     private(set) var finHasArrived = false
     /// Whether a send has failed because the buffer was full.
@@ -68,6 +107,7 @@ final class Pipe {
 
     func send(_ sent: [UInt8], at now: UInt64) {
         inspect(sent[...])
+        sentCount += sent.count
         bytes += sent
         flying.append(Chunk(count: sent.count, arrival: now + link.latency))
     }
@@ -138,11 +178,14 @@ final class StreamEnd: KernelObject {
     let incoming: Pipe
     let outgoing: Pipe
     weak var peer: StreamEnd?
+    var place = Place.standard(0)
+    var remotePlace = Place.standard(0)
+    private(set) var isConnecting = false
     private(set) var isClosed = false
     private var hasShutDown = false
     /// The error that the next call reports.
     private(set) var error: Int32 = 0
-    private var isBroken = false
+    private(set) var isBroken = false
     /// Whether `close` resets the connection (SO_LINGER with zero seconds).
     var resetsOnClose = false
 
@@ -150,7 +193,10 @@ final class StreamEnd: KernelObject {
         (self.number, self.incoming, self.outgoing) = (number, incoming, outgoing)
     }
 
+    override var ownPlace: Place? { place }
+
     override var readiness: UInt32 {
+        if isConnecting { return 0 }
         var events: UInt32 = 0
         if !incoming.arrived.isEmpty || incoming.finHasArrived || isBroken { events |= EPOLLIN.rawValue }
         if outgoing.room > 0 || isBroken || hasShutDown { events |= EPOLLOUT.rawValue }
@@ -163,6 +209,13 @@ final class StreamEnd: KernelObject {
     func takeError() -> Int32 {
         defer { error = 0 }
         return error
+    }
+
+    func beginConnecting() { isConnecting = true }
+
+    func finishConnecting() {
+        isConnecting = false
+        announce()
     }
 
     // MARK: - Calls
@@ -217,7 +270,7 @@ final class StreamEnd: KernelObject {
     /// As Linux does: unread bytes cause a reset, and so does `resetsOnClose`.
     override func close() {
         isClosed = true
-        if isBroken { return }
+        if isBroken || isConnecting { return }
         guard resetsOnClose || !incoming.arrived.isEmpty else { return outgoing.finish() }
         outgoing.cut()
         peer?.fail(ECONNRESET, .shared)
@@ -226,7 +279,7 @@ final class StreamEnd: KernelObject {
     /// The connection breaks on this side. Bytes that have arrived can still be read.
     func fail(_ code: Int32, _ kernel: Kernel) {
         guard !isBroken else { return }
-        isBroken = true
+        (isBroken, isConnecting) = (true, false)
         incoming.cut()
         outgoing.cut()
         if isClosed { return }

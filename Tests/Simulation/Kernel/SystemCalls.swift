@@ -67,7 +67,11 @@ internal import Glibc
     _ descriptor: Int32, _ level: Int32, _ option: Int32, _ value: UnsafeMutableRawPointer,
     _ length: UnsafeMutablePointer<socklen_t>
 ) -> Int32 {
+    if let socket = Kernel.shared.find(descriptor, DatagramSocket.self) {
+        return describe(socket, level, option, value, length)
+    }
     guard let end = Kernel.shared.find(descriptor, StreamEnd.self) else { return -EBADF }
+    if level == Int32(IPPROTO_TCP), option == TCP_INFO { return describe(end, value, length) }
     guard level == SOL_SOCKET, length.pointee >= 4 else { return -ENOPROTOOPT }
     let result: Int32 =
         switch option {
@@ -82,11 +86,43 @@ internal import Glibc
     return 0
 }
 
+private func describe(
+    _ socket: DatagramSocket, _ level: Int32, _ option: Int32, _ value: UnsafeMutableRawPointer,
+    _ length: UnsafeMutablePointer<socklen_t>
+) -> Int32 {
+    let result: Int32
+    switch (level, option) {
+    case (SOL_SOCKET, SO_TYPE): result = Int32(SOCK_DGRAM.rawValue)
+    case (SOL_SOCKET, SO_DOMAIN): result = AF_INET
+    case (SOL_SOCKET, SO_PROTOCOL): result = Int32(IPPROTO_UDP)
+    case (SOL_SOCKET, SO_ERROR): result = socket.takeError()
+    case (Int32(IPPROTO_IP), IP_MTU): result = 1_500
+    default: return -ENOPROTOOPT
+    }
+    value.storeBytes(of: result, as: Int32.self)
+    length.pointee = 4
+    return 0
+}
+
+/// Fills in the fields of TCP_INFO that the library uses: `data_segs_in` and `data_segs_out`.
+private func describe(
+    _ end: StreamEnd, _ value: UnsafeMutableRawPointer, _ length: UnsafeMutablePointer<socklen_t>
+) -> Int32 {
+    guard length.pointee >= 160 else { return -EINVAL }
+    UnsafeMutableRawBufferPointer(start: value, count: 160).initializeMemory(as: UInt8.self, repeating: 0)
+    value.storeBytes(of: end.incoming.arrivedCount > 0 ? 1 : 0, toByteOffset: 152, as: UInt32.self)
+    value.storeBytes(of: end.outgoing.sentCount > 0 ? 1 : 0, toByteOffset: 156, as: UInt32.self)
+    length.pointee = 160
+    return 0
+}
+
 @_cdecl("sim_set_option") func simulatedSetOption(
     _ descriptor: Int32, _ level: Int32, _ option: Int32, _ value: UnsafeRawPointer, _ length: socklen_t
 ) -> Int32 {
-    guard let end = Kernel.shared.find(descriptor, StreamEnd.self) else { return -EBADF }
-    if level == SOL_SOCKET, option == SO_LINGER {
+    guard let object = Kernel.shared.find(descriptor, KernelObject.self) else { return -EBADF }
+    // Without segmentation offload and coalescing.
+    if object is DatagramSocket, level == Int32(IPPROTO_UDP) { return -ENOPROTOOPT }
+    if let end = object as? StreamEnd, level == SOL_SOCKET, option == SO_LINGER {
         let setting = value.loadUnaligned(as: linger.self)
         end.resetsOnClose = setting.l_onoff != 0 && setting.l_linger == 0
     }
@@ -97,16 +133,15 @@ internal import Glibc
     _ descriptor: Int32, _ isPeer: Bool, _ address: UnsafeMutablePointer<sockaddr>,
     _ length: UnsafeMutablePointer<socklen_t>
 ) -> Int32 {
-    guard let end = Kernel.shared.find(descriptor, StreamEnd.self) else { return -EBADF }
-    var own = sockaddr_in()
-    own.sin_family = sa_family_t(AF_INET)
-    own.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
-    own.sin_port = in_port_t(10_000 + (isPeer ? end.number ^ 1 : end.number)).bigEndian
-    let size = socklen_t(MemoryLayout<sockaddr_in>.size)
-    guard length.pointee >= size else { return -EINVAL }
-    UnsafeMutableRawPointer(address).storeBytes(of: own, as: sockaddr_in.self)
-    length.pointee = size
-    return 0
+    let object = Kernel.shared.find(descriptor, KernelObject.self)
+    guard isPeer else { return object?.ownPlace.map { $0.store(address, length) } ?? -EBADF }
+    if let socket = object as? DatagramSocket { return socket.peer.map { $0.store(address, length) } ?? -ENOTCONN }
+    guard let end = object as? StreamEnd, !end.isConnecting, !end.isBroken else { return -ENOTCONN }
+    return end.remotePlace.store(address, length)
+}
+
+@_cdecl("sim_readiness") func simulatedReadiness(_ descriptor: Int32) -> Int32 {
+    Int32(bitPattern: Kernel.shared.find(descriptor, KernelObject.self)?.readiness ?? 0)
 }
 
 // MARK: - Events and timers
@@ -192,6 +227,9 @@ internal import Glibc
     Kernel.shared.point()
     return Kernel.shared.look()
 }
+
+/// Returns the time since the beginning of the run.
+@_cdecl("sim_calendar") func simulatedCalendar() -> UInt64 { Kernel.shared.timeOfRun }
 
 @_cdecl("sim_futex_wait") func simulatedFutexWait(_ word: UnsafeRawPointer, _ expected: UInt32) -> Int32 {
     // The holder of the lock is another simulated thread, which runs meanwhile.

@@ -68,31 +68,21 @@ struct Plan {
 }
 
 /// A run of two connected sockets.
-final class Scenario: @unchecked Sendable {
+final class Scenario: Run, @unchecked Sendable {
     // Unchecked: as `SimulatedThread`.
     let plan: Plan
-    let choices: Choices
-    let trace: Trace
-    let scheduler: Scheduler
-    let kernel = Kernel.shared
     private var sides: [any Side] = []
     private var inspectors: [WireInspector] = []
     private var outerEnds: [StreamEnd] = []
-    private var isOver = false
 
-    private static let workerCount = 2
-
-    init(_ choices: Choices, _ trace: Trace) {
-        (self.choices, self.trace) = (choices, trace)
-        scheduler = Scheduler(choices, trace)
+    required init(_ choices: Choices, _ trace: Trace) {
+        // The scheduler makes the first choices.
+        let scheduler = Scheduler(choices, trace)
         plan = Plan(choices)
-        trace.describe = { [unowned scheduler] in "\(scheduler.steps) \(scheduler.current.name):" }
-        kernel.begin(scheduler, plan.faults)
-        CSim_seed_random(choices.seed)
+        super.init(scheduler, plan.faults)
     }
 
-    /// Returns the first violation.
-    func run() -> Violation? {
+    override func run() -> Violation? {
         trace.note("\(plan)")
         var ends = [kernel.connect(plan.link)]
         if plan.hasRelay { ends.append(kernel.connect(plan.link)) }
@@ -106,10 +96,9 @@ final class Scenario: @unchecked Sendable {
         let loops = sides.compactMap(\.loop)
         for side in sides { side.abandon() }
         scheduler.settle()
-        checkResources(loops)
-        isOver = true
-        scheduler.finish()
-        return scheduler.violation
+        for side in sides where !side.isReleased { scheduler.fail("\(side.name): the socket is not released") }
+        for end in kernel.openStreams { scheduler.fail("the descriptor of side \(end.number) is not closed") }
+        return end(loops)
     }
 
     private func makeSide(_ index: Int, _ end: StreamEnd) -> any Side {
@@ -135,12 +124,7 @@ final class Scenario: @unchecked Sendable {
 
     private func startThreads() {
         for side in sides { scheduler.start(side.name) { side.run() } }
-        for index in 0..<kernel.dispatch.sourceCount {
-            scheduler.start("loop \(index)") { [self] in kernel.dispatch.serve(index, scheduler, kernel) { self.isOver } }
-        }
-        for number in 0..<Self.workerCount {
-            scheduler.start("worker \(number)") { [self] in kernel.dispatch.work(scheduler) { self.isOver } }
-        }
+        startLibrary()
         if plan.mayFail { scheduler.start("disturber") { [self] in disturb() } }
     }
 
@@ -161,14 +145,6 @@ final class Scenario: @unchecked Sendable {
         if plan.disturbance == .reset { return kernel.network.ends.forEach { $0.fail(104, kernel) } }
         let side = sides.indices.contains(plan.disturbedSide) ? sides[plan.disturbedSide] : nil
         kernel.serving { side?.disturb(plan.disturbance) }
-    }
-
-    private func checkResources(_ loops: [SocketEventLoop]) {
-        for side in sides where !side.isReleased { scheduler.fail("\(side.name): the socket is not released") }
-        for end in kernel.openStreams { scheduler.fail("the descriptor of side \(end.number) is not closed") }
-        for loop in loops where loop.registrationCount > 0 {
-            scheduler.fail("\(loop.registrationCount) handlers are still registered")
-        }
     }
 }
 

@@ -1,0 +1,82 @@
+internal import AsyncSockets
+internal import Foundation
+
+/// A task that writes with timeouts and deadlines.
+final class TaskWriter: LimitSide, @unchecked Sendable {
+    // Unchecked: as `SimulatedThread`.
+    let name = "writer"
+    private let course: LimitRun
+    private var socket: AsyncSocket?
+    private weak var observed: AsyncSocket?
+    private var hasFinished = false
+
+    init(_ descriptor: Int32, _ course: LimitRun) {
+        self.course = course
+        do {
+            socket = try AsyncSocket(adopting: descriptor)
+            observed = socket
+        } catch {
+            complain("\(error)")
+        }
+    }
+
+    var isReleased: Bool { observed == nil }
+
+    private func complain(_ text: String) { course.scheduler.fail("\(name): \(text)") }
+
+    func run() {
+        guard let socket else { return }
+        Task(executorPreference: socket.executor) { [self] in
+            do {
+                for number in 0..<3 + course.pick(8, 0) { try await write(number, socket) }
+                try await socket.close()
+            } catch {
+                // If a collected write exceeds its timeout, the connection fails.
+                let code = (error as? AsyncSocketError)?.code
+                SlowReader.succeeded = []
+                if !course.plan.isDisturbed, code != .writeTimeout, code != .deadlineExceeded { complain("\(error)") }
+                socket.disconnect()
+            }
+            if hasFinished { complain("finishes twice") }
+            hasFinished = true
+        }
+    }
+
+    private func write(_ number: Int, _ socket: AsyncSocket) async throws {
+        let data = Data(Message.bytes(number, [20, 1, 1_000, 6_000][course.pick(4, 0)]))
+        let milliseconds = [100, 0, 1, 10][course.pick(4, 0)]
+        let start = course.kernel.now
+        let limit = Duration.milliseconds(milliseconds)
+        do {
+            switch course.pick(4, 0) {
+            case 1: try await socket.write(data, timeout: limit)
+            case 2: try await withDeadline(limit) { try await socket.write(data) }
+            case 3: try await cancel(data, socket)
+            default:
+                try await socket.write(data)
+                return note(number)
+            }
+            course.checkTime(since: start, UInt64(milliseconds) * 1_000_000, isExact: false, "a write")
+            note(number)
+        } catch let error as AsyncSocketError where [.writeTimeout, .deadlineExceeded].contains(error.code) {
+            course.checkTime(since: start, UInt64(milliseconds) * 1_000_000, isExact: socket.isConnected, "a write")
+            guard socket.isConnected else { throw error }
+        } catch is CancellationError {}
+        if course.pick(3, 0) == 1 { await course.suspend(UInt64(course.pick(30, 0)) * 1_000_000) }
+    }
+
+    private func note(_ number: Int) { SlowReader.succeeded.insert(number) }
+
+    private func cancel(_ data: Data, _ socket: AsyncSocket) async throws {
+        let writing = Task(executorPreference: socket.executor) { try await socket.write(data) }
+        for _ in 0..<course.pick(4, 0) { await Task.yield() }
+        writing.cancel()
+        try await writing.value
+    }
+
+    func disconnect() { socket?.disconnect() }
+
+    func complaintAtEnd() -> String? { hasFinished ? nil : "the task does not finish" }
+
+    func abandon() { socket = nil }
+}
