@@ -192,11 +192,11 @@ public final class DatagramListener: Sendable {
     /// At the limit, a new peer replaces the oldest unproven peer of the source with the most unproven peers,
     /// so that no source can shut out other sources. A source is an IPv4 address or an IPv6 `/64`. A peer is
     /// proven when its DTLS handshake is complete or, without DTLS, when it sends another datagram, either
-    /// after the listener has sent it one or at least one second after its own first. The socket of the replaced peer closes with
-    /// `.tooManyConnections` (with DTLS, `.tooManyHandshakes`), and the replacement is counted in
-    /// `snapshot`. If all peers are proven, or if many replaced peers have unfinished tasks, datagrams from
-    /// strangers are dropped and counted until a peer's socket closes. Lowering the
-    /// limit does not close the sockets of existing peers.
+    /// after the listener has sent it one or at least one second after its own first. The socket of the
+    /// replaced peer closes with `.tooManyConnections` (with DTLS, `.tooManyHandshakes`), and the replacement
+    /// is counted in `snapshot`. If all peers are proven, or if many replaced peers have unfinished tasks,
+    /// datagrams from strangers are dropped and counted until a peer's socket closes. Lowering the limit does
+    /// not close the sockets of existing peers.
     public var maximumPeers: Int {
         get { hub.maximumPeers }
         set { hub.maximumPeers = newValue.clamped(to: 1...) }

@@ -25,12 +25,13 @@ extension TLSDANE {
         self.init(source: .lookUp(LookUp(timeout, lookUp)), policy: policy, additionalNames: additionalNames)
     }
 
-    /// What a look-up has found.
+    /// The result of a look-up.
     public struct Response: Sendable, Hashable {
+        /// All TLSA records of the server's host and port.
         public var records: [TLSARecord]
         /// The name that has the records, if it is not `TLSSettings.serverName` but the name to which secure
-        /// aliases (CNAME) of it lead (RFC 7671, section 7). With usable records, it replaces `serverName`: it
-        /// is sent to the server (SNI), and the certificate must be for it or one of the additional names.
+        /// aliases (CNAME) of it lead (RFC 7671, section 7). With usable records, it replaces `serverName`:
+        /// it is sent to the server (SNI), and the certificate must be for it or one of the additional names.
         public var baseDomain: String?
         /// Added to `TLSDANE.additionalNames`.
         public var additionalNames: [String]

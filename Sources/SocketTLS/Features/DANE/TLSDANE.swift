@@ -33,9 +33,9 @@ public struct TLSDANE: Sendable, Hashable {
     ///
     /// Pass only names that the user entered or that DNSSEC has validated. `daneEE` records need no name.
     public var additionalNames: [String]
-    /// Whether `pkixTA` and `pkixEE` records are usable. Defaults to `false` with the policy `.opportunistic`,
-    /// and otherwise to `true`. An SMTP client must not use them, because mail servers have no common list of
-    /// roots (RFC 7672, section 3.1.3).
+    /// Whether `pkixTA` and `pkixEE` records are usable. The initializers set this to `false` if the policy
+    /// is `.opportunistic`, and otherwise to `true`. An SMTP client must not use them, because mail servers
+    /// have no common list of roots (RFC 7672, section 3.1.3).
     public var usesPKIXRecords: Bool
     /// Whether the server may send its public key without a certificate (RFC 7250) if a `daneEE` record
     /// contains the key. Defaults to `false`.

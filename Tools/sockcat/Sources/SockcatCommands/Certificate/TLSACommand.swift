@@ -54,6 +54,10 @@ struct TLSACommand: SockcatCommand {
         let owner = try host.map { try ownerName(of: $0, port ?? "") }
         let chain = try TLSACertificates.chain(in: file)
         guard let leaf = chain.first else { throw TLSACertificates.none(in: file) }
+        if leaf.isAuthority, chain.count > 1 {
+            throw Failure.usage(
+                "the first certificate in \"\(file)\" is that of an authority", advice: "put the server's certificate first")
+        }
         let current = try TLSARecord(for: leaf)
         let next = try nextKey.map { try TLSACertificates.record(ofKeyIn: $0, passphraseFile) }
         if next == current {
@@ -63,8 +67,9 @@ struct TLSACommand: SockcatCommand {
         let zone = TLSAZoneText(owner: owner)
         var text = zone.record(current)
         if let next { text = text + zone.record(next) }
-        if !output.quiet { text = text + zone.alternatives(leaf, issuer: chain.dropFirst().first) }
+        if !output.quiet { text = text + zone.alternatives(leaf, chain) }
         try await DescriptorWriter.standardOutput().write(text)
+        if leaf.isAuthority { reporter.note("the certificate is that of an authority: pass the server's own certificate") }
         advise(isRollover: next != nil, reporter)
     }
 
@@ -85,9 +90,10 @@ struct TLSACommand: SockcatCommand {
             reporter.note("before you replace the key, publish the record of the next key too: pass it with --next-key")
             return
         }
-        reporter.note("1. publish both records, and wait for twice their time to live (TTL)")
-        reporter.note("2. install the next key with its certificate on the server, and test it with \"sockcat inspect --tlsa\"")
-        reporter.note("3. remove the first record")
+        reporter.note("1. publish both records. Wait until all name servers have them, and then twice the TTL of the old record")
+        reporter.note("2. install the next key with its certificate on each server with this host name, and test it with")
+        reporter.note("   \"sockcat inspect --tlsa\"")
+        reporter.note("3. when no server uses the old key, remove the first record")
     }
 }
 
@@ -101,8 +107,9 @@ struct TLSAZoneText {
     }
 
     /// Records that could be published instead of the recommended record, as comments.
-    func alternatives(_ leaf: TLSCertificate, issuer: TLSCertificate?) -> PrintableText {
+    func alternatives(_ leaf: TLSCertificate, _ chain: [TLSCertificate]) -> PrintableText {
         var lines: [PrintableText] = []
+        let issuer = chain.dropFirst().first { $0.isAuthority && $0.subject == leaf.issuer }
         if let issuer, let record = try? TLSARecord(for: issuer, usage: .daneTA) {
             lines.append(
                 "; or, for all certificates from \"\(issuer.subject)\", if the server sends the certificate of this authority:\n")

@@ -45,7 +45,8 @@ struct StreamSession: Sendable {
         let address = socket.connectedAddress.map { "\($0)" } ?? ""
         reporter.detail("connected to \(endpoint)\(address == "\(endpoint)" ? "" : " (\(address))")")
         if let startTLS, let plan {
-            let host = plan.settings.serverName ?? endpoint.hostName ?? "localhost"
+            // The user's name, and not the name that has the TLSA records: XMPP sends it to the server.
+            let host = self.plan?.settings.serverName ?? endpoint.hostName ?? "localhost"
             _ = try await startTLS.startTLS(on: socket, host: host, plan)
         }
         if let session = socket.tlsSession { reporter.describe(session) }

@@ -105,10 +105,11 @@ struct RelayLink: Sendable {
 
     private func connect(_ server: AsyncSocket, to endpoint: Endpoint, for client: AsyncSocket) async throws {
         let proxy = proxy(for: endpoint)
+        let plan = try await RelayStepFailure.of(.target) { try await prepared(for: endpoint) }
         try await RelayStepFailure.of(proxy == nil ? .target : .proxy) { try await connect(server, to: endpoint, proxy) }
         try await RelayStepFailure.of(.target) {
             if let version = target.proxyOut?.version { try await server.write(header(of: client, version), as: version) }
-            try await secure(server, endpoint)
+            if let plan { try await secure(server, endpoint, plan) }
         }
         try await alignGreetings(client, server)
     }
@@ -122,8 +123,7 @@ struct RelayLink: Sendable {
         }
     }
 
-    private func secure(_ server: AsyncSocket, _ endpoint: Endpoint) async throws {
-        guard let plan = try await prepared(for: endpoint) else { return }
+    private func secure(_ server: AsyncSocket, _ endpoint: Endpoint, _ plan: TLSClientPlan) async throws {
         let host = target.toSni ?? endpoint.hostName ?? "localhost"
         let session =
             if let name = target.toStarttls {
@@ -134,6 +134,7 @@ struct RelayLink: Sendable {
         reporter.describe(session.dane)
     }
 
+    /// Looks up the target's TLSA records, if the target must match them, before it is contacted.
     private func prepared(for endpoint: Endpoint) async throws -> TLSClientPlan? {
         do {
             return try await plan?.prepared(for: endpoint, within: limits.timeout.duration)

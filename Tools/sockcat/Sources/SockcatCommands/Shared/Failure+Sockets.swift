@@ -59,7 +59,7 @@ extension Failure {
     }
 
     private static func status(of error: TLSError) -> ExitStatus {
-        if error.fault == .certificate { return .untrusted }
+        if error.fault == .certificate || error.code == .noUsableTLSARecord { return .untrusted }
         return switch error.code {
         case .invalidSettings where error.message.hasPrefix("the key log"): .fileFailed
         case .invalidSettings: .usage
@@ -103,7 +103,8 @@ extension Failure {
         case .invalidPrivateKey where error.message.contains("no PEM-encoded private key"):
             "pass the file of the private key with --key"
         case .notTLS where !usesStartTLS: "check the port, or upgrade the connection with --starttls"
-        case .tlsaMismatch: "the server may be an impostor. If you operate it, compare its records with `sockcat certificate tlsa`"
+        case .tlsaMismatch:
+            "the server may be an impostor. If you operate it, compare its records with `sockcat certificate tlsa`"
         case .pinMismatch: "run `sockcat inspect` to see the key of the server"
         case .peerAlert where error.clientCertificateRequest != nil && error.alert == .handshakeFailure:
             "the server requested a certificate: pass it with --cert and --key"

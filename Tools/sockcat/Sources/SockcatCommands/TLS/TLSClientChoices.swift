@@ -47,6 +47,16 @@ struct TLSClientChoices: Sendable {
             settings.proof = .preSharedKey(try preSharedKey.key())
             if !isForDatagrams { settings.minimumVersion = .tls13 }
         }
+        // Until `prepared(for:within:)` adds the records, no server is accepted.
+        if dane != .none { settings.proof = .dane(TLSDANE([], policy: .required), Self.rules(of: settings)) }
+    }
+
+    /// The rules that a certificate must satisfy in addition to the TLSA records.
+    static func rules(of settings: TLSClientSettings) -> TLSCertificateRules {
+        switch settings.proof {
+        case .certificates(let rules, _), .dane(_, let rules, _): rules
+        default: TLSCertificateRules()
+        }
     }
 
     static func roots(_ path: String) -> TLSTrustRoots {
@@ -83,10 +93,8 @@ struct TLSClientPlan: Sendable {
         let server = try await dane.records(of: endpoint, serverName: settings.serverName, isDatagram: isForDatagrams)
         guard let server else { return self }
         var plan = self
-        var rules = TLSCertificateRules()
-        if case .certificates(let required, _) = settings.proof { rules = required }
         plan.settings.serverName = server.baseDomain
-        plan.settings.proof = .dane(server.rule, rules)
+        plan.settings.proof = .dane(server.rule, TLSClientChoices.rules(of: settings))
         return plan
     }
 }

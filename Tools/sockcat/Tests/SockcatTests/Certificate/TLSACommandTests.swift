@@ -45,7 +45,7 @@ import Testing
         ]
         #expect(outcome.output == expected.map { "3 1 1 \($0)\n" }.joined() && outcome.errors == "")
         let advice = try await run("tlsa mail.pem --next-key next-key.pem").errors
-        #expect(advice.split(separator: "\n").map { $0.prefix(2) } == ["1.", "2.", "3."], "\(advice)")
+        #expect(advice.split(separator: "\n").map { $0.prefix(2) } == ["1.", "2.", "  ", "3."], "\(advice)")
     }
 
     /// The next key may be in a certificate or in an encrypted file.
@@ -62,16 +62,25 @@ import Testing
     }
 
     /// A certificate may contain any text in the name of its issuer.
-    @Test func namesInCertificatesAddNoRecords() async throws {
+    @Test func certificatesOfAuthoritiesAddNoRecords() async throws {
         let made = try await SockcatProcess.shell(
             """
+            set -e
             printf '[req]\\ndistinguished_name=d\\n[d]\\n' > q.cnf
-            openssl req -x509 -newkey rsa:2048 -nodes -keyout k.pem -config q.cnf -utf8 -subj "/CN=a$(printf '\\n')\
-            _1._tcp.x. IN TLSA 3 1 1 00" -out issuer.pem
-            cat mail.pem issuer.pem > chain.pem
+            openssl req -x509 -newkey rsa:2048 -nodes -keyout k.pem -config q.cnf -utf8 -out issuer.pem \
+                -addext basicConstraints=critical,CA:TRUE -subj "/CN=a\n_1._tcp.x. IN TLSA 3 1 1 00"
+            openssl req -newkey rsa:2048 -nodes -keyout l.pem -config q.cnf -subj /CN=mail -out leaf.csr
+            openssl x509 -req -in leaf.csr -CA issuer.pem -CAkey k.pem -CAcreateserial -out leaf.pem
+            cat leaf.pem issuer.pem > chain.pem
+            cat leaf.pem mail.pem > strangers.pem
+            cat issuer.pem leaf.pem > reversed.pem
             """, in: folder)
         #expect(made.status == 0, "\(made.errors)")
+        #expect(try await run("tlsa strangers.pem").output.contains("2 1 1") == false)
+        #expect(try await run("tlsa reversed.pem").errors.contains("is that of an authority"))
+        #expect(try await run("tlsa issuer.pem").errors.contains("pass the server's own certificate"))
         let outcome = try await run("tlsa chain.pem")
+        #expect(outcome.output.contains("for all certificates from \"CN=a\\0A_1._tcp"), "\(outcome.output)")
         #expect(outcome.output.split(separator: "\n").count { !$0.hasPrefix(";") } == 1, "\(outcome.output)")
     }
 

@@ -143,7 +143,8 @@ import Testing
 
     @Test(arguments: [
         ("--srv xmpp-server", "--srv takes a service and a domain"), ("--mx 192.0.2.1", "is not a domain name"),
-        ("--srv 'x y' example.org", "\"x y\" is not a service"), ("--mx example.org --tlsa '3 1 1 ab'", "apply to a single server"),
+        ("--srv 'x y' example.org", "\"x y\" is not a service"),
+        ("--mx example.org --tlsa '3 1 1 ab'", "apply to a single server"),
         ("--mx example.org --sni a.example", "apply to a single server"),
     ]) func mistakesAreExplained(options: String, message: String) async throws {
         let outcome = try await SockcatProcess.run("inspect \(options)", in: TestFolder())
