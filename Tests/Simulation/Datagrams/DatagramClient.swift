@@ -1,7 +1,7 @@
 internal import AsyncSockets
 internal import Foundation
 
-/// A client of a `DatagramListener`, which repeats its requests until it has the replies.
+/// A client of a `DatagramListener` that repeats its requests until the replies have arrived.
 final class DatagramClient: DatagramSide, @unchecked Sendable {
     // Unchecked: as `SimulatedThread`.
     let name: String

@@ -9,7 +9,7 @@ final class LimitRun: Run, @unchecked Sendable {
     private var sides: [any LimitSide] = []
     private var ends: [StreamEnd] = []
     private var isQuiet = false
-    /// The decision of the client, as soon as it has been made.
+    /// The decision of the client, once it is made.
     var hasDecided = false
 
     required init(_ choices: Choices, _ trace: Trace) {

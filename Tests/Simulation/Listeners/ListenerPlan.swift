@@ -8,7 +8,7 @@ struct ListenerPlan {
 
     struct Client {
         enum Behavior: Int {
-            /// Sends a request, and waits for the reply.
+            /// Sends a request and receives the reply.
             case request
             /// Sends nothing for a while, and closes.
             case silent

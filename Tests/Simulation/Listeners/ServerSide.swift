@@ -136,7 +136,7 @@ final class ServerSide: @unchecked Sendable {
         case .cancel:
             task?.cancel()
             if !plan.isSequence { watchTime(start, 0) }
-            // A cancelled iteration leaves the listener open.
+            // The listener stays open after a cancelled iteration.
             if plan.isSequence { close(listener, timeout, start) }
         }
     }
@@ -167,7 +167,7 @@ final class ServerSide: @unchecked Sendable {
         if activeCount > 0 { return "\(activeCount) connections are still served" }
         guard let snapshot else { return nil }
         let counts = "\(snapshot)"
-        // A cancelled iteration leaves ready sockets, which close with the listener.
+        // Ready sockets that a cancelled iteration did not return close with the listener.
         let openCount = plan.isSequence && plan.shutdown == .cancel ? 0 : snapshot.openCount
         if snapshot.isListening || openCount + snapshot.handshakeCount + snapshot.waitingCount > 0 { return counts }
         let refused = snapshot.refused.bySource + snapshot.refused.byRate

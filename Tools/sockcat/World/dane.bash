@@ -80,8 +80,8 @@ _imaps._tcp 60 IN SRV 0 0 0 .
 END_OF_ZONE
 }
 
-# serve_zones: serves dane.test, which is signed; plain.test, which is not; and bogus.test, which is signed with
-# another key than the resolver's.
+# serve_zones: serves a signed root zone; dane.test, which is signed; plain.test, which is not; and bogus.test, which is
+# signed with another key than that in the root zone. The name server on 127.0.0.10 does not validate.
 serve_zones() {
     local folder=$scratch/dns name key
     mkdir -p "$folder"
@@ -94,25 +94,37 @@ serve_zones() {
             key=$(ldns-keygen -k -a ECDSAP256SHA256 "$name")
             ldns-signzone -o "$name" -f "$name.signed" "$name.zone" "$key"
             [ "$name" != bogus.test ] || key=$(ldns-keygen -k -a ECDSAP256SHA256 "$name")
-            cp "$key.key" "$name.anchor"
+            cat "$key.ds" >>root.ds
         done
         cp plain.test.zone plain.test.signed
+        {
+            printf '. 60 IN SOA ns.dane.test. admin.dane.test. 1 3600 600 86400 60\n. 60 IN NS ns.dane.test.\nns.dane.test. 60 IN A 127.0.0.1\n'
+            printf '%s. 60 IN NS ns.dane.test.\n' dane.test plain.test bogus.test
+            cat root.ds
+        } >root.zone
+        key=$(ldns-keygen -k -a ECDSAP256SHA256 .)
+        ldns-signzone -o . -f root.signed root.zone "$key"
+        cp "$key.key" root.anchor
     ) >>"$scratch/log" 2>&1
     {
         printf 'server:\n ip-address: 127.0.0.1@5300\n username: ""\n zonesdir: "%s"\n pidfile: ""\n' "$folder"
         printf ' database: ""\n zonelistfile: "%s/zones"\n xfrdfile: "%s/xfrd"\nremote-control:\n control-enable: no\n' "$folder" "$folder"
         for name in dane.test plain.test bogus.test; do printf 'zone:\n name: %s\n zonefile: %s.signed\n' $name $name; done
+        printf 'zone:\n name: .\n zonefile: root.signed\n'
     } >"$folder/nsd.conf"
     {
-        printf 'server:\n interface: 127.0.0.1\n do-daemonize: no\n username: ""\n chroot: ""\n directory: "%s"\n pidfile: ""\n' "$folder"
-        printf ' use-syslog: no\n logfile: ""\n do-not-query-localhost: no\n module-config: "validator iterator"\n'
+        printf 'server:\n do-daemonize: no\n username: ""\n chroot: ""\n directory: "%s"\n pidfile: ""\n' "$folder"
+        printf ' use-syslog: no\n logfile: ""\n do-not-query-localhost: no\n'
         printf ' local-zone: "test." nodefault\n'
-        printf ' trust-anchor-file: "%s"\n' "$folder/dane.test.anchor" "$folder/bogus.test.anchor"
         printf 'remote-control:\n control-enable: no\n'
-        for name in dane.test plain.test bogus.test; do printf 'stub-zone:\n name: %s\n stub-addr: 127.0.0.1@5300\n' $name; done
-    } >"$folder/unbound.conf"
+        for name in . dane.test plain.test bogus.test; do printf 'stub-zone:\n name: %s\n stub-addr: 127.0.0.1@5300\n' $name; done
+    } >"$folder/resolver.conf"
+    printf 'include: "%s"\nserver:\n interface: 127.0.0.1\n trust-anchor-file: "%s"\n module-config: "validator iterator"\n' \
+        "$folder/resolver.conf" "$folder/root.anchor" >"$folder/unbound.conf"
+    printf 'include: "%s"\nserver:\n interface: 127.0.0.10\n module-config: "iterator"\n' "$folder/resolver.conf" >"$folder/careless.conf"
     launch nsd 127.0.0.1 5300 nsd -d -c "$folder/nsd.conf"
     launch unbound 127.0.0.1 53 unbound -d -c "$folder/unbound.conf"
+    launch careless 127.0.0.10 53 unbound -d -c "$folder/careless.conf"
 }
 
 # verdict_of_postfix <host>: prints what posttls-finger says about the server: "Verified", "Untrusted" and so on.
@@ -168,7 +180,7 @@ compare_verdicts() {
     for name in mx1 mx2 several certificate authority alias outside shared; do agree "$name.dane.test" Verified 0; done
     for name in mismatch stranger none; do agree "$name.dane.test" Untrusted 4; done
     # A client that does not require records continues without authentication (RFC 7672, section 2.2). sockcat does.
-    for name in unusable unknown; do agree "$name.dane.test" Untrusted 3; done
+    for name in unusable unknown; do agree "$name.dane.test" Untrusted 4; done
     agree mx.plain.test Untrusted 4
     # The addresses are bogus, so both do not connect.
     agree mx.bogus.test none 2
@@ -188,6 +200,9 @@ inspect_domains() {
     contains report 'accepts no mail'
     examined 4 report --mx plain.test
     contains report '  DANE            not available, because the DNS records are not signed'
+    contains report 'warning: the MX records of "plain.test" are not signed'
+    examined 4 report --mx plain.test --dane
+    contains report 'problem: the MX records of "plain.test" are not signed, so its servers have no valid TLSA records'
     examined 2 report --mx bogus.test
     contains report 'the look-up of MX records for "bogus.test" failed'
     launch xmpp 127.0.0.3 5269 "$sockcat" listen --echo --starttls xmpp-server --name dane.test --cert xmpp.pem \
@@ -236,6 +251,8 @@ distrust_resolvers() {
     resolving 0 'nameserver 127.0.0.1' 'nameserver 192.0.2.1' 'options trust-ad'
     resolving 2 'nameserver 127.0.0.9'
     contains reply 'no name server in /etc/resolv.conf gave a valid reply'
+    resolving 2 'nameserver 127.0.0.10'
+    contains reply 'the name server in /etc/resolv.conf does not validate DNSSEC'
     ran "other resolvers not trusted"
 }
 
@@ -279,5 +296,5 @@ check_dane() {
     send_with_postfix
     relay_to
     roll_over
-    stop mx1 mx2 unbound nsd namespace
+    stop mx1 mx2 careless unbound nsd namespace
 }

@@ -32,9 +32,7 @@ enum DANEChoice: Sendable, Equatable {
         case .found(let records): return records
         case .none: throw Self.missing("there are no TLSA records for port \(port) of \"\(host)\"")
         case .unsigned:
-            throw Self.missing(
-                "the DNS records of \"\(host)\" are not signed, so it has no valid TLSA records",
-                advice: "either the zone is not signed, or the resolver does not validate DNSSEC: try \"dig +adflag . SOA\"")
+            throw Self.missing("the DNS records of \"\(host)\" are not signed, so it has no valid TLSA records")
         }
     }
 
@@ -47,9 +45,7 @@ enum DANEChoice: Sendable, Equatable {
         return (host, port)
     }
 
-    private static func missing(_ message: String, advice: String? = nil) -> Failure {
-        Failure(message, advice: advice, status: .untrusted)
-    }
+    private static func missing(_ message: String) -> Failure { Failure(message, status: .untrusted) }
 
     /// Records belong to a name, and an address has no records.
     private static func hostName(of endpoint: Endpoint, _ serverName: String?) throws -> String {

@@ -53,7 +53,7 @@ extension ReportText {
     }
 
     /// How a domain names the server.
-    static func text(of origin: ServerOrigin) -> PrintableText {
+    static func text(of origin: OriginReport) -> PrintableText {
         "\(origin.record) of \(origin.domain), \(origin.isSigned ? "signed" : "not signed")"
     }
 }

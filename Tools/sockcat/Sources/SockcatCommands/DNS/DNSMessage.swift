@@ -3,6 +3,7 @@ internal import AsyncSockets
 /// The types of records that this program looks up.
 enum DNSType: UInt16, Sendable, CustomStringConvertible {
     case a = 1
+    case ns = 2
     case cname = 5
     case mx = 15
     case aaaa = 28
@@ -12,6 +13,7 @@ enum DNSType: UInt16, Sendable, CustomStringConvertible {
     var description: String {
         switch self {
         case .a: "A"
+        case .ns: "NS"
         case .cname: "CNAME"
         case .mx: "MX"
         case .aaaa: "AAAA"
@@ -48,7 +50,7 @@ struct DNSQuery: Sendable, Equatable {
         var reader = DNSReader(bytes)
         let (id, flags) = (try reader.number(), try reader.number())
         let (questions, answers) = (try reader.number(), try reader.number())
-        _ = (try reader.number(), try reader.number())
+        let others = (authority: try reader.number(), additional: try reader.number())
         guard id == identifier, flags & 0xF800 == 0x8000, questions == 1, try reader.name() == name,
             try reader.number() == type.rawValue, try reader.number() == Self.internet
         else {
@@ -62,6 +64,11 @@ struct DNSQuery: Sendable, Equatable {
         }
         var records: [DNSRecord] = []
         for _ in 0..<answers { records.append(try reader.record()) }
+        for _ in 0..<others.authority { _ = try reader.extendedCode() }
+        for _ in 0..<others.additional {
+            let upper = try reader.extendedCode()
+            guard upper == 0 else { throw DNSFault("the name server reported the error \(upper << 4 | code)") }
+        }
         return DNSReply(isAuthentic: flags & 0x0020 != 0, records: records)
     }
 
@@ -97,7 +104,7 @@ enum DNSData: Sendable, Equatable {
     case mailExchanger(preference: UInt16, DNSName)
     case service(priority: UInt16, weight: UInt16, port: UInt16, DNSName)
     case tlsa(TLSARecord)
-    /// A type that was not queried, such as a signature.
+    /// Data that is not read, such as that of a signature.
     case other
 }
 
@@ -167,6 +174,18 @@ struct DNSReader {
         return DNSRecord(owner: owner, data: data)
     }
 
+    /// Skips a record of the authority or additional section. Returns the upper eight bits of the error code
+    /// if it is an OPT record (RFC 6891, section 6.1.3), otherwise 0.
+    mutating func extendedCode() throws(DNSFault) -> UInt16 {
+        _ = try name()
+        let (type, _, upper) = (try number(), try number(), try number() >> 8)
+        _ = try number()
+        _ = try take(Int(try number()))
+        return type == Self.options ? upper : 0
+    }
+
+    private static let options: UInt16 = 41
+
     private mutating func data(_ type: DNSType?, _ count: Int) throws(DNSFault) -> DNSData {
         switch type {
         case .a, .aaaa:
@@ -183,7 +202,7 @@ struct DNSReader {
                 TLSARecord(
                     usage: .init(rawValue: fields[0]), selector: .init(rawValue: fields[1]),
                     matchingType: .init(rawValue: fields[2]), data: Array(fields.dropFirst(3))))
-        case nil: return .other
+        case .ns, nil: return .other
         }
     }
 }

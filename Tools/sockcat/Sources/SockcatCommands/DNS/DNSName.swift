@@ -37,12 +37,14 @@ struct DNSName: Hashable, Sendable, CustomStringConvertible {
     /// The name as in a message, without compression.
     var wire: [UInt8] { labels.flatMap { [UInt8($0.count)] + $0 } + [0] }
 
+    static let root = DNSName(labels: [])
+
     var isRoot: Bool { labels.isEmpty }
 
     /// The name of a host, or `nil` if no host can have the name: the DNS may contain any bytes.
     var hostName: String? {
         let text = labels.map { String(decoding: $0, as: UTF8.self) }.joined(separator: ".")
-        // A dot inside a label would make two labels of it.
+        // A dot inside a label would split it.
         let hasDots = labels.contains { $0.contains(UInt8(ascii: ".")) }
         return !hasDots && CertificateName.isHostName(text) ? text : nil
     }

@@ -5,7 +5,10 @@ internal import Synchronization
 /// Looks up records through a validating name server.
 struct Resolver: Sendable {
     /// Sends a query and returns the reply. Its flag AD can be trusted.
-    let exchange: @Sendable ([UInt8]) async throws -> [UInt8]
+    private let exchange: @Sendable ([UInt8]) async throws -> [UInt8]
+    private let probe = ValidationProbe()
+
+    init(_ exchange: @escaping @Sendable ([UInt8]) async throws -> [UInt8]) { self.exchange = exchange }
 
     /// The records of a name, and the name itself after its aliases.
     struct Answer: Sendable, Equatable {
@@ -23,6 +26,7 @@ struct Resolver: Sendable {
         let query = DNSQuery(identifier: .random(in: 0...UInt16.max), name: name, type: type)
         do {
             let reply = try query.reply(try await exchange(query.bytes))
+            if !reply.isAuthentic { try await requireValidation() }
             return try Self.answer(to: query, in: reply)
         } catch let fault as DNSFault {
             throw Failure("the look-up of \(type) records for \"\(name)\" failed: \(fault.message)", status: .connectFailed)
@@ -30,6 +34,20 @@ struct Resolver: Sendable {
             failure.message = "the look-up of \(type) records for \"\(name)\" failed: \(failure.message)"
             throw failure
         }
+    }
+
+    /// Throws unless the name server validates DNSSEC: all records appear unsigned if it does not. The root
+    /// zone is signed, so its reply must be authentic. The name server is tested until it has passed once.
+    private func requireValidation() async throws {
+        if probe.hasPassed { return }
+        let query = DNSQuery(identifier: .random(in: 0...UInt16.max), name: .root, type: .ns)
+        guard try query.reply(try await exchange(query.bytes)).isAuthentic else {
+            throw Failure(
+                "the name server in /etc/resolv.conf does not validate DNSSEC",
+                advice: "use a validating resolver such as unbound, and test it with \"dig +adflag . SOA\"",
+                status: .connectFailed)
+        }
+        probe.pass()
     }
 
     /// Follows the aliases in a reply.
@@ -48,6 +66,15 @@ struct Resolver: Sendable {
         }
         throw DNSFault("there are more than \(longestChain) aliases")
     }
+}
+
+/// Whether a reply has shown that the name server validates DNSSEC.
+private final class ValidationProbe: Sendable {
+    private let state = Atomic(false)
+
+    var hasPassed: Bool { state.load(ordering: .relaxed) }
+
+    func pass() { state.store(true, ordering: .relaxed) }
 }
 
 extension DNSData {

@@ -8,6 +8,9 @@ struct DANEEvidence: Sendable {
     var report: DANEReport?
     var problems: [Problem] = []
 
+    /// Whether the server may be trusted, and receive the client's certificate, if its certificate is valid.
+    var permitsTrust: Bool { !problems.contains { $0.severity == .error } }
+
     /// Finds the records of a server. Failures are part of the result: the server is then inspected without
     /// records, but is not trusted.
     ///
@@ -27,13 +30,33 @@ struct DANEEvidence: Sendable {
     private static func lookUp(
         _ target: ServerTarget, isRequired: Bool, _ timeout: Duration, _ resolver: Resolver
     ) async throws -> DANEEvidence {
+        guard let origin = target.origin, !origin.isSigned else {
+            return try await lookUpRecords(target, isRequired, timeout, resolver)
+        }
+        let type = origin.record.type
         // RFC 7673, section 3.1: records of a host that an attacker may have chosen prove nothing.
-        if let origin = target.origin, !origin.isOfMail, !origin.isSigned {
-            let message = "the SRV records of \"\(origin.domain)\" are not signed, so its servers have no valid TLSA records"
+        if isRequired || type == .srv {
+            let message = "the \(type) records of \"\(origin.domain)\" are not signed, so its servers have no valid TLSA records"
             return absent(DANEReport(.unsigned), message, isRequired)
         }
+        // RFC 7672, section 2.2.1: the server must still match its records.
+        let message = "the \(type) records of \"\(origin.domain)\" are not signed, so an attacker can replace the server"
+        var evidence = try await lookUpRecords(target, isRequired, timeout, resolver)
+        evidence.problems.append(.warning(.unsignedOrigin, message))
+        return evidence
+    }
+
+    /// Looks up the records of a server, however its name was found.
+    private static func lookUpRecords(
+        _ target: ServerTarget, _ isRequired: Bool, _ timeout: Duration, _ resolver: Resolver
+    ) async throws -> DANEEvidence {
         let name = target.origin == nil ? target.expectedName : target.endpoint.hostName
-        let endpoint = try DANEChoice.owner(of: target.endpoint, name)
+        let endpoint: (host: DNSName, port: UInt16)
+        do {
+            endpoint = try DANEChoice.owner(of: target.endpoint, name)
+        } catch {
+            return absent(DANEReport(.noRecords), Failure(error).message, isRequired)
+        }
         do {
             let result = try await Resolver.within(timeout) {
                 try await resolver.tlsaRecords(of: endpoint.host, port: endpoint.port, isDatagram: false)
@@ -64,11 +87,9 @@ struct DANEEvidence: Sendable {
         guard let origin = target.origin else { return DANEEvidence(records: records) }
         var records = records
         // RFC 7672, sections 3.1.3 and 3.2.2; RFC 7673, section 4.
-        records.usesPKIXRecords = !origin.isOfMail
-        if origin.domain != records.baseDomain, !records.additionalNames.contains(origin.domain) {
-            records.additionalNames.append(origin.domain)
-        }
-        let message = "the MX records of \"\(origin.domain)\" are not signed, so an attacker can replace the server"
-        return DANEEvidence(records: records, problems: origin.isSigned ? [] : [.warning(.unsignedOrigin, message)])
+        records.usesPKIXRecords = origin.record.type != .mx
+        let domain = origin.domain.description
+        if domain != records.baseDomain, !records.additionalNames.contains(domain) { records.additionalNames.append(domain) }
+        return DANEEvidence(records: records)
     }
 }

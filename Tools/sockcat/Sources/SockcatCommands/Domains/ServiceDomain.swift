@@ -59,14 +59,14 @@ struct ServiceDomain: Sendable, Equatable, CustomStringConvertible {
             if case .mailExchanger(let preference, let host) = data { (Int(preference), host) } else { nil }
         }
         if exchangers.isEmpty {
-            return [target(domain, port: 25, ServerOrigin(domain, "no MX record", answer.isAuthentic))]
+            return [target(domain, port: 25, ServerOrigin(domain, .mailDomain, answer.isAuthentic))]
         }
         // RFC 7505.
-        if exchangers.contains(where: { $0.host.isRoot }) {
+        if exchangers.count == 1, exchangers[0].host.isRoot {
             throw Failure("\"\(domain)\" accepts no mail: it has an MX record without a host", status: .connectFailed)
         }
         return exchangers.sorted { ($0.rank, $0.host.description) < ($1.rank, $1.host.description) }.map {
-            target($0.host, port: 25, ServerOrigin(domain, "MX \($0.rank)", answer.isAuthentic))
+            target($0.host, port: 25, ServerOrigin(domain, .mailExchanger(preference: $0.rank), answer.isAuthentic))
         }
     }
 
@@ -79,17 +79,22 @@ struct ServiceDomain: Sendable, Equatable, CustomStringConvertible {
         }
         guard !servers.isEmpty else { throw Failure("there are no SRV records for \"\(name)\"", status: .connectFailed) }
         // RFC 2782.
-        if servers.contains(where: { $0.host.isRoot || $0.port == 0 }) {
+        if servers.count == 1, servers[0].host.isRoot {
             throw Failure("\"\(domain)\" does not provide the service \"\(service)\"", status: .connectFailed)
         }
         return servers.sorted { $0.rank < $1.rank }.map {
-            target($0.host, port: $0.port, ServerOrigin(domain, "SRV \($0.rank.0) \(-$0.rank.1)", answer.isAuthentic))
+            let record = ServerOrigin.Record.service(priority: $0.rank.0, weight: -$0.rank.1)
+            return target($0.host, port: $0.port, ServerOrigin(domain, record, answer.isAuthentic))
         }
     }
 
     private func target(_ host: DNSName, port: UInt16, _ origin: ServerOrigin) -> InspectionTarget {
         guard let name = host.hostName else {
             let failure = Failure("a record of \"\(domain)\" names \"\(host)\", which is not a host name", status: .connectFailed)
+            return .unresolved("\(self)", failure)
+        }
+        guard port != 0 else {
+            let failure = Failure("a record of \"\(domain)\" names \"\(name)\" without a port", status: .connectFailed)
             return .unresolved("\(self)", failure)
         }
         var target = ServerTarget(endpoint: .host(name, port: port), startTLS: startTLS ?? usualStartTLS, origin: origin)
@@ -115,16 +120,48 @@ struct ServiceDomain: Sendable, Equatable, CustomStringConvertible {
 }
 
 /// The record that named a server.
-struct ServerOrigin: Codable, Equatable, Sendable {
+struct ServerOrigin: Equatable, Sendable {
+    let domain: DNSName
+    let record: Record
+    /// Whether DNSSEC has validated the record. Otherwise an attacker can replace the server.
+    let isSigned: Bool
+
+    enum Record: Equatable, Sendable, CustomStringConvertible {
+        case mailExchanger(preference: Int)
+        /// There is no MX record, so the domain is its own mail server.
+        case mailDomain
+        case service(priority: Int, weight: Int)
+
+        var description: String {
+            switch self {
+            case .mailExchanger(let preference): "MX \(preference)"
+            case .mailDomain: "no MX record"
+            case .service(let priority, let weight): "SRV \(priority) \(weight)"
+            }
+        }
+
+        /// The type of record that names servers.
+        var type: DNSType {
+            switch self {
+            case .mailExchanger, .mailDomain: .mx
+            case .service: .srv
+            }
+        }
+    }
+
+    init(_ domain: DNSName, _ record: Record, _ isSigned: Bool) {
+        (self.domain, self.record, self.isSigned) = (domain, record, isSigned)
+    }
+
+    var report: OriginReport {
+        OriginReport(domain: domain.description, record: record.description, isSigned: isSigned)
+    }
+}
+
+/// The record that named a server, in a report.
+struct OriginReport: Codable, Equatable, Sendable {
     var domain: String
     /// The type of the record and its priority, such as "MX 10".
     var record: String
-    /// Whether DNSSEC has validated the record. Otherwise an attacker can replace the server.
     var isSigned: Bool
-
-    init(_ domain: DNSName, _ record: String, _ isSigned: Bool) {
-        (self.domain, self.record, self.isSigned) = (domain.description, record, isSigned)
-    }
-
-    var isOfMail: Bool { !record.hasPrefix("SRV") }
 }

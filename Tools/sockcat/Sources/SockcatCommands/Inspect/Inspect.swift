@@ -126,7 +126,19 @@ struct Inspect: SockcatCommand {
     private func allTargets() throws -> [InspectionTarget] {
         var all = try InspectionTarget.targets(targets, starttls, serverName: trust.sni)
         if let hosts { all += try InspectionTarget.targets(inList: InputFile.text(hosts), named: hosts) }
+        try requireServers(all)
         return all
+    }
+
+    /// Records belong to servers, and those on the command line to a single server.
+    private func requireServers(_ all: [InspectionTarget]) throws {
+        if trust.dane.choice == .none { return }
+        for case .file(let path) in all {
+            throw Failure.usage("--dane and --tlsa apply to servers, but \"\(path)\" is a file")
+        }
+        if !trust.dane.tlsa.isEmpty, all.count != 1 || hosts != nil {
+            throw Failure.usage("--tlsa applies to a single server", advice: "look up the records with --dane instead")
+        }
     }
 
     private func domains() throws -> [ServiceDomain] {

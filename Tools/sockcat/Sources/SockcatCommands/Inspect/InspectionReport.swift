@@ -14,7 +14,7 @@ struct InspectionReport: Codable, Equatable, Sendable {
     /// Why no handshake was completed, or why the server refused the client.
     var failure: FailureReport?
     /// The record that named the server, if its domain was inspected.
-    var origin: ServerOrigin?
+    var origin: OriginReport?
     /// The address that the connection was made to.
     var address: String?
     /// The name that the certificate must have.

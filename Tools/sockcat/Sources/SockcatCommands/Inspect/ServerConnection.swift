@@ -21,13 +21,18 @@ struct InspectionChoices: Sendable {
 struct ServerConnection: Sendable {
     let target: ServerTarget
     let choices: InspectionChoices
-    /// The TLSA records that the server must match, if any.
-    let records: ServerRecords?
+    let evidence: DANEEvidence
     private let refusal = ServerRefusal()
 
-    init(target: ServerTarget, choices: InspectionChoices, records: ServerRecords? = nil) {
-        (self.target, self.choices, self.records) = (target, choices, records)
+    init(target: ServerTarget, choices: InspectionChoices, evidence: DANEEvidence = DANEEvidence()) {
+        (self.target, self.choices, self.evidence) = (target, choices, evidence)
     }
+
+    /// The TLSA records that the server must match, if any.
+    var records: ServerRecords? { evidence.records }
+
+    /// The client's identity, unless the server is known to be untrusted.
+    var identity: TLSIdentity? { evidence.permitsTrust ? choices.identity : nil }
 
     /// Settings that accept every certificate, so that invalid certificates can be reported. With records,
     /// the server must match. The settings contain no identity: see `handshake(_:_:_:)`.
@@ -59,7 +64,7 @@ struct ServerConnection: Sendable {
         _ body: @escaping @Sendable (AsyncSocket, TLSSession) async throws -> Result
     ) async throws -> Result {
         var settings = settings
-        settings.identity = decision.presentsIdentity ? choices.identity : nil
+        settings.identity = decision.presentsIdentity ? identity : nil
         let (ready, end) = (settings, ContinuousClock.now + choices.timeout)
         return try await connection { socket in
             connected(socket.connectedAddress)

@@ -9,8 +9,8 @@ struct ServerInspector: Sendable {
     private let observer: SessionObserver
     private let choices: InspectionChoices
 
-    private init(_ target: ServerTarget, _ choices: InspectionChoices, _ records: ServerRecords?) {
-        connection = ServerConnection(target: target, choices: choices, records: records)
+    private init(_ target: ServerTarget, _ choices: InspectionChoices, _ evidence: DANEEvidence) {
+        connection = ServerConnection(target: target, choices: choices, evidence: evidence)
         observer = SessionObserver(connection: connection)
         self.choices = choices
     }
@@ -19,14 +19,14 @@ struct ServerInspector: Sendable {
     ///
     /// - Throws: `CancellationError`, or a failure if the choices are not possible for the server.
     static func inspect(
-        _ target: ServerTarget, _ choices: InspectionChoices, at now: Date = Date()
+        _ target: ServerTarget, _ choices: InspectionChoices, resolver: Resolver = .system, at now: Date = Date()
     ) async throws -> InspectionReport {
-        let evidence = try await DANEEvidence.of(target, choices.dane, within: choices.timeout)
+        let evidence = try await DANEEvidence.of(target, choices.dane, within: choices.timeout, resolver: resolver)
         var report = InspectionReport(
-            target: target.description, kind: .server, inspectedAt: now, status: .ok, origin: target.origin,
+            target: target.description, kind: .server, inspectedAt: now, status: .ok, origin: target.origin?.report,
             serverName: evidence.records?.baseDomain ?? target.expectedName)
         (report.dane, report.problems) = (evidence.report, evidence.problems)
-        return try await ServerInspector(target, choices, evidence.records).inspect(report)
+        return try await ServerInspector(target, choices, evidence).inspect(report)
     }
 
     /// Returns the report about servers that were not found.
@@ -77,7 +77,7 @@ struct ServerInspector: Sendable {
             version: "\(session.protocolVersion)", cipherSuite: session.cipherSuite, group: session.group,
             signature: session.peerSignatureAlgorithm, applicationProtocol: session.applicationProtocol,
             isTrusted: observation.trust?.verdict == .trusted && observation.staplingFault == nil
-                && observation.recordsFault == nil && report.dane?.status != .lookUpFailed,
+                && observation.recordsFault == nil && connection.evidence.permitsTrust,
             stapling: Self.stapling(of: session, observation.staplingFault, isCheckable: isCheckable))
         if !choices.pins.isEmpty, !matchesPins(session) {
             report.problems.append(.error(.pinMismatch, "no certificate in the server's chain has a key that matches --pin"))
@@ -97,8 +97,12 @@ struct ServerInspector: Sendable {
         let isWithheld = report.clientCertificate?.presentation == .withheld
         report.failure = FailureReport(
             message: failure.message,
-            advice: isWithheld ? "the certificate of --cert is sent only if the server is trusted: pass --ca" : failure.advice)
+            advice: isWithheld ? Self.advice(isAuthority: connection.evidence.permitsTrust) : failure.advice)
         report.status = Self.status(of: failure)
+    }
+
+    private static func advice(isAuthority: Bool) -> String {
+        "the certificate of --cert is sent only if the server is trusted\(isAuthority ? ": pass --ca" : "")"
     }
 
     /// An unverified chain has no known root, so only the certificates that the server sent count.

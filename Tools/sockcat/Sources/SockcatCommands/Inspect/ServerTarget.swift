@@ -19,7 +19,7 @@ struct ServerTarget: Sendable, Equatable, CustomStringConvertible {
     var expectedName: String? { serverName ?? endpoint.hostName }
 
     /// The domain that some STARTTLS protocols send to the server.
-    var domain: String? { origin?.domain ?? expectedName }
+    var domain: String? { origin?.domain.description ?? expectedName }
 }
 
 /// A server or a file to inspect.

@@ -36,15 +36,34 @@ struct SessionObserver: Sendable {
     /// - Throws: `CancellationError`.
     func observe() async throws -> Observation {
         guard let records = connection.records else { return try await observeChain() }
-        let observation = try await observe(.requested, records, presentsIdentity: choices.identity != nil)
-        guard let fault = observation.certificateFault else { return observation }
-        var second = try await observeAnyChain()
-        second.recordsFault = fault
-        return second
+        return try await observe(matching: records)
+    }
+
+    /// Repeats the handshake without the pins or the stapled response if they are at fault, and otherwise
+    /// without the records. The client's certificate is not presented again.
+    private func observe(matching records: ServerRecords) async throws -> Observation {
+        var (presentsIdentity, staplingFault) = (connection.identity != nil, TLSError?.none)
+        while true {
+            var observation = try await observe(
+                staplingFault == nil ? .requested : .none, records, presentsIdentity: presentsIdentity)
+            guard let fault = observation.certificateFault else {
+                observation.staplingFault = staplingFault
+                return observation
+            }
+            if fault.isOfPins, presentsIdentity {
+                presentsIdentity = false
+            } else if fault.isOfStapling, staplingFault == nil {
+                (presentsIdentity, staplingFault) = (false, fault)
+            } else {
+                var last = try await observeAnyChain()
+                last.recordsFault = fault
+                return last
+            }
+        }
     }
 
     private func observeChain() async throws -> Observation {
-        if choices.identity != nil {
+        if connection.identity != nil {
             let observation = try await observe(.requested, presentsIdentity: true)
             if observation.certificateFault == nil { return observation }
         }
@@ -118,6 +137,19 @@ struct SessionObserver: Sendable {
                 _ = await collector.session(on: socket, within: ServerVerdict.patience)
             }
             record.change { $0.resumable = collector.latest }
+        }
+    }
+}
+
+extension TLSError {
+    /// Whether the chain contains no pinned key, although it is valid.
+    fileprivate var isOfPins: Bool { code == .pinMismatch }
+
+    /// Whether the stapled response was rejected. No other source of revocations is used.
+    fileprivate var isOfStapling: Bool {
+        switch verifyCode.map(Assessment.code(ofVerification:)) {
+        case .stapling, .revoked: true
+        default: false
         }
     }
 }

@@ -10,12 +10,10 @@ struct Watch: Sendable {
 
     /// Runs until the task is cancelled or standard output is closed.
     func run() async throws {
-        var previous: [String: InspectionReport] = [:]
+        var history = ReportHistory()
         while !Task.isCancelled {
-            _ = try await fleet.inspect { report in
-                try await print(report, after: previous[report.target])
-                previous[report.target] = report
-            }
+            _ = try await fleet.inspect { try await print($0, after: history.replace(with: $0)) }
+            history.endRound()
             await Self.pause(interval)
         }
     }
@@ -35,6 +33,30 @@ struct Watch: Sendable {
             DispatchQueue.global().asyncAfter(deadline: .now() + seconds) { continuation.resume() }
         }
     }
+}
+
+/// The reports of the previous round. Two domains may name the same server, with different reports.
+struct ReportHistory {
+    private struct Key: Hashable {
+        let domain: String?
+        let target: String
+        /// Which of several equal targets this is, from 0.
+        var number = 0
+    }
+
+    private var previous: [Key: InspectionReport] = [:]
+    private var current: [Key: InspectionReport] = [:]
+
+    /// Stores a report of the current round, and returns the previous round's report about the same target.
+    mutating func replace(with report: InspectionReport) -> InspectionReport? {
+        var key = Key(domain: report.origin?.domain, target: report.target)
+        while current[key] != nil { key.number += 1 }
+        current[key] = report
+        return previous[key]
+    }
+
+    /// Forgets the targets that the round did not contain.
+    mutating func endRound() { (previous, current) = (current, [:]) }
 }
 
 /// The differences between two reports about the same target.

@@ -25,7 +25,7 @@ import Testing
             ])
     }
 
-    /// A reply that is cut, or whose counts and lengths are wrong, is never read as one with fewer records.
+    /// A truncated reply, or a reply with wrong counts or lengths, is never read as a reply with fewer records.
     @Test func everyCutIsAnError() {
         for count in 0..<reply.count { #expect(throws: DNSFault.self) { try query.reply(Array(reply.prefix(count))) } }
     }
@@ -49,6 +49,25 @@ import Testing
         var changed = reply
         changed[position] = value
         #expect(throws: DNSFault.self) { try query.reply(changed) }
+    }
+
+    /// The upper bits of the error code are in the OPT record (RFC 6891, section 6.1.3).
+    @Test(arguments: [(0, nil), (1, "the name server reported the error 16"), (0xFF, "the name server reported the error 4080")])
+    func theExtendedErrorIsRead(upper: UInt8, message: String?) throws {
+        var extended = reply
+        extended[9] = 1
+        extended[11] = 2
+        extended += try TestZone.wire("ns.example") + [0, 1, 0, 1, 9, 0, 0, 60, 0, 4, 127, 0, 0, 1]
+        extended += try TestZone.wire("ns.example") + [0, 1, 0, 1, 9, 0, 0, 60, 0, 4, 127, 0, 0, 1]
+        extended += [0, 0, 41, 4, 0xD0, upper, 0, 0, 0, 0, 0]
+        do {
+            #expect(try query.reply(extended).records.count == 2 && message == nil)
+        } catch {
+            #expect(error == message.map(DNSFault.init))
+        }
+        for count in reply.count..<extended.count {
+            #expect(throws: DNSFault.self) { try query.reply(Array(extended.prefix(count))) }
+        }
     }
 
     @Test func namesThatDoNotEndAreRejected() {
