@@ -21,6 +21,11 @@ import Testing
         try await SockcatProcess.run("certificate \(arguments)", in: folder)
     }
 
+    /// The lines of a zone file. CR LF also ends a line, but is a single `Character`.
+    private static func lines(_ text: String) -> [String] {
+        text.utf8.split(separator: UInt8(ascii: "\n")).map { String(decoding: $0, as: UTF8.self) }
+    }
+
     /// The digest of a public key that `openssl` prints.
     private func digest(_ command: String, _ algorithm: String = "sha256") async throws -> String {
         let outcome = try await SockcatProcess.shell(
@@ -32,8 +37,8 @@ import Testing
         let outcome = try await run("tlsa mail.pem --host mail.example.org --port smtp")
         let expected = "3 1 1 " + (try await digest("x509 -in mail.pem -noout -pubkey"))
         #expect(outcome.status == 0 && expected.count == 70)
-        let lines = outcome.output.split(separator: "\n")
-        #expect(lines.first.map(String.init) == "_25._tcp.mail.example.org. IN TLSA \(expected)")
+        let lines = Self.lines(outcome.output)
+        #expect(lines.first == "_25._tcp.mail.example.org. IN TLSA \(expected)")
         #expect(lines.dropFirst().allSatisfy { $0.hasPrefix(";") }, "\(outcome.output)")
         #expect(outcome.errors.contains("before you replace the key, publish the record of the next key too"))
     }
@@ -45,7 +50,7 @@ import Testing
         ]
         #expect(outcome.output == expected.map { "3 1 1 \($0)\n" }.joined() && outcome.errors == "")
         let advice = try await run("tlsa mail.pem --next-key next-key.pem").errors
-        #expect(advice.split(separator: "\n").map { $0.prefix(2) } == ["1.", "2.", "  ", "3."], "\(advice)")
+        #expect(Self.lines(advice).map { $0.prefix(2) } == ["1.", "2.", "  ", "3."], "\(advice)")
     }
 
     /// The next key may be in a certificate or in an encrypted file.
@@ -81,7 +86,7 @@ import Testing
         #expect(try await run("tlsa issuer.pem").errors.contains("pass the server's own certificate"))
         let outcome = try await run("tlsa chain.pem")
         #expect(outcome.output.contains("for all certificates from \"CN=a\\0A_1._tcp"), "\(outcome.output)")
-        #expect(outcome.output.split(separator: "\n").count { !$0.hasPrefix(";") } == 1, "\(outcome.output)")
+        #expect(Self.lines(outcome.output).count { !$0.hasPrefix(";") } == 1, "\(outcome.output)")
     }
 
     @Test(arguments: [

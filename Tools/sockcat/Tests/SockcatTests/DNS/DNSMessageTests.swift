@@ -25,7 +25,8 @@ import Testing
             ])
     }
 
-    /// A truncated reply, or a reply with wrong counts or lengths, is never read as a reply with fewer records.
+    /// A truncated reply, or a reply with wrong counts or lengths, is never read as a reply with fewer
+    /// records.
     @Test func everyCutIsAnError() {
         for count in 0..<reply.count { #expect(throws: DNSFault.self) { try query.reply(Array(reply.prefix(count))) } }
     }
