@@ -9,6 +9,8 @@ class Run: @unchecked Sendable {
     let scheduler: Scheduler
     let kernel = Kernel.shared
     private(set) var isOver = false
+    /// Whether nothing more happens unless the run causes it.
+    var isQuiet = false
 
     private static let workerCount = 2
 
@@ -39,7 +41,23 @@ class Run: @unchecked Sendable {
         }
     }
 
-    /// Checks the resources of the loops, and waits for all threads.
+    /// Runs the sides until nothing more happens, and checks what they release.
+    func play(_ sides: [any RunSide], disturbance: (() -> Void)?) -> Violation? {
+        for side in sides { scheduler.start(side.name) { side.run() } }
+        startLibrary()
+        if let disturbance { scheduler.start("disturber", disturbance) }
+        scheduler.settle()
+        isQuiet = true
+        scheduler.settle()
+        for side in sides { if let complaint = side.complaintAtEnd() { scheduler.fail("\(side.name): \(complaint)") } }
+        kernel.serving { for side in sides { side.abandon() } }
+        scheduler.settle()
+        for side in sides where !side.isReleased { scheduler.fail("\(side.name): the socket is not released") }
+        if kernel.socketCount > 0 { scheduler.fail("\(kernel.socketCount) sockets are still open") }
+        return end()
+    }
+
+    /// Checks the resources of the loops, and joins all threads.
     func end(_ loops: [SocketEventLoop]? = nil) -> Violation? {
         // Two calls return both loops.
         let all = loops ?? kernel.serving { [0, 1].compactMap { _ in try? SocketEventLoop.next() } }
@@ -73,10 +91,25 @@ class Run: @unchecked Sendable {
         }
     }
 
-    /// Checks that something has taken `limit` nanoseconds since `start`, or at least not more than that.
+    /// Checks that `limit` nanoseconds have elapsed since `start` and, in any case, no more than that.
     func checkTime(since start: UInt64, _ limit: UInt64, isExact: Bool = true, _ what: String) {
         let elapsed = kernel.now - start
         if isExact, elapsed < limit { scheduler.fail("\(what) of \(limit) ns expires after \(elapsed) ns") }
         if elapsed > limit + 2_000_000 { scheduler.fail("\(what) of \(limit) ns takes \(elapsed) ns") }
     }
+}
+
+/// One end of a connection or of an association, which is a thread, a task or a delegate.
+protocol RunSide: AnyObject, Sendable {
+    var name: String { get }
+    var isReleased: Bool { get }
+    func run()
+    func disconnect()
+    func complaintAtEnd() -> String?
+    func abandon()
+}
+
+extension RunSide {
+    var isReleased: Bool { true }
+    func abandon() {}
 }

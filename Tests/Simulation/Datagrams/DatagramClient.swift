@@ -2,7 +2,7 @@ internal import AsyncSockets
 internal import Foundation
 
 /// A client of a `DatagramListener` that repeats its requests until the replies have arrived.
-final class DatagramClient: DatagramSide, @unchecked Sendable {
+final class DatagramClient: RunSide, @unchecked Sendable {
     // Unchecked: as `SimulatedThread`.
     let name: String
     private let index: Int

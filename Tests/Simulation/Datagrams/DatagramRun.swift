@@ -9,8 +9,7 @@ final class DatagramRun: Run, @unchecked Sendable {
     static let port: UInt16 = 9_000
 
     let plan: DatagramPlan
-    private var sides: [any DatagramSide] = []
-    private var isQuiet = false
+    private var sides: [any RunSide] = []
     /// The sides that have begun DTLS, by their ports.
     private var securePorts: Set<UInt16> = []
 
@@ -28,21 +27,10 @@ final class DatagramRun: Run, @unchecked Sendable {
             network.inspect = { [unowned self] packet in inspect(packet) }
         }
         sides = kernel.serving { makeSides() }
-        for side in sides { scheduler.start(side.name) { side.run() } }
-        startLibrary()
-        if plan.isDisturbed { scheduler.start("disturber") { [self] in disturb() } }
-        scheduler.settle()
-        isQuiet = true
-        scheduler.settle()
-        for side in sides { if let complaint = side.complaintAtEnd() { scheduler.fail("\(side.name): \(complaint)") } }
-        kernel.serving { for side in sides { side.abandon() } }
-        scheduler.settle()
-        for side in sides where !side.isReleased { scheduler.fail("\(side.name): the socket is not released") }
-        if kernel.socketCount > 0 { scheduler.fail("\(kernel.socketCount) sockets are still open") }
-        return end()
+        return play(sides, disturbance: plan.isDisturbed ? { [self] in disturb() } : nil)
     }
 
-    private func makeSides() -> [any DatagramSide] {
+    private func makeSides() -> [any RunSide] {
         if !plan.hasListener { return [PeerSide(0, self), PeerSide(1, self)] }
         let listener = PeerListener(self)
         let clients = (0..<plan.clientCount).map { DatagramClient($0, self) }
@@ -69,16 +57,6 @@ final class DatagramRun: Run, @unchecked Sendable {
         let isRecord = packet.bytes.first.map { (20...25).contains($0) || (32...63).contains($0) } ?? false
         if !isRecord { scheduler.fail("a datagram of port \(packet.from.port) is not encrypted: \(packet.bytes.prefix(20))") }
     }
-}
-
-/// One of the sockets of a run.
-protocol DatagramSide: AnyObject, Sendable {
-    var name: String { get }
-    var isReleased: Bool { get }
-    func run()
-    func disconnect()
-    func complaintAtEnd() -> String?
-    func abandon()
 }
 
 /// The messages of a run. Each has the number of its side and its own number in front.

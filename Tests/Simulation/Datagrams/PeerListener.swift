@@ -3,7 +3,7 @@ internal import CSimulation
 internal import Foundation
 
 /// A `DatagramListener` that returns each message to its sender.
-final class PeerListener: DatagramSide, @unchecked Sendable {
+final class PeerListener: RunSide, @unchecked Sendable {
     // Unchecked: as `SimulatedThread`.
     let name = "listener"
     var clients: [DatagramClient] = []

@@ -3,7 +3,7 @@ internal import CSimulation
 internal import Foundation
 
 /// One of two UDP sockets that send messages to each other, with tasks.
-final class PeerSide: DatagramSide, @unchecked Sendable {
+final class PeerSide: RunSide, @unchecked Sendable {
     // Unchecked: as `SimulatedThread`.
     let name: String
     private let index: Int

@@ -3,7 +3,7 @@ internal import CSimulation
 internal import Foundation
 
 /// A client with a delegate that decides late, twice, or never, from any thread.
-final class DecidingDelegate: LimitSide, AsyncSocketDelegate, @unchecked Sendable {
+final class DecidingDelegate: RunSide, AsyncSocketDelegate, @unchecked Sendable {
     // Unchecked: as `SimulatedThread`.
     let name = "client"
     private let course: LimitRun

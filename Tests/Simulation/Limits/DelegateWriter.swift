@@ -3,7 +3,7 @@ internal import CSimulation
 internal import Foundation
 
 /// A delegate that extends write timeouts at random.
-final class DelegateWriter: LimitSide, AsyncSocketDelegate, @unchecked Sendable {
+final class DelegateWriter: RunSide, AsyncSocketDelegate, @unchecked Sendable {
     // Unchecked: as `SimulatedThread`.
     private struct Write {
         let number: Int

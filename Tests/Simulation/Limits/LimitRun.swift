@@ -6,9 +6,8 @@ internal import Glibc
 final class LimitRun: Run, @unchecked Sendable {
     // Unchecked: as `SimulatedThread`.
     let plan: LimitPlan
-    private var sides: [any LimitSide] = []
+    private var sides: [any RunSide] = []
     private var ends: [StreamEnd] = []
-    private var isQuiet = false
     /// The decision of the client, once it is made.
     var hasDecided = false
 
@@ -24,21 +23,10 @@ final class LimitRun: Run, @unchecked Sendable {
         let (first, second) = kernel.connect(plan.link)
         ends = [first, second]
         sides = kernel.serving { makeSides(first, second) }
-        for side in sides { scheduler.start(side.name) { side.run() } }
-        startLibrary()
-        if plan.isDisturbed { scheduler.start("disturber") { [self] in disturb() } }
-        scheduler.settle()
-        isQuiet = true
-        scheduler.settle()
-        for side in sides { if let complaint = side.complaintAtEnd() { scheduler.fail("\(side.name): \(complaint)") } }
-        kernel.serving { for side in sides { side.abandon() } }
-        scheduler.settle()
-        for side in sides where !side.isReleased { scheduler.fail("\(side.name): the socket is not released") }
-        if kernel.socketCount > 0 { scheduler.fail("\(kernel.socketCount) sockets are still open") }
-        return end()
+        return play(sides, disturbance: plan.isDisturbed ? { [self] in disturb() } : nil)
     }
 
-    private func makeSides(_ first: StreamEnd, _ second: StreamEnd) -> [any LimitSide] {
+    private func makeSides(_ first: StreamEnd, _ second: StreamEnd) -> [any RunSide] {
         switch plan.mode {
         case .taskWrites: [TaskWriter(first.descriptor, self), SlowReader(second, self)]
         case .delegateWrites: [DelegateWriter(first.descriptor, self), SlowReader(second, self)]
@@ -60,19 +48,4 @@ final class LimitRun: Run, @unchecked Sendable {
     func pattern(of side: Int) -> Pattern { Pattern(choices.seed &* 2 &+ UInt64(side), count: plan.counts[side]) }
 
     func pick(_ count: Int, _ side: Int) -> Int { choices.pick(count, Choices.Stream.sides + UInt16(side)) }
-}
-
-/// One side of a connection.
-protocol LimitSide: AnyObject, Sendable {
-    var name: String { get }
-    var isReleased: Bool { get }
-    func run()
-    func disconnect()
-    func complaintAtEnd() -> String?
-    func abandon()
-}
-
-extension LimitSide {
-    var isReleased: Bool { true }
-    func abandon() {}
 }

@@ -3,7 +3,7 @@ internal import Foundation
 internal import StartTLSProtocols
 
 /// A task that upgrades the connection, and then exchanges bytes with its peer.
-final class SecureSide: LimitSide, @unchecked Sendable {
+final class SecureSide: RunSide, @unchecked Sendable {
     // Unchecked: as `SimulatedThread`.
     private struct Doubt: Error {}
 

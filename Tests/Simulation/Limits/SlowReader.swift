@@ -10,7 +10,7 @@ enum Message {
 }
 
 /// A peer that calls the kernel directly, and that pauses between its reads.
-final class SlowReader: LimitSide, @unchecked Sendable {
+final class SlowReader: RunSide, @unchecked Sendable {
     // Unchecked: as `SimulatedThread`.
     let name = "reader"
     private let end: StreamEnd

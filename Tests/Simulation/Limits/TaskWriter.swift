@@ -2,7 +2,7 @@ internal import AsyncSockets
 internal import Foundation
 
 /// A task that writes with timeouts and deadlines.
-final class TaskWriter: LimitSide, @unchecked Sendable {
+final class TaskWriter: RunSide, @unchecked Sendable {
     // Unchecked: as `SimulatedThread`.
     let name = "writer"
     private let course: LimitRun

@@ -12,7 +12,6 @@ final class ListenerRun: Run, @unchecked Sendable {
     private var clients: [any ClientSide] = []
     /// The connections that the kernel has passed to the listener.
     private(set) var accepted: [StreamEnd] = []
-    private var isQuiet = false
 
     required init(_ choices: Choices, _ trace: Trace) {
         // The scheduler makes the first choices.

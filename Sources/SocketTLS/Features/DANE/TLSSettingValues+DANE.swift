@@ -64,7 +64,7 @@ extension TLSDANE {
         }
     }
 
-    /// Throws unless the policy accepts a server whose records cannot be compared with its certificate.
+    /// Throws unless the policy accepts a server without usable records.
     func requirePolicy(without records: [TLSARecord], _ serverName: String) throws(TLSError) {
         let matchesNothing = records.contains { if case .matchesNothing = use(of: $0) { true } else { false } }
         if matchesNothing {

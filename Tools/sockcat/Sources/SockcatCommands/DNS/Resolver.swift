@@ -37,7 +37,7 @@ struct Resolver: Sendable {
     }
 
     /// Throws unless the name server validates DNSSEC: all records appear unsigned if it does not. The root
-    /// zone is signed, so its reply must be authentic. The name server is tested until it has passed once.
+    /// zone is signed, so its reply must be authentic. The test is repeated until the name server passes.
     private func requireValidation() async throws {
         if probe.hasPassed { return }
         let query = DNSQuery(identifier: .random(in: 0...UInt16.max), name: .root, type: .ns)
@@ -164,7 +164,7 @@ extension Resolver {
     }
 }
 
-/// A reply that a thread waits for. If the task is cancelled, it does not wait for the thread.
+/// A reply that another thread receives. A cancelled task returns before that thread does.
 private final class PendingReply: Sendable {
     private enum State {
         case idle
