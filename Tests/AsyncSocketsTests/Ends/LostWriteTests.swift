@@ -103,19 +103,26 @@ import Testing
         withExtendedLifetime(peer) {}
     }
 
-    /// A small reply is added to the collected bytes, and is treated as complete.
-    @Test(arguments: [4_096, 60_000, 5]) func aLargeReplyToTheLastMessageWaitsForTheKernel(size: Int) async throws {
+    /// A small reply is added to the collected bytes, and is treated as complete. If the task has used up its
+    /// time on the loop before the reply, nothing is collected any more, and the reply waits as well.
+    @Test(arguments: [4_096, 60_000, 5], [false, true])
+    func aLargeReplyToTheLastMessageWaitsForTheKernel(size: Int, isLate: Bool) async throws {
         let (peer, own) = try RawSocket.pair(waitLimit: .patient)
         try peer.send("one\r\ntwo\r\n")
         let socket = try AsyncSocket(adopting: own.duplicate())
-        let result = try await Task(executorPreference: socket.executor) {
+        let connection = try #require(socket.connection)
+        let (isCollecting, result) = try await Task(executorPreference: socket.executor) {
             #expect(try await socket.readLine() == "one")
             fillKernel(behind: own)
             try await socket.write("answer")
+            if isLate { await JobBudget.renew() }
             #expect(try await socket.readLine() == "two")
-            return await outcome { try await socket.write(Data(count: size), timeout: .milliseconds(50)) }
+            let isCollecting = connection.data.isCollecting
+            let result = await outcome { try await socket.write(Data(count: size), timeout: .milliseconds(50)) }
+            return (isCollecting, result)
         }.value
-        #expect(result == (size < 4_096 ? .served : .failed(.writeTimeout)))
+        if isLate { #expect(!isCollecting) }
+        #expect(result == (isCollecting && size < 4_096 ? .served : .failed(.writeTimeout)))
         withExtendedLifetime(peer) {}
     }
 
