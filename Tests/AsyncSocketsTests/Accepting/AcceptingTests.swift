@@ -1,7 +1,7 @@
 import AsyncSockets
 import AsyncSocketsTesting
 import Dispatch
-import FoundationEssentials
+import Foundation
 import Glibc
 import Logging
 import SocketBuffers
@@ -42,7 +42,9 @@ import Testing
     /// Whether a socket listens on that port of every interface, according to the kernel's table `tcp` or
     /// `tcp6`. A test connection might reach another test.
     private static func listensEverywhere(onPort port: UInt16, _ table: String) throws -> Bool {
-        let text = String(decoding: try Data(contentsOf: URL(filePath: "/proc/net/\(table)")), as: UTF8.self)
+        // `Data(contentsOf:)` reads only the first page of such a file.
+        let entries = try #require(try FileHandle(forReadingFrom: URL(filePath: "/proc/net/\(table)")).readToEnd())
+        let text = String(decoding: entries, as: UTF8.self)
         let digits = String(repeating: "0", count: 4) + String(port, radix: 16, uppercase: true)
         let name = String(repeating: "0", count: table == "tcp" ? 8 : 32) + ":" + digits.suffix(4)
         return text.split(separator: "\n").contains { line in

@@ -158,8 +158,10 @@ import Testing
         // The programs bind to an IPv4 or IPv6 address.
         let number = String(port, radix: 16, uppercase: true)
         return ["/proc/net/udp", "/proc/net/udp6"].contains { file in
-            (try? String(contentsOfFile: file, encoding: .utf8))?.contains(
-                ":\(String(repeating: "0", count: 4 - number.count))\(number) ") == true
+            // `String(contentsOfFile:)` reads only the first page of such a file.
+            let table = try? FileHandle(forReadingFrom: URL(filePath: file)).readToEnd()
+            let entry = ":\(String(repeating: "0", count: 4 - number.count))\(number) "
+            return table.map { String(decoding: $0, as: UTF8.self).contains(entry) } == true
         }
     }
 
