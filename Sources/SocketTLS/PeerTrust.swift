@@ -11,9 +11,11 @@ public struct PeerTrust: Sendable, Hashable {
     /// The certificates as the peer sent them, starting with its own. Empty if the peer sent a raw public
     /// key.
     ///
-    /// The certificates are known to form a chain only if the `verdict` is `.trusted`.
+    /// The certificates are known to form a chain only if the `verdict` is `.trusted` and no `daneEE` record
+    /// matched (see `TLSDANE`).
     public let chain: [TLSCertificate]
-    /// OpenSSL's verdict on the chain, its validity dates, its purpose and, if enabled, the host name.
+    /// OpenSSL's verdict on the chain, its validity dates, its purpose and, if enabled, the host name. If
+    /// TLSA records are usable, `.trusted` also means that one of them matched.
     public let verdict: Verdict
     /// All faults other than the one in `verdict`, if the trust callback may overrule the verdict
     /// (`TLSTrustEvaluation.manual`). Otherwise empty, because verification stops at the first fault.

@@ -189,9 +189,9 @@ import Testing
         #expect(try await way.upgrade(link, client, server).get().dane == .matched(record))
     }
 
-    /// The closure is cancelled.
-    @Test(arguments: Way.all) func aLookUpHasALimitOfItsOwn(_ way: Way) async throws {
-        let (plain, server, _) = try Self.world(way.version)
+    /// The closure is cancelled. Records that it returns afterwards are ignored.
+    @Test(arguments: Way.all, [false, true]) func aLookUpHasALimitOfItsOwn(_ way: Way, isLate: Bool) async throws {
+        let (plain, server, record) = try Self.world(way.version)
         var client = plain
         let cancelled = try TestSignal()
         client.proof = .dane(
@@ -200,14 +200,15 @@ import Testing
                     try await waitUntilCancelled()
                 } catch {
                     cancelled.fire()
-                    throw error
+                    guard isLate else { throw error }
                 }
-                return TLSDANE.Response([])
+                return TLSDANE.Response([record])
             })
         let link = try await UpgradeLink(way.transport)
         let error = try #require(try await way.upgrade(link, client, server).error)
         #expect(error.tls?.code == .tlsaLookUpFailed && error.tls?.message.contains("did not complete within") == true)
         try await cancelled.wait(within: .patient)
+        #expect(link.client.isOver && !link.client.wasOpened)
     }
 
     @Test(arguments: Transport.allCases) func aClosedConnectionCancelsItsLookUp(_ transport: Transport) async throws {

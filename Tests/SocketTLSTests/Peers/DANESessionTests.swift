@@ -136,6 +136,8 @@ import Testing
         // A key has no certificate.
         fixture.client.proof = .dane(dane, TLSCertificateRules(pins: [fixture.leaf.publicKeySHA256]))
         #expect(thrown { try fixture.base.pair() }?.message.contains("acceptsRawPublicKeys") == true)
+        fixture.client.proof = .dane(dane, TLSCertificateRules(revocationLists: [.folder(path: "/nonexistent")]))
+        #expect(thrown { try fixture.base.pair() }?.message.contains("acceptsRawPublicKeys") == true)
         fixture.client.proof = .dane(dane, ocspStapling: .requested)
         #expect(thrown { try fixture.base.pair() }?.message.contains("acceptsRawPublicKeys") == true)
         fixture.client.resumption = .store(TLSInMemorySessionStore())
