@@ -7,7 +7,19 @@ struct DatagramPlan {
         case securePair, listener, secureListener
     }
 
+    /// How the program of a peer uses its socket.
+    enum Style: Int { case tasks, inlineDelegate, delegateQueue }
+
+    enum Filter: Int { case none, inline, queue }
+
     let mode: Mode
+    /// Those of the peers of a pair.
+    let styles: [Style]
+    let filters: [Filter]
+    /// The numbers of messages before the upgrade.
+    let earlyCounts: [Int]
+    /// Whether a delegate upgrades in a callback.
+    let upgradesInCallback: Bool
     /// The numbers of messages of each side, or the number of requests of each client.
     let counts: [Int]
     let clientCount: Int
@@ -26,7 +38,9 @@ struct DatagramPlan {
 
     init(_ choices: Choices) {
         func pick(_ count: Int) -> Int { choices.pick(count, Choices.Stream.setup) }
-        mode = Mode(rawValue: pick(4)) ?? .pair
+        let mode = Mode(rawValue: pick(4)) ?? .pair
+        let isSecure = mode == .securePair || mode == .secureListener
+        self.mode = mode
         counts = [0, 1].map { _ in [4, 1, 0, 12, 30][pick(5)] }
         (clientCount, isConnected, maximumSize) = (1 + pick(4), pick(2) == 0, [2_048, 100][pick(2)])
         (isDisturbed, disturbanceStep, disturbedSide) = (pick(3) == 1, pick(1_500), pick(2))
@@ -34,7 +48,12 @@ struct DatagramPlan {
         link = Network.Link(latency: UInt64([0, 1, 40][pick(3)]) * 1_000_000)
         faults = Kernel.Faults(
             interrupts: [0, 8][pick(2)], refusals: [0, 8][pick(2)], shortages: [0, 8][pick(2)], lateEvents: [0, 4][pick(2)],
-            losses: [0, 8, 3][pick(3)], doubles: [0, 6][pick(2)])
+            losses: [0, 8, 3][pick(3)], doubles: [0, 6][pick(2)], replays: [0, 4][pick(2)],
+            forgeries: isSecure ? [0, 4][pick(2)] : 0)
+        styles = [0, 1].map { _ in [.tasks, .inlineDelegate, .tasks, .delegateQueue][pick(4)] }
+        filters = [0, 1].map { _ in [.none, .queue, .none, .inline][pick(4)] }
+        earlyCounts = [0, 1].map { _ in isSecure ? [0, 6, 2][pick(3)] : 0 }
+        upgradesInCallback = pick(2) == 0
     }
 
     var isSecure: Bool { mode == .securePair || mode == .secureListener }

@@ -67,6 +67,20 @@ extension Network {
             packets.append(copy)
         }
         kernel.trace("sends", socket, packet.bytes.count, copies)
+        attack(packet, socket, kernel)
+    }
+
+    /// An attacker sends an earlier datagram again, now or later, or sends its own.
+    private mutating func attack(_ packet: Packet, _ socket: DatagramSocket, _ kernel: Kernel) {
+        seen.append(packet)
+        if kernel.happens(kernel.faults.replays, socket) {
+            var copy = seen[kernel.pick(seen.count, socket)]
+            copy.arrival = kernel.now + UInt64(kernel.pick(4, socket)) * 400_000_000
+            packets.append(copy)
+        }
+        if kernel.happens(kernel.faults.forgeries, socket) {
+            packets.append(Packet(from: packet.from, to: packet.to, bytes: forge(packet), arrival: kernel.now))
+        }
     }
 
     mutating func arrive(_ packet: Packet, _ kernel: Kernel) {

@@ -69,6 +69,9 @@ final class Kernel: @unchecked Sendable {
         /// Of datagrams in transit.
         var losses = 0
         var doubles = 0
+        /// By an attacker.
+        var replays = 0
+        var forgeries = 0
     }
 
     func begin(_ scheduler: Scheduler, _ faults: Faults) {

@@ -10,12 +10,18 @@ struct Network {
     /// The UDP sockets, and the datagrams in transit.
     var sockets: [DatagramSocket] = []
     var packets: [Packet] = []
+    /// The datagrams that the sockets have sent.
+    var seen: [Packet] = []
+    /// Returns the bytes that an attacker sends with the addresses of a datagram.
+    var forge: (Packet) -> [UInt8] = { _ in [] }
     /// How often the sockets have received a datagram with these bytes.
     var arrived: [[UInt8]: Int] = [:]
     /// Sees each datagram that the kernel takes.
     var inspect: (Packet) -> Void = { _ in }
     /// How the connections of `connect(2)` transport bytes.
     var link = Link()
+    /// The places that do not follow `link`.
+    var routes: [Place: Route] = [:]
     var counts = Counts()
 
     /// How a connection transports bytes.
@@ -25,6 +31,15 @@ struct Network {
         var receiveCapacity = 65_536
         /// Nanoseconds.
         var latency: UInt64 = 0
+    }
+
+    /// What happens to an attempt to connect to a place without a listener.
+    struct Route {
+        enum Outcome { case accepted, refused, lost }
+
+        let outcome: Outcome
+        /// Nanoseconds until the outcome.
+        let latency: UInt64
     }
 
     mutating func connect(_ link: Link, _ kernel: Kernel) -> (StreamEnd, StreamEnd) {

@@ -118,7 +118,8 @@ extension Network {
         (client.place, client.remotePlace) = (own, destination)
         (server.place, server.remotePlace) = (destination, own)
         client.beginConnecting()
-        handshakes.append(Handshake(client: client, server: server, arrival: kernel.now + link.latency))
+        let latency = routes[destination]?.latency ?? link.latency
+        handshakes.append(Handshake(client: client, server: server, arrival: kernel.now + latency))
     }
 
     private static let retransmission: UInt64 = 1_000_000_000
@@ -127,6 +128,12 @@ extension Network {
     mutating func arrive(_ handshake: Handshake, _ kernel: Kernel) {
         let client = handshake.client
         if client.isClosed || client.isBroken { return }
+        switch routes[client.remotePlace]?.outcome {
+        case .accepted: return client.finishConnecting()
+        case .refused: return client.fail(ECONNREFUSED, kernel)
+        case .lost: return
+        case nil: break
+        }
         if kernel.happens(kernel.faults.handshakes, client) { return fail(handshake, kernel) }
         guard let listener = listeners.first(where: { $0.place == client.remotePlace }) else {
             return client.fail(ECONNREFUSED, kernel)
@@ -207,6 +214,7 @@ extension Network {
     let number = kernel.open(end)
     kernel.trace("accept", end)
     kernel.onAccept(end)
+    kernel.point()
     return end.remotePlace.store(address, length) == 0 ? number : -EINVAL
 }
 

@@ -31,11 +31,8 @@ final class DecidingDelegate: RunSide, AsyncSocketDelegate, @unchecked Sendable 
 
     func run() {
         guard let socket else { return }
-        var settings = Certificates.client
+        var settings = plan.clientSettings
         settings.trustEvaluation = .delegate
-        // The time for the decision does not count.
-        settings.handshakeTimeout = .seconds(10)
-        settings.trustTimeout = .milliseconds(plan.trustTimeout)
         do {
             try socket.beginTLS(settings: settings)
         } catch {

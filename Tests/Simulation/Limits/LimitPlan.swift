@@ -1,4 +1,6 @@
-/// What happens in a run about time limits, trust decisions or dialogues.
+internal import AsyncSockets
+
+/// What happens in a run about time limits, trust decisions, dialogues or connection attempts.
 struct LimitPlan {
     enum Mode: Int {
         /// A socket writes to a peer that reads slowly.
@@ -7,6 +9,8 @@ struct LimitPlan {
         case taskTrust, delegateTrust
         /// Both sides upgrade with a STARTTLS dialogue.
         case dialogue
+        /// A client connects to a host with several addresses.
+        case race
     }
 
     enum Decision: Int { case accept, reject, fail, never }
@@ -16,10 +20,13 @@ struct LimitPlan {
     /// How long the decision takes, and how long it may take. Milliseconds.
     let decisionTime: Int
     let trustTimeout: Int
+    /// Whether the handshake continues after the decision, as in TLS 1.2.
+    let hasLateFinish: Bool
     /// Whether a delegate decides twice.
     let decidesTwice: Bool
     /// The protocol of the dialogue.
     let dialogue: Int
+    let race: RacePlan
     let isDisturbed: Bool
     /// When the disturbance happens, in steps of the schedule.
     let disturbanceStep: Int
@@ -30,12 +37,13 @@ struct LimitPlan {
 
     init(_ choices: Choices) {
         func pick(_ count: Int) -> Int { choices.pick(count, Choices.Stream.setup) }
-        mode = Mode(rawValue: pick(5)) ?? .taskWrites
+        mode = Mode(rawValue: pick(6)) ?? .taskWrites
         decision = [.accept, .accept, .reject, .fail, .never][pick(5)]
         (decisionTime, trustTimeout) = ([0, 5, 100, 20_000][pick(4)], [30_000, 50][pick(2)])
         (decidesTwice, dialogue) = (pick(2) == 1, pick(3))
+        (hasLateFinish, race) = (pick(2) == 1, RacePlan(pick))
         let isWriting = mode == .taskWrites || mode == .delegateWrites
-        (isDisturbed, disturbanceStep, disturbance) = (pick(3) == 1, pick(isWriting ? 600 : 2_500), pick(3))
+        (isDisturbed, disturbanceStep, disturbance) = (pick(3) == 1, pick(isWriting || mode == .race ? 600 : 2_500), pick(3))
         counts = [0, 1].map { _ in [40, 1, 3_000][pick(3)] }
         link = Network.Link(
             sendCapacity: [4_096, 300, 65_536][pick(3)], receiveCapacity: [4_096, 300, 65_536][pick(3)],
@@ -49,6 +57,17 @@ struct LimitPlan {
     /// Whether the decision is made in time.
     var isDecided: Bool { decision != .never && decisionTime < trustTimeout }
     var isTrusted: Bool { mode == .dialogue || decision == .accept && isDecided }
+
+    /// The settings of a client that decides whether to trust the server.
+    var clientSettings: TLSClientSettings {
+        var settings = Certificates.client
+        // The time for the decision does not count.
+        settings.handshakeTimeout = .seconds(10)
+        settings.trustTimeout = .milliseconds(trustTimeout)
+        if hasLateFinish { settings.maximumVersion = .tls12 }
+        return settings
+    }
+
     /// Whether both sides exchange all their bytes.
     var succeeds: Bool { !isDisturbed && isTrusted }
 }

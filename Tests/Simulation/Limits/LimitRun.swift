@@ -2,7 +2,7 @@ internal import AsyncSockets
 internal import CSimulation
 internal import Glibc
 
-/// A run about time limits, trust decisions or dialogues.
+/// A run about time limits, trust decisions, dialogues or connection attempts.
 final class LimitRun: Run, @unchecked Sendable {
     // Unchecked: as `SimulatedThread`.
     let plan: LimitPlan
@@ -20,15 +20,23 @@ final class LimitRun: Run, @unchecked Sendable {
 
     override func run() -> Violation? {
         trace.note("\(plan)")
-        let (first, second) = kernel.connect(plan.link)
-        ends = [first, second]
-        sides = kernel.serving { makeSides(first, second) }
+        if plan.mode == .race {
+            kernel.change { network in
+                for (place, route) in plan.race.routes { network.routes[place] = route }
+            }
+            sides = kernel.serving { [RaceClient(self)] }
+        } else {
+            let (first, second) = kernel.connect(plan.link)
+            ends = [first, second]
+            sides = kernel.serving { makeSides(first, second) }
+        }
         return play(sides, disturbance: plan.isDisturbed ? { [self] in disturb() } : nil)
     }
 
     private func makeSides(_ first: StreamEnd, _ second: StreamEnd) -> [any RunSide] {
         switch plan.mode {
-        case .taskWrites: [TaskWriter(first.descriptor, self), SlowReader(second, self)]
+        case .race: []
+        case .taskWrites: [TaskWriter("writer", adopting: first.descriptor, self), SlowReader(second, self)]
         case .delegateWrites: [DelegateWriter(first.descriptor, self), SlowReader(second, self)]
         case .taskTrust, .dialogue: [SecureSide(0, first.descriptor, self), SecureSide(1, second.descriptor, self)]
         case .delegateTrust: [DecidingDelegate(first.descriptor, self), SecureSide(1, second.descriptor, self)]
@@ -41,7 +49,7 @@ final class LimitRun: Run, @unchecked Sendable {
         trace.note("disturbance \(plan.disturbance)")
         switch plan.disturbance {
         case 0: for end in ends { end.fail(ECONNRESET, kernel) }
-        case let number: kernel.serving { sides[number - 1].disconnect() }
+        case let number: kernel.serving { sides[(number - 1) % sides.count].disconnect() }
         }
     }
 

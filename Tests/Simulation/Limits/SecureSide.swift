@@ -3,48 +3,23 @@ internal import Foundation
 internal import StartTLSProtocols
 
 /// A task that upgrades the connection, and then exchanges bytes with its peer.
-final class SecureSide: RunSide, @unchecked Sendable {
+final class SecureSide: LimitTask, @unchecked Sendable {
     // Unchecked: as `SimulatedThread`.
     private struct Doubt: Error {}
 
-    let name: String
     private let index: Int
-    private let course: LimitRun
-    private let plan: LimitPlan
-    private var socket: AsyncSocket?
-    private weak var observed: AsyncSocket?
-    private var hasFinished = false
     private var hasExchanged = false
     private var decisionStart: UInt64?
 
     init(_ index: Int, _ descriptor: Int32, _ course: LimitRun) {
-        (self.index, self.course, plan, name) = (index, course, course.plan, index == 0 ? "client" : "server")
-        do {
-            socket = try AsyncSocket(adopting: descriptor)
-            observed = socket
-        } catch {
-            complain("\(error)")
-        }
+        self.index = index
+        super.init(index == 0 ? "client" : "server", course) { try AsyncSocket(adopting: descriptor) }
     }
 
-    var isReleased: Bool { observed == nil }
-
-    private func complain(_ text: String) { course.scheduler.fail("\(name): \(text)") }
-
-    func run() {
-        guard let socket else { return }
-        Task(executorPreference: socket.executor) { [self] in
-            do {
-                try await upgrade(socket)
-                try await exchange(socket)
-                hasExchanged = true
-            } catch {
-                check(error)
-                socket.disconnect()
-            }
-            if hasFinished { complain("finishes twice") }
-            hasFinished = true
-        }
+    override func perform(_ socket: AsyncSocket) async throws {
+        try await upgrade(socket)
+        try await exchange(socket)
+        hasExchanged = true
     }
 
     // MARK: - The upgrade
@@ -61,11 +36,7 @@ final class SecureSide: RunSide, @unchecked Sendable {
             let server = servers[plan.dialogue]
             try await socket.acceptStartTLS(as: server, settings: Certificates.server)
         case (_, 0):
-            var settings = Certificates.client
-            // The time for the decision does not count.
-            settings.handshakeTimeout = .seconds(10)
-            settings.trustTimeout = .milliseconds(plan.trustTimeout)
-            try await socket.startTLS(settings: settings) { [self] _ in try await decide() }
+            try await socket.startTLS(settings: plan.clientSettings) { [self] _ in try await decide() }
             if !plan.isTrusted { complain("the connection is secure, although the server is not trusted") }
         default: try await socket.startTLS(settings: Certificates.server)
         }
@@ -85,8 +56,7 @@ final class SecureSide: RunSide, @unchecked Sendable {
         return plan.decision != .reject
     }
 
-    private func check(_ error: any Error) {
-        course.trace.add("fails", index)
+    override func check(_ error: any Error) {
         if plan.isDisturbed { return }
         if plan.isTrusted { return complain("\(error)") }
         guard index == 0 else { return }
@@ -113,12 +83,7 @@ final class SecureSide: RunSide, @unchecked Sendable {
         try await socket.close()
     }
 
-    func disconnect() { socket?.disconnect() }
-
-    func complaintAtEnd() -> String? {
-        if !hasFinished { return "the task does not finish" }
-        return plan.succeeds && !hasExchanged ? "the exchange is incomplete" : nil
+    override func complaintAtEnd() -> String? {
+        super.complaintAtEnd() ?? (plan.succeeds && !hasExchanged ? "the exchange is incomplete" : nil)
     }
-
-    func abandon() { socket = nil }
 }

@@ -2,44 +2,18 @@ internal import AsyncSockets
 internal import Foundation
 
 /// A task that writes with timeouts and deadlines.
-final class TaskWriter: RunSide, @unchecked Sendable {
+final class TaskWriter: LimitTask, @unchecked Sendable {
     // Unchecked: as `SimulatedThread`.
-    let name = "writer"
-    private let course: LimitRun
-    private var socket: AsyncSocket?
-    private weak var observed: AsyncSocket?
-    private var hasFinished = false
-
-    init(_ descriptor: Int32, _ course: LimitRun) {
-        self.course = course
-        do {
-            socket = try AsyncSocket(adopting: descriptor)
-            observed = socket
-        } catch {
-            complain("\(error)")
-        }
+    override func perform(_ socket: AsyncSocket) async throws {
+        for number in 0..<3 + course.pick(8, 0) { try await write(number, socket) }
+        try await socket.close()
     }
 
-    var isReleased: Bool { observed == nil }
-
-    private func complain(_ text: String) { course.scheduler.fail("\(name): \(text)") }
-
-    func run() {
-        guard let socket else { return }
-        Task(executorPreference: socket.executor) { [self] in
-            do {
-                for number in 0..<3 + course.pick(8, 0) { try await write(number, socket) }
-                try await socket.close()
-            } catch {
-                // If a collected write exceeds its timeout, the connection fails.
-                let code = (error as? AsyncSocketError)?.code
-                SlowReader.succeeded = []
-                if !course.plan.isDisturbed, code != .writeTimeout, code != .deadlineExceeded { complain("\(error)") }
-                socket.disconnect()
-            }
-            if hasFinished { complain("finishes twice") }
-            hasFinished = true
-        }
+    override func check(_ error: any Error) {
+        // If a collected write exceeds its timeout, the connection fails.
+        let code = (error as? AsyncSocketError)?.code
+        SlowReader.succeeded = []
+        if !plan.isDisturbed, code != .writeTimeout, code != .deadlineExceeded { complain("\(error)") }
     }
 
     private func write(_ number: Int, _ socket: AsyncSocket) async throws {
@@ -79,10 +53,4 @@ final class TaskWriter: RunSide, @unchecked Sendable {
         writing.cancel()
         try await writing.value
     }
-
-    func disconnect() { socket?.disconnect() }
-
-    func complaintAtEnd() -> String? { hasFinished ? nil : "the task does not finish" }
-
-    func abandon() { socket = nil }
 }

@@ -40,6 +40,8 @@ struct ListenerPlan {
     let shutdown: Shutdown
     /// When the shutdown begins, in steps of the schedule.
     let shutdownStep: Int
+    /// If not `nil`, an early shutdown begins when this number of connections have been accepted.
+    let shutdownCount: Int?
     /// Milliseconds.
     let closeTimeout: Int
     let link: Network.Link
@@ -59,6 +61,7 @@ struct ListenerPlan {
                 connectTimeout: [30_000, 0, 5, 400][pick(4)], races: pick(4) == 1)
         }
         shutdown = pick(2) == 0 ? .afterClients : Shutdown(rawValue: pick(4)) ?? .close
+        shutdownCount = pick(2) == 0 ? 1 + pick(clients.count) : nil
         (shutdownStep, closeTimeout) = (pick(hasTLS ? 4_000 : 1_500), [30_000, 0, 10, 300][pick(4)])
         link = Network.Link(
             sendCapacity: [65_536, 300][pick(2)], receiveCapacity: [65_536, 300][pick(2)],
@@ -68,6 +71,9 @@ struct ListenerPlan {
             lateEvents: [0, 4][pick(2)], accepts: [0, 2, 5][pick(3)], sockets: [0, 4][pick(2)], connects: [0, 4][pick(2)],
             handshakes: [0, 4][pick(2)])
     }
+
+    /// How many connections of a source are served at the same time.
+    var sourceLimit: Int { maximumPerSource ?? maximumConnections - maximumConnections / 5 }
 
     var isEarly: Bool { shutdown != .afterClients }
 }

@@ -12,6 +12,8 @@ final class ListenerRun: Run, @unchecked Sendable {
     private var clients: [any ClientSide] = []
     /// The connections that the kernel has passed to the listener.
     private(set) var accepted: [StreamEnd] = []
+    /// How many of them had a source that was at its limit.
+    private(set) var crowdedCount = 0
 
     required init(_ choices: Choices, _ trace: Trace) {
         // The scheduler makes the first choices.
@@ -58,17 +60,22 @@ final class ListenerRun: Run, @unchecked Sendable {
 
     private func shutDown() {
         CSim_set_simulated(false)
-        scheduler.wait { [self] in
-            isQuiet || (plan.isEarly ? scheduler.steps >= plan.shutdownStep : clientsHaveFinished)
-        }
+        scheduler.wait { [self] in isQuiet || isTimeToShutDown }
         CSim_set_simulated(true)
         server?.shutDown()
+    }
+
+    private var isTimeToShutDown: Bool {
+        if !plan.isEarly { return clientsHaveFinished }
+        return plan.shutdownCount.map { accepted.count >= $0 } ?? (scheduler.steps >= plan.shutdownStep)
     }
 
     /// A client's timeout has expired before it had a connection.
     func noteTimeout() { server?.timeoutCount += 1 }
 
     private func noteAccepted(_ end: StreamEnd) {
+        let earlier = accepted.count { !$0.isClosed && $0.remotePlace.address == end.remotePlace.address }
+        if earlier >= plan.sourceLimit { crowdedCount += 1 }
         accepted.append(end)
         let open = accepted.count { !$0.isClosed }
         if open > plan.maximumConnections { scheduler.fail("\(open) connections are open, not \(plan.maximumConnections)") }

@@ -93,9 +93,8 @@ final class ServerSide: @unchecked Sendable {
 
     /// A connection counts until its descriptor is closed. Refused connections are not served.
     private func checkSources() {
-        let limit = plan.maximumPerSource ?? plan.maximumConnections - plan.maximumConnections / 5
         let served = course.accepted.filter { !$0.isClosed && servedPorts.contains($0.remotePlace.port) }
-        for (source, ends) in Dictionary(grouping: served, by: \.remotePlace.address) where ends.count > limit {
+        for (source, ends) in Dictionary(grouping: served, by: \.remotePlace.address) where ends.count > plan.sourceLimit {
             complain("\(ends.count) connections of source \(source) are served")
         }
     }
@@ -172,10 +171,13 @@ final class ServerSide: @unchecked Sendable {
         if snapshot.isListening || openCount + snapshot.handshakeCount + snapshot.waitingCount > 0 { return counts }
         let refused = snapshot.refused.bySource + snapshot.refused.byRate
         if snapshot.acceptedCount + refused != acceptedCount { return "\(acceptedCount) connections were accepted: \(counts)" }
+        if snapshot.refused.bySource > course.crowdedCount {
+            return "\(course.crowdedCount) connections exceeded the limit of their source: \(counts)"
+        }
         let served = servedPorts.count + preparationFailures
         // A short timeout may cancel a connection before its task has begun.
         let isPatient = plan.closeTimeout == 30_000
-        if !plan.isEarly, isPatient, !plan.isSequence, served != snapshot.acceptedCount {
+        if plan.shutdown != .cancel, isPatient, !plan.isSequence || !plan.hasTLS, served != snapshot.acceptedCount {
             return "\(served) connections are served: \(counts)"
         }
         return served > snapshot.acceptedCount ? "\(served) connections are served: \(counts)" : nil
