@@ -115,6 +115,15 @@ check_listen_swaks() {
         visited
     done
     stop offer
+    offering smtp --mail
+    for version in 1.2 1.3; do
+        printed 0 swaks swaks --server localhost --port "$port" --from me@example.org --to you@example.org,they@example.org \
+            --tls --tls-verify --tls-ca-path "$scratch/ca.pem" --tls-protocol "tlsv${version/./_}"
+        contains swaks '^<~  250 2.0.0 Accepted and discarded'
+        contains swaks '^<~  221 2.0.0 localhost closing connection'
+        visited
+    done
+    stop offer
 }
 
 check_listen_python() {

@@ -8,7 +8,7 @@ struct Listen: SockcatCommand {
         commandName: "listen",
         abstract: "Accept connections, and echo their data, print it or pass it to a command.",
         discussion: """
-            Without --echo, --exec and --keep-open, the command connects standard input and output to one client and \
+            Without --echo, --exec, --keep-open and --mail, the command connects standard input and output to one client and \
             then exits. If no certificate is given, --tls, --dtls and --starttls generate one and print its fingerprint.
 
             On SIGTERM or Ctrl-C, a server stops accepting connections. Existing connections may continue until \
@@ -20,6 +20,7 @@ struct Listen: SockcatCommand {
               sockcat listen --keep-open 7000 >> received
               sockcat listen --exec 'tr a-z A-Z' 7000
               sockcat listen --echo --tls --cert server.pem --client-ca ca.pem 7000
+              sockcat listen --mail --starttls smtp --cert server.pem 2525
             """)
 
     @Argument(
@@ -40,6 +41,9 @@ struct Listen: SockcatCommand {
         if tls.isUsed, !transport.isSecure { throw ValidationError("the TLS options require --tls, --dtls or --starttls") }
         if transport.isDatagram, tls.server.earlyData {
             throw ValidationError("--early-data requires TLS: omit --udp and --dtls")
+        }
+        if service.mail, transport.starttls.map(StartTLSName.mailProtocols.contains) != true {
+            throw ValidationError("--mail requires --starttls smtp, lmtp, imap or pop3")
         }
         if transport.isDatagram, service.exec != nil { throw ValidationError("--exec requires TCP: omit --udp and --dtls") }
     }
@@ -74,6 +78,13 @@ struct ListenService: ParsableArguments {
     @Flag(name: .shortAndLong, help: "Serve any number of clients, and print what they send.")
     var keepOpen = false
 
+    @Flag(
+        help: ArgumentHelp(
+            "After the upgrade with --starttls smtp, lmtp, imap or pop3, reply to the commands of any number of clients and "
+                + "print what they send. Messages are accepted and discarded. Passwords are not printed, and every login fails. "
+                + "Clients that send no line for five minutes, or for --idle-timeout, are disconnected."))
+    var mail = false
+
     @Option(help: ArgumentHelp("The maximum number of simultaneous connections.", valueName: "count"))
     var maxConnections: Int?
 
@@ -83,12 +94,16 @@ struct ListenService: ParsableArguments {
 
     func validate() throws {
         if echo, exec != nil { throw ValidationError("--echo and --exec cannot be combined") }
-        if keepOpen, echo || exec != nil { throw ValidationError("--echo and --exec already serve any number of clients") }
+        if keepOpen, echo || exec != nil || mail {
+            throw ValidationError("--echo, --exec and --mail already serve any number of clients")
+        }
+        if mail, echo || exec != nil { throw ValidationError("--mail cannot be combined with --echo and --exec") }
         if let maxConnections, maxConnections < 1 { throw ValidationError("--max-connections must be at least 1") }
     }
 
     var mode: StreamServer.Mode {
         if let exec { return .exec(exec) }
+        if mail { return .mail }
         return echo ? .echo : keepOpen ? .print : .exchange
     }
 }
@@ -98,7 +113,9 @@ struct ListenTLSOptions: ParsableArguments {
     @OptionGroup var server: TLSServerOptions
 
     @Option(
-        help: ArgumentHelp("A name for the generated certificate. Repeatable.", valueName: "name"))
+        help: ArgumentHelp(
+            "A name for the generated certificate. The first name is also the server's name in greetings. Repeatable.",
+            valueName: "name"))
     var name: [String] = []
 
     var isUsed: Bool { server.isUsed || !name.isEmpty }

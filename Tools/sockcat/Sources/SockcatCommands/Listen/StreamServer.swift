@@ -11,6 +11,8 @@ struct StreamServer: Sendable {
         case echo
         case print
         case exec(String)
+        /// Replies to mail clients.
+        case mail
     }
 
     /// A command has several threads while it runs.
@@ -39,7 +41,7 @@ struct StreamServer: Sendable {
         switch mode {
         case .exchange: 1
         case .exec: choices.service.maxConnections ?? Self.maximumCommands
-        case .echo, .print: choices.service.maxConnections ?? 10_000
+        case .echo, .print, .mail: choices.service.maxConnections ?? 10_000
         }
     }
 
@@ -73,11 +75,11 @@ struct StreamServer: Sendable {
             if choices.transport.tls { group.addTask { try await reload(listener) } }
             try await listener.run(
                 untilSignals: [SIGTERM, SIGINT], closeTimeout: choices.service.grace.duration,
-                idleTimeout: choices.data.idleTimeout?.duration, onError: report
+                idleTimeout: idleTimeout, onError: report
             ) { socket in
-                try await upgrade(socket, settings)
+                let host = try await upgrade(socket, settings)
                 do {
-                    try await serve(socket, output)
+                    try await serve(socket, output, host)
                 } catch {
                     // The client must not mistake a failure for the end of the data.
                     socket.disconnectWithReset()
@@ -94,11 +96,19 @@ struct StreamServer: Sendable {
         if let failure = failure.withLock(\.self) { throw failure }
     }
 
-    private func serve(_ socket: AsyncSocket, _ output: DescriptorWriter) async throws {
+    /// A mail client that is silent would otherwise keep its connection forever.
+    private var idleTimeout: Duration? {
+        choices.data.idleTimeout?.duration ?? (mode == .mail ? MailService.idleTimeout : nil)
+    }
+
+    private func serve(_ socket: AsyncSocket, _ output: DescriptorWriter, _ host: String) async throws {
         switch mode {
         case .exchange, .print: for try await bytes in socket.chunks { try await output.write(bytes) }
         case .echo: for try await bytes in socket.chunks { try await socket.write(bytes) }
         case .exec(let command): try await CommandSession(socket: socket, command: command, reporter: reporter).run()
+        case .mail:
+            guard let session = choices.transport.starttls?.mailSession(host: host) else { return }
+            try await MailService(socket: socket, output: output, lineTimeout: idleTimeout).run(session)
         }
     }
 
@@ -114,16 +124,33 @@ struct StreamServer: Sendable {
 
     // MARK: - Each client
 
-    private func upgrade(_ socket: AsyncSocket, _ settings: ReloadingSettings?) async throws {
+    /// Upgrades a connection if the options require it. Returns the server's own name, which the client
+    /// receives in a greeting.
+    @discardableResult
+    private func upgrade(_ socket: AsyncSocket, _ settings: ReloadingSettings?) async throws -> String {
         reporter.detail("\(socket.connectedAddress.text) connected")
-        if let startTLS = choices.transport.starttls, let settings {
-            _ = try await startTLS.acceptStartTLS(
-                on: socket, host: choices.tls.name.first ?? "localhost", settings.current())
+        let current = settings?.current()
+        let host = choices.tls.name.first ?? current?.certificateName ?? "localhost"
+        if let startTLS = choices.transport.starttls, let current {
+            _ = try await startTLS.acceptStartTLS(on: socket, host: host, current)
         }
         if let session = socket.tlsSession { reporter.describe(session) }
+        return host
     }
 
     private func report(_ error: any Error, of socket: AsyncSocket) {
         reporter.note("\(socket.connectedAddress.text): \(Failure(error).message)")
+    }
+}
+
+extension TLSServerSettings {
+    /// The first name in the certificate that is a host name and not a wildcard.
+    fileprivate var certificateName: String? {
+        identity?.certificateChain.first?.dnsNames.first { name in
+            !name.isEmpty
+                && name.utf8.allSatisfy {
+                    (48...57).contains($0) || (65...90).contains($0) || (97...122).contains($0) || "-._".utf8.contains($0)
+                }
+        }
     }
 }
