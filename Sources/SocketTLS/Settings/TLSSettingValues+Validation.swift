@@ -14,6 +14,13 @@ extension TLSSettingValues {
         }
     }
 
+    /// The values with a name, which a client may receive from its connection.
+    var named: TLSSettingValues {
+        var named = self
+        if role == .client { named.serverName = serverName ?? "localhost" }
+        return named
+    }
+
     static func name(_ serverName: String?) throws(TLSError) -> ServerName {
         guard let serverName else {
             throw invalid("the connection was not made to a host name: pass the expected name to client(serverName:)")

@@ -10,9 +10,8 @@ extension TLSSettings where Side == TLSRole.Client {
     /// Settings for a client that expects the host that the program connected to, as if its name or address
     /// were passed to `client(serverName:)`.
     ///
-    /// For a connection through a proxy, this is the destination host. A connection that was not made to a
-    /// host, such as an accepted connection or a connection to a path, needs a name: otherwise `startTLS`
-    /// throws `invalidSettings`.
+    /// Through a proxy, this is the destination host. A connection that was not made to a host, such as an
+    /// accepted connection, needs a name: otherwise `startTLS` throws `invalidSettings`.
     public static var client: TLSClientSettings {
         TLSClientSettings(TLSSettingValues(role: .client, identity: nil, earlyPlaintext: .reject))
     }
@@ -63,4 +62,10 @@ extension TLSSettings where Side == TLSRole.Server {
         get { values.clients }
         set { values.clients = newValue }
     }
+}
+
+extension TLSSettings {
+    /// Throws `invalidSettings` or, for a file, `invalidCertificate` if TLS connections cannot use the
+    /// settings. A client needs no `serverName` here, because a connection to a host name has that name.
+    public func validate() throws(TLSError) { _ = try TLSContext(for: TLSSettings(values.named), ticketClock: nil) }
 }

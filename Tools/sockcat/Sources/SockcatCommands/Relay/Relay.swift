@@ -69,7 +69,8 @@ struct Relay: SockcatCommand {
         let link = RelayLink(
             routes: try RouteTable(addresses.route, fallback: addresses.to), acceptedStartTLS: accepting.listenStarttls,
             settings: settings,
-            target: target, plan: try target.plan(timeout: limits.timeout.duration), limits: limits, reporter: reporter)
+            target: target, plan: try target.plan(for: addresses.to, timeout: limits.timeout.duration), limits: limits,
+            reporter: reporter)
         let server = RelayServer(
             address: addresses.listen, proxyProtocol: try accepting.proxyProtocol, choices: choices,
             settings: accepting.listenTls ? settings : nil, generation: generation, link: link)

@@ -111,17 +111,25 @@ struct RelayTargetOptions: ParsableArguments {
         IdentityFiles(certificate: toCert, key: toKey, pkcs12: toPKCS12, passphraseFile: toPassphraseFile)
     }
 
-    /// Reads the files and returns the settings, or `nil` for plaintext connections.
-    func plan(timeout: Duration) throws -> TLSClientPlan? {
+    /// Reads the files and returns the settings, or `nil` for plaintext connections. Throws if no connection
+    /// to the target can use the settings, because a relay that cannot connect to its target should not
+    /// start.
+    func plan(for target: Endpoint?, timeout: Duration) throws -> TLSClientPlan? {
         guard isSecure else { return nil }
-        // A relay that cannot connect to its target should not start.
-        if let toCa, case .file = TLSClientChoices.roots(toCa) { _ = try TLSCertificate.certificates(file: toCa) }
+        if let target, target.hostName == nil, toSni == nil {
+            throw Failure.usage("\"\(target)\" has no host name", advice: "pass the expected name with --to-sni")
+        }
         let choices = TLSClientChoices(
             authorities: toCa, serverName: toSni, pins: toPin, trustsPinsAlone: toPinOnly, dane: dane,
             identity: identity, preSharedKey: toPsk, applicationProtocols: toAlpn, limits: limits, isInsecure: toInsecure)
         var plan: TLSClientPlan
         do {
             plan = try choices.plan(timeout: timeout)
+            var settings = plan.settings
+            settings.serverName = settings.serverName ?? target?.hostName
+            // The records are added for each connection.
+            if dane != .none { settings.proof = .certificates(TLSClientChoices.rules(of: settings)) }
+            try settings.validate()
         } catch {
             throw Failure(error).ofTargetOptions
         }
