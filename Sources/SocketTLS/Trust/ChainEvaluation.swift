@@ -31,22 +31,10 @@ package struct ChainEvaluation: Sendable {
         }
         if let excess = CertificateFault.excess(in: chain) { return excess }
         let name = try peer == .server ? serverName.map { text throws(TLSError) in try ServerName(text) } : nil
-        let store = try trustStore()
-        let context = try OpenSSLCall.require("X509_STORE_CTX_new", or: .internalError, "OpenSSL is out of memory") {
-            X509_STORE_CTX_new()
-        }
-        defer { X509_STORE_CTX_free(context) }
-        let others = OPENSSL_sk_new_null()
-        defer { OPENSSL_sk_free(others) }
-        for certificate in chain.dropFirst() {
-            guard OPENSSL_sk_push(others, UnsafeRawPointer(certificate.handle.x509)) > 0 else {
-                throw TLSError(.internalError, "OpenSSL is out of memory", operation: "OPENSSL_sk_push")
-            }
-        }
-        return try withExtendedLifetime((store, chain)) { () throws(TLSError) in
-            try store.begin(context, leaf.handle.x509, others)
-            try setRules(on: context, name)
-            return verify(context, leaf, name)
+        let verification = try DetachedVerification(of: chain, in: trustStore(), peer)
+        return try withExtendedLifetime(verification) { () throws(TLSError) in
+            try setRules(on: verification.context, name)
+            return verify(verification.context, leaf, name)
         }
     }
 
@@ -57,9 +45,6 @@ package struct ChainEvaluation: Sendable {
     }
 
     private func setRules(on context: OpaquePointer, _ name: ServerName?) throws(TLSError) {
-        try OpenSSLCall.requireSuccess("X509_STORE_CTX_set_default") {
-            X509_STORE_CTX_set_default(context, peer == .server ? "ssl_server" : "ssl_client")
-        }
         let parameters = X509_STORE_CTX_get0_param(context)
         X509_VERIFY_PARAM_set_depth(parameters, Self.depth)
         X509_VERIFY_PARAM_set_auth_level(parameters, Self.securityLevel)

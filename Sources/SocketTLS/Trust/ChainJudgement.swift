@@ -63,7 +63,7 @@ extension Judge {
     }
 
     /// More faults than a chain of ten certificates can have.
-    private static let faultLimit = 64
+    static let faultLimit = 64
 }
 
 extension Judge {
@@ -76,7 +76,7 @@ extension Judge {
 
 extension PeerTrust.Verdict {
     /// Whether the signatures are valid and lead to a trusted root.
-    fileprivate var leavesPathTrusted: Bool {
+    var leavesPathTrusted: Bool {
         guard case .untrusted(_, let code, _) = self else { return true }
         switch code {
         case X509_V_ERR_HOSTNAME_MISMATCH, X509_V_ERR_IP_ADDRESS_MISMATCH, X509_V_ERR_CERT_HAS_EXPIRED,

@@ -90,6 +90,8 @@ enum Assessment {
         case 62, 64: .nameMismatch
         case 2, 18, 19, 20, 21, 27: .unknownIssuer
         case 23: .revoked
+        // The library's code for a chain without a pinned key (X509_V_ERR_APPLICATION_VERIFICATION).
+        case 50: .pinMismatch
         case 66, 67: .weakKey
         case 68: .weakSignature
         case 73, 74, 75: .stapling

@@ -54,7 +54,7 @@ struct Fleet: Sendable {
     private func inspect(_ target: InspectionTarget) async throws -> InspectionReport {
         switch target {
         case .server(let server): try await ServerInspector.inspect(server, choices)
-        case .file(let path): FileInspector(path: path, days: choices.days, passphraseFile: passphraseFile).inspect()
+        case .file(let path): FileInspector(path: path, choices: choices, passphraseFile: passphraseFile).inspect()
         case .unresolved(let name, let failure): ServerInspector.report(failure, of: name)
         }
     }

@@ -33,6 +33,7 @@ struct Inspect: SockcatCommand {
               sockcat inspect --mx example.org                  # all mail servers of a domain
               sockcat inspect --srv xmpp-server example.org
               sockcat inspect server.pem client.p12
+              sockcat inspect server.pem --ca ca.pem --sni www.example.org
               sockcat inspect www.example.org 443 --json | jq .daysLeft
             """)
 
@@ -130,8 +131,13 @@ struct Inspect: SockcatCommand {
         return all
     }
 
-    /// Records belong to servers, and those on the command line to a single server.
+    /// Records belong to servers, and those on the command line to a single server. Without a server, the
+    /// options for connections have no effect.
     private func requireServers(_ all: [InspectionTarget]) throws {
+        let files = all.compactMap { if case .file(let path) = $0 { path } else { nil } }
+        if let path = files.first, files.count == all.count, mx.isEmpty, srv.isEmpty, let option = optionOfConnections {
+            throw Failure.usage("\(option) applies to servers, but \"\(path)\" is a file")
+        }
         if trust.dane.choice == .none { return }
         for case .file(let path) in all {
             throw Failure.usage("--dane and --tlsa apply to servers, but \"\(path)\" is a file")
@@ -141,6 +147,17 @@ struct Inspect: SockcatCommand {
         }
     }
 
+    /// An option that was given and has an effect only on connections.
+    private var optionOfConnections: String? {
+        let options = [
+            ("--starttls", starttls != nil), ("--no-probes", skipsProbes), ("--alpn", !trust.alpn.isEmpty),
+            ("--cert", identity.cert != nil), ("--p12", identity.pkcs12 != nil),
+            ("--tls-version", trust.limits.tlsVersion != nil),
+            ("--cipher-suite", !trust.limits.cipherSuite.isEmpty),
+        ]
+        return options.first(where: \.1)?.0
+    }
+
     private func domains() throws -> [ServiceDomain] {
         let pairs = stride(from: 0, to: srv.count, by: 2).map { (srv[$0], srv[$0 + 1]) }
         return try mx.map { try ServiceDomain(mail: $0, startTLS: starttls) }
@@ -148,10 +165,18 @@ struct Inspect: SockcatCommand {
     }
 
     private func choices() throws -> InspectionChoices {
-        InspectionChoices(
+        if let name = trust.sni {
+            do {
+                try TLSSettings.client(serverName: name).validate()
+            } catch {
+                throw Failure.usage("--sni: \(error.message)")
+            }
+        }
+        return InspectionChoices(
             trustRoots: trust.ca.map { TLSClientChoices.roots($0) } ?? .system, identity: try identity.files?.load(),
             applicationProtocols: trust.alpn, pins: Set(trust.pin.map(\.digest)), dane: trust.dane.choice,
-            timeout: timeout.duration, days: days, probes: !skipsProbes, limits: trust.limits.limits)
+            timeout: timeout.duration, days: days, probes: !skipsProbes, verifiesFiles: trust.ca != nil || trust.sni != nil,
+            fileServerName: trust.sni, limits: trust.limits.limits)
     }
 }
 
@@ -159,12 +184,16 @@ struct Inspect: SockcatCommand {
 struct InspectTrustOptions: ParsableArguments {
     @Option(
         help: ArgumentHelp(
-            "Trust the authorities in this PEM file, or in the files of this folder, instead of the system's.",
+            "Trust the authorities in this PEM file, or in the files of this folder, instead of the system's. If a target is "
+                + "a file, verify the chain of its first certificate.",
             valueName: "path"),
         completion: .file())
     var ca: String?
 
-    @Option(help: ArgumentHelp("The host name to request with SNI and to expect in the certificate.", valueName: "name"))
+    @Option(
+        help: ArgumentHelp(
+            "The host name to request with SNI and to expect in the certificate. If a target is a file, also verify its chain.",
+            valueName: "name"))
     var sni: String?
 
     @Option(help: ArgumentHelp("The digest of a public key that the chain must contain. Repeatable.", valueName: "digest"))

@@ -20,6 +20,8 @@ struct InspectionReport: Codable, Equatable, Sendable {
     /// The name that the certificate must have.
     var serverName: String?
     var session: SessionReport?
+    /// Whether the chain in a file is trusted, if it was verified.
+    var chain: ChainReport?
     /// Whether the server matches its TLSA records, if there are any.
     var dane: DANEReport?
     var clientCertificate: ClientCertificateReport?
@@ -36,6 +38,15 @@ struct InspectionReport: Codable, Equatable, Sendable {
     enum Status: String, Codable, Sendable, CaseIterable {
         case ok, expiresSoon, untrusted, handshakeFailed, timedOut, connectFailed, fileFailed, failed
     }
+}
+
+/// The verification of the chain in a file.
+struct ChainReport: Codable, Equatable, Sendable {
+    var isTrusted: Bool
+    /// The side to which the certificate belongs.
+    var purpose: Purpose
+
+    enum Purpose: String, Codable, Sendable, CaseIterable { case server, client }
 }
 
 /// Why an inspection failed.

@@ -73,14 +73,22 @@ struct ReportText {
     }
 
     private var sessionLines: [PrintableText] {
+        if let chain = report.chain {
+            let purpose: PrintableText = chain.purpose == .client ? ", as the certificate of a client" : ""
+            return line("trust", trust(chain.isTrusted) + purpose)
+        }
         guard let session = report.session else { return [] }
         let parameters = [
             session.version, session.cipherSuite, session.group, session.signature,
             session.applicationProtocol.map { "ALPN \($0)" },
         ]
         return line("negotiated", "\(parameters.compactMap(\.self).joined(separator: ", "))")
-            + line("trust", session.isTrusted ? style.green("trusted") : style.red("not trusted"))
+            + line("trust", trust(session.isTrusted))
             + line("OCSP stapling", Self.text(of: session.stapling))
+    }
+
+    private func trust(_ isTrusted: Bool) -> PrintableText {
+        isTrusted ? style.green("trusted") : style.red("not trusted")
     }
 
     /// Without a session, the line says what the DNS says about the server.

@@ -13,6 +13,10 @@ struct InspectionChoices: Sendable {
     var days = 14
     /// Whether to test versions, cipher suites and resumption, which takes more connections.
     var probes = true
+    /// Whether to verify the chains in files, rather than to list their certificates only.
+    var verifiesFiles = false
+    /// The name that the first certificate in a file must have. `nil` accepts any name.
+    var fileServerName: String?
     /// The limits on what a connection may negotiate. Tests of versions and cipher suites have none.
     var limits = TLSLimits()
 }
