@@ -16,6 +16,7 @@ struct Bench: AsyncParsableCommand {
             EXAMPLES:
               sockcat bench handshakes localhost 8443 --ca ca.pem
               sockcat bench handshakes localhost 8443 --ca ca.pem --resumed --connections 32
+              sockcat bench handshakes localhost 5684 --dtls --ca ca.pem
               sockcat bench requests localhost 8443 --tls --ca ca.pem --http /
               sockcat bench requests localhost 6379 --send 'PING\\r\\n' --until '\\r\\n'
               sockcat bench bytes localhost 7000 --direction echo --block 65536
@@ -56,19 +57,25 @@ struct BenchOptions: ParsableArguments {
         if let count, count < 1 { throw ValidationError("--count must be at least 1, but is \(count)") }
     }
 
+    /// Throws if options for TCP are combined with DTLS.
+    func checkDatagrams(_ tls: TLSClientOptions) throws {
+        if resets { throw ValidationError("--reset requires TCP: omit --dtls") }
+        if tls.earlyData != nil { throw ValidationError("--early-data requires TLS: omit --dtls") }
+    }
+
     func endpoint() throws -> Endpoint { try port.map { try Endpoint.host(host, port: $0) } ?? Endpoint(host) }
 
     /// Returns the target after a handshake in which the server has accepted the client.
     func target(
-        _ tls: TLSClientOptions, isSecure: Bool, startTLS: StartTLSName?, _ reporter: Reporter
+        _ tls: TLSClientOptions, isSecure: Bool, startTLS: StartTLSName?, isDatagram: Bool = false, _ reporter: Reporter
     ) async throws -> BenchTarget {
         if tls.insecure { reporter.warn(TLSClientChoices.insecureWarning) }
         Interruption.exitsImmediately()
         let endpoint = try endpoint()
-        let choices = isSecure ? try tls.choices.plan(timeout: timeout.duration) : nil
+        let choices = isSecure ? try tls.choices.plan(timeout: timeout.duration, isForDatagrams: isDatagram) : nil
         let plan = try await choices?.prepared(for: endpoint, within: timeout.duration)
         let target = BenchTarget(
-            endpoint: endpoint, plan: plan, startTLS: startTLS, timeout: timeout.duration, resets: resets)
+            endpoint: endpoint, plan: plan, startTLS: startTLS, isDatagram: isDatagram, timeout: timeout.duration, resets: resets)
         return try await target.checked(reporter)
     }
 

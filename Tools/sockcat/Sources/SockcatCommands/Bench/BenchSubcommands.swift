@@ -17,6 +17,9 @@ struct BenchHandshakes: SockcatCommand {
     @Flag(help: "Resume a session in each handshake.")
     var resumed = false
 
+    @Flag(help: "Measure DTLS handshakes.")
+    var dtls = false
+
     @Option(help: ArgumentHelp("Upgrade the connections in this protocol.", valueName: "protocol"))
     var starttls: StartTLSName?
 
@@ -24,8 +27,13 @@ struct BenchHandshakes: SockcatCommand {
     @OptionGroup(title: "TLS") var tls: TLSClientOptions
     @OptionGroup(title: "Output") var output: OutputOptions
 
+    func validate() throws {
+        if dtls, starttls != nil { throw ValidationError("--starttls upgrades TCP connections: omit --dtls") }
+        if dtls { try options.checkDatagrams(tls) }
+    }
+
     func perform(_ reporter: Reporter) async throws {
-        var target = try await options.target(tls, isSecure: true, startTLS: starttls, reporter)
+        var target = try await options.target(tls, isSecure: true, startTLS: starttls, isDatagram: dtls, reporter)
         if resumed {
             guard let session = try await target.session() else {
                 throw Failure(
@@ -35,8 +43,8 @@ struct BenchHandshakes: SockcatCommand {
             }
             target = target.resuming(session)
         }
-        let workload = HandshakeWorkload(target: target)
-        try await options.measure(resumed ? .resumptions : .handshakes, output, reporter) { try await workload.perform($0) }
+        let (workload, measurement) = (HandshakeWorkload(target: target), resumed ? BenchMeasurement.resumptions : .handshakes)
+        try await options.measure(measurement, output, reporter) { try await workload.perform($0) }
     }
 }
 
@@ -68,6 +76,7 @@ struct BenchRequests: SockcatCommand {
               sockcat bench requests localhost 8080 --http /
               sockcat bench requests localhost 6379 --send 'PING\\r\\n' --until '\\r\\n'
               sockcat bench requests localhost 7000 --send ping --response-bytes 4
+              sockcat bench requests localhost 5684 --dtls --ca ca.pem --send ping
             """)
 
     @Option(help: ArgumentHelp("Send GET requests for this path, and read HTTP/1.1 responses.", valueName: "path"))
@@ -82,6 +91,9 @@ struct BenchRequests: SockcatCommand {
     @Option(help: ArgumentHelp("The number of bytes of each response.", valueName: "count"))
     var responseBytes: Int?
 
+    @Flag(help: "Use DTLS. Each request and each response is one datagram.")
+    var dtls = false
+
     @OptionGroup(title: "Transport") var transport: BenchTransportOptions
     @OptionGroup var options: BenchOptions
     @OptionGroup(title: "TLS") var tls: TLSClientOptions
@@ -94,11 +106,23 @@ struct BenchRequests: SockcatCommand {
         }
         if until != nil, responseBytes != nil { throw ValidationError("--until and --response-bytes cannot be combined") }
         if let responseBytes, responseBytes < 1 { throw ValidationError("--response-bytes must be at least 1") }
+        if dtls {
+            if http != nil || until != nil || responseBytes != nil {
+                throw ValidationError("with --dtls, each response is one datagram: omit --http, --until and --response-bytes")
+            }
+            if transport.isSecure { throw ValidationError("--dtls cannot be combined with --tls and --starttls") }
+            try options.checkDatagrams(tls)
+        }
         if until?.bytes.isEmpty == true { throw ValidationError("--until must not be empty") }
     }
 
     func perform(_ reporter: Reporter) async throws {
-        let target = try await options.target(tls, isSecure: transport.isSecure, startTLS: transport.starttls, reporter)
+        let target = try await options.target(
+            tls, isSecure: dtls || transport.isSecure, startTLS: transport.starttls, isDatagram: dtls, reporter)
+        if dtls {
+            let workload = DatagramWorkload(target: target, request: send?.bytes ?? Data())
+            return try await options.measure(.requests, output, reporter) { try await workload.perform($0) }
+        }
         let workload = RequestWorkload(target: target, request: request(target.endpoint), response: response)
         try await options.measure(.requests, output, reporter) { try await workload.perform($0) }
     }

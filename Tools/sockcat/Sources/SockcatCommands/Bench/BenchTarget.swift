@@ -5,6 +5,8 @@ struct BenchTarget: Sendable {
     let endpoint: Endpoint
     var plan: TLSClientPlan?
     let startTLS: StartTLSName?
+    /// Whether to use DTLS instead of TLS.
+    let isDatagram: Bool
     let timeout: Duration
     /// Whether to close connections with a reset, which frees the local ports immediately.
     let resets: Bool
@@ -12,8 +14,11 @@ struct BenchTarget: Sendable {
     var awaitsVerdict = false
     private var resumes = false
 
-    init(endpoint: Endpoint, plan: TLSClientPlan?, startTLS: StartTLSName?, timeout: Duration, resets: Bool) {
-        (self.endpoint, self.plan, self.startTLS, self.timeout, self.resets) = (endpoint, plan, startTLS, timeout, resets)
+    init(
+        endpoint: Endpoint, plan: TLSClientPlan?, startTLS: StartTLSName?, isDatagram: Bool, timeout: Duration, resets: Bool
+    ) {
+        (self.endpoint, self.plan, self.startTLS, self.isDatagram) = (endpoint, plan, startTLS, isDatagram)
+        (self.timeout, self.resets) = (timeout, resets)
     }
 
     /// Connects, calls `body` with the plaintext connection, and closes it without a reply of the server.
@@ -60,6 +65,10 @@ struct BenchTarget: Sendable {
     /// `awaitsVerdict` set if the server confirms that it accepts the client.
     func checked(_ reporter: Reporter) async throws -> BenchTarget {
         guard plan != nil else { return self }
+        if isDatagram {
+            try await withDatagrams { _, _, _ in }
+            return self
+        }
         var target = self
         try await withConnection { socket in
             var isRequested = false
@@ -93,6 +102,10 @@ struct BenchTarget: Sendable {
         let collector = SessionCollector()
         var target = self
         target.plan?.settings.resumption = .store(collector)
+        if isDatagram {
+            try await target.withDatagrams { _, _, _ in }
+            return collector.latest
+        }
         var session: TLSResumableSession?
         try await target.withConnection { [target] socket in
             _ = try await target.secure(socket)

@@ -11,6 +11,12 @@ struct HandshakeWorkload: Sendable {
         try await worker.loop { result in
             var latency = Duration.zero
             try await withDeadline(target.timeout) {
+                if target.isDatagram {
+                    return try await target.withDatagrams { _, session, duration in
+                        latency = duration
+                        if session.isResumed { result.resumed += 1 }
+                    }
+                }
                 try await target.withConnection { socket in
                     let start = ContinuousClock.now
                     let isResumed = try await handshake(on: socket) { latency = ContinuousClock.now - start }

@@ -21,7 +21,8 @@ struct DANEEvidence: Sendable {
         switch choice {
         case .records:
             return DANEEvidence(
-                records: try await choice.records(of: target.endpoint, serverName: target.serverName, isDatagram: false))
+                records: try await choice.records(
+                    of: target.endpoint, serverName: target.serverName, isDatagram: target.isDatagram))
         case .none where target.origin == nil: return DANEEvidence()
         case .none, .lookUp: return try await lookUp(target, isRequired: choice == .lookUp, timeout, resolver)
         }
@@ -59,7 +60,7 @@ struct DANEEvidence: Sendable {
         }
         do {
             let result = try await Resolver.within(timeout) {
-                try await resolver.tlsaRecords(of: endpoint.host, port: endpoint.port, isDatagram: false)
+                try await resolver.tlsaRecords(of: endpoint.host, port: endpoint.port, isDatagram: target.isDatagram)
             }
             switch result {
             case .found(let records): return found(records, target)

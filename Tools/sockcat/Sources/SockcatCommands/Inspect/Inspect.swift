@@ -27,6 +27,7 @@ struct Inspect: SockcatCommand {
             EXAMPLES:
               sockcat inspect www.example.org 443
               sockcat inspect mail.example.org 587 --starttls smtp
+              sockcat inspect hub.example.org 5684 --dtls
               sockcat inspect localhost:8443 --ca ca.pem --days 30
               sockcat inspect --hosts servers.txt --quiet       # prints errors only
               sockcat inspect --hosts servers.txt --watch 1h    # prints changes only
@@ -45,7 +46,7 @@ struct Inspect: SockcatCommand {
 
     @Option(
         help: ArgumentHelp(
-            "Also inspect the servers in this file: on each line HOST:PORT, optionally followed by the STARTTLS protocol.",
+            "Also inspect the servers in this file: on each line HOST:PORT, optionally followed by the STARTTLS protocol or by dtls.",
             valueName: "file"),
         completion: .file())
     var hosts: String?
@@ -65,6 +66,9 @@ struct Inspect: SockcatCommand {
 
     @Option(help: ArgumentHelp("Upgrade the connections to TLS in this protocol.", valueName: "protocol"))
     var starttls: StartTLSName?
+
+    @Flag(help: "Use DTLS. Versions and cipher suites are then not tested.")
+    var dtls = false
 
     @Option(help: "Report certificates that expire within this number of days.")
     var days = 14
@@ -100,6 +104,10 @@ struct Inspect: SockcatCommand {
         if !mx.isEmpty || !srv.isEmpty, !trust.dane.tlsa.isEmpty || trust.sni != nil {
             throw ValidationError("--tlsa and --sni cannot be combined with --mx and --srv: they apply to a single server")
         }
+        if dtls, starttls != nil { throw ValidationError("--starttls upgrades TCP connections: omit --dtls") }
+        if dtls, targets.isEmpty {
+            throw ValidationError("--dtls applies to servers on the command line: in the file of --hosts, write HOST:PORT dtls")
+        }
         guard (1...1024).contains(parallel) else {
             throw ValidationError("--parallel must be from 1 to 1024, but is \(parallel)")
         }
@@ -125,7 +133,7 @@ struct Inspect: SockcatCommand {
     }
 
     private func allTargets() throws -> [InspectionTarget] {
-        var all = try InspectionTarget.targets(targets, starttls, serverName: trust.sni)
+        var all = try InspectionTarget.targets(targets, starttls, isDatagram: dtls, serverName: trust.sni)
         if let hosts { all += try InspectionTarget.targets(inList: InputFile.text(hosts), named: hosts) }
         try requireServers(all)
         return all
@@ -137,6 +145,9 @@ struct Inspect: SockcatCommand {
         let files = all.compactMap { if case .file(let path) = $0 { path } else { nil } }
         if let path = files.first, files.count == all.count, mx.isEmpty, srv.isEmpty, let option = optionOfConnections {
             throw Failure.usage("\(option) applies to servers, but \"\(path)\" is a file")
+        }
+        for case .server(let server) in all where server.isDatagram && server.endpoint.unixAddress != nil {
+            throw Failure.usage("\(server.endpoint) is not a UDP address", advice: "pass a host and a port")
         }
         if trust.dane.choice == .none { return }
         for case .file(let path) in all {
@@ -150,7 +161,7 @@ struct Inspect: SockcatCommand {
     /// An option that was given and has an effect only on connections.
     private var optionOfConnections: String? {
         let options = [
-            ("--starttls", starttls != nil), ("--no-probes", skipsProbes), ("--alpn", !trust.alpn.isEmpty),
+            ("--starttls", starttls != nil), ("--dtls", dtls), ("--no-probes", skipsProbes), ("--alpn", !trust.alpn.isEmpty),
             ("--cert", identity.cert != nil), ("--p12", identity.pkcs12 != nil),
             ("--tls-version", trust.limits.tlsVersion != nil),
             ("--cipher-suite", !trust.limits.cipherSuite.isEmpty),

@@ -133,12 +133,15 @@ struct ReportText {
 
     private var capabilityLines: [PrintableText] {
         guard let capabilities = report.capabilities else { return [] }
+        let resumption = line("resumption", Self.text(of: capabilities.resumption))
+        // DTLS has no early data, and its versions and suites are not tested.
+        if capabilities.versions.isEmpty { return resumption }
         let early: PrintableText =
             capabilities.earlyDataBytes.map { "up to \($0) bytes" } ?? Self.text(of: capabilities.earlyData)
         let versions = TLSVersionName.all.compactMap { name -> PrintableText? in
             capabilities.versions[name].map { "\(name) \(Self.text(of: $0))" }
         }
-        return line("resumption", Self.text(of: capabilities.resumption)) + line("early data", early)
+        return resumption + line("early data", early)
             + line("oldest version", Self.text(ofOldest: capabilities.oldestVersion, Self.olderVersions(in: capabilities)))
             + line("versions", versions.joined(separator: ", "))
             + line("weakest suite", "\(capabilities.weakestSuiteText)")

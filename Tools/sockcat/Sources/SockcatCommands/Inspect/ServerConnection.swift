@@ -55,8 +55,8 @@ struct ServerConnection: Sendable {
         return settings
     }
 
-    /// Connects and performs a handshake, with STARTTLS if the target requires it. Then calls `body`, which
-    /// the time limit does not cover.
+    /// Connects and performs a handshake, with STARTTLS or over datagrams if the target requires it. Then
+    /// calls `body`, which the time limit does not cover. Over datagrams, it receives no socket.
     ///
     /// Only this function gives a connection the client's identity, and `decision` then rejects servers that
     /// are not trusted.
@@ -65,10 +65,11 @@ struct ServerConnection: Sendable {
     func handshake<Result: Sendable>(
         _ settings: TLSClientSettings, _ decision: TrustDecision,
         connected: @escaping @Sendable (SocketEndpoint?) -> Void = { _ in },
-        _ body: @escaping @Sendable (AsyncSocket, TLSSession) async throws -> Result
+        _ body: @escaping @Sendable (AsyncSocket?, TLSSession) async throws -> Result
     ) async throws -> Result {
         var settings = settings
         settings.identity = decision.presentsIdentity ? identity : nil
+        if target.isDatagram { return try await handshakeOverDatagrams(settings, decision, connected, body) }
         let (ready, end) = (settings, ContinuousClock.now + choices.timeout)
         return try await connection { socket in
             connected(socket.connectedAddress)
@@ -81,6 +82,28 @@ struct ServerConnection: Sendable {
                 }
             }
             return try await body(socket, session)
+        }
+    }
+
+    private func handshakeOverDatagrams<Result: Sendable>(
+        _ settings: TLSClientSettings, _ decision: TrustDecision, _ connected: @escaping @Sendable (SocketEndpoint?) -> Void,
+        _ body: @escaping @Sendable (AsyncSocket?, TLSSession) async throws -> Result
+    ) async throws -> Result {
+        guard case .host(let host, let port) = target.endpoint else {
+            throw Failure.usage("\(target.endpoint) is not a UDP address", advice: "pass a host and a port")
+        }
+        try refusal.check()
+        do {
+            return try await AsyncUDPSocket.withConnection(
+                to: host, port: port, timeout: choices.timeout, executor: nil,
+                configure: { $0.failsHandshakeOnDeliveryFailure = true }
+            ) { socket in
+                connected(socket.connectedAddress)
+                return try await body(nil, socket.startDTLS(settings: settings, trust: { decision.decide($0) }))
+            }
+        } catch {
+            refusal.note(error, isProbe: false, usesStartTLS: false)
+            throw error
         }
     }
 
@@ -103,9 +126,7 @@ struct ServerConnection: Sendable {
     private func connection<Result>(
         isProbe: Bool = false, _ body: nonisolated(nonsending) (AsyncSocket) async throws -> Result
     ) async throws -> Result {
-        guard !refusal.hasOccurred else {
-            throw Failure("the server has refused an earlier connection", status: .connectFailed)
-        }
+        try refusal.check()
         do {
             return try await open(body)
         } catch {
@@ -173,7 +194,12 @@ final class TrustDecision: Sendable {
 final class ServerRefusal: Sendable {
     private let state = Atomic(false)
 
-    var hasOccurred: Bool { state.load(ordering: .relaxed) }
+    /// Throws if a connection was refused.
+    fileprivate func check() throws {
+        guard !state.load(ordering: .relaxed) else {
+            throw Failure("the server has refused an earlier connection", status: .connectFailed)
+        }
+    }
 
     fileprivate func note(_ error: any Error, isProbe: Bool, usesStartTLS: Bool) {
         let isClosed = !isProbe && Self.isClosedWithoutReply(error)

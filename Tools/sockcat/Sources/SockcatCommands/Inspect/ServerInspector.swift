@@ -121,8 +121,10 @@ struct ServerInspector: Sendable {
 
     private func describeCapabilities(_ observation: Observation, in report: inout InspectionReport) async throws {
         var capabilities = try await resumption(of: observation)
-        try await CapabilityProbes(connection: connection).run(
-            &capabilities, negotiated: choices.limits.isUnlimited ? report.session : nil)
+        if !connection.target.isDatagram {
+            try await CapabilityProbes(connection: connection).run(
+                &capabilities, negotiated: choices.limits.isUnlimited ? report.session : nil)
+        }
         // The server does not speak TLS, or its STARTTLS dialogue fails.
         if report.failure != nil, capabilities.versions.values.allSatisfy({ $0 == .notTestable }) { return }
         report.capabilities = capabilities

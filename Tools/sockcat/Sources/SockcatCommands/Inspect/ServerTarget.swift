@@ -6,14 +6,19 @@ internal import Glibc
 struct ServerTarget: Sendable, Equatable, CustomStringConvertible {
     var endpoint: Endpoint
     var startTLS: StartTLSName?
+    /// Whether the server uses DTLS instead of TLS.
+    var isDatagram = false
     /// The name that the certificate must have. If `nil`, it is the host of `endpoint`.
     var serverName: String?
     /// The record that named the server, if the user named a domain.
     var origin: ServerOrigin?
 
     var description: String {
-        startTLS.map { "\(endpoint) (\($0.rawValue))" } ?? "\(endpoint)"
+        (isDatagram ? Self.datagrams : startTLS?.rawValue).map { "\(endpoint) (\($0))" } ?? "\(endpoint)"
     }
+
+    /// The word for DTLS in a list of servers.
+    static let datagrams = "dtls"
 
     /// The name that is expected in the certificate and sent by SNI.
     var expectedName: String? { serverName ?? endpoint.hostName }
@@ -30,10 +35,16 @@ enum InspectionTarget: Sendable, Equatable {
     case unresolved(String, Failure)
 
     /// Parses "HOST PORT", "HOST:PORT", "unix:PATH", or the paths of files.
-    static func targets(_ arguments: [String], _ startTLS: StartTLSName?, serverName: String?) throws -> [InspectionTarget] {
+    static func targets(
+        _ arguments: [String], _ startTLS: StartTLSName?, isDatagram: Bool = false, serverName: String?
+    ) throws -> [InspectionTarget] {
+        let server = { endpoint in
+            InspectionTarget.server(
+                ServerTarget(endpoint: endpoint, startTLS: startTLS, isDatagram: isDatagram, serverName: serverName))
+        }
         if arguments.count == 2, !isFile(arguments[1]), isPort(arguments[1], after: arguments[0]) {
             let endpoint = try Endpoint.host(arguments[0], port: arguments[1])
-            return [.server(ServerTarget(endpoint: endpoint, startTLS: startTLS, serverName: serverName))]
+            return [server(endpoint)]
         }
         if arguments.count == 2, !arguments.contains(where: { isFile($0) || $0.contains(":") }) {
             throw ServicePort.failure(arguments[1], from: 1)
@@ -44,7 +55,7 @@ enum InspectionTarget: Sendable, Equatable {
                 throw Failure.usage(
                     "\"\(argument)\" is neither a file nor HOST:PORT", advice: "write HOST PORT, HOST:PORT or the path of a file")
             }
-            return .server(ServerTarget(endpoint: try Endpoint(argument), startTLS: startTLS, serverName: serverName))
+            return server(try Endpoint(argument))
         }
     }
 
@@ -58,7 +69,7 @@ enum InspectionTarget: Sendable, Equatable {
     }
 
     /// Parses a file with a server on each line: "HOST PORT", "HOST:PORT" or "unix:PATH", optionally followed
-    /// by the protocol for STARTTLS. "#" starts a comment.
+    /// by the protocol for STARTTLS or by "dtls". "#" starts a comment.
     static func targets(inList text: String, named path: String) throws -> [InspectionTarget] {
         var targets: [InspectionTarget] = []
         for (index, line) in TextLines(text).enumerated() {
@@ -85,10 +96,12 @@ enum InspectionTarget: Sendable, Equatable {
         let endpoint = hasPort ? try Endpoint.host(words[0], port: words[1]) : try Endpoint(words[0])
         let rest = words.dropFirst(hasPort ? 2 : 1)
         guard let name = rest.first else { return ServerTarget(endpoint: endpoint) }
+        if Array(rest) == [ServerTarget.datagrams] { return ServerTarget(endpoint: endpoint, isDatagram: true) }
         guard rest.count == 1, let startTLS = StartTLSName(argument: name) else {
             throw Failure.usage(
                 "unknown STARTTLS protocol: \"\(rest.joined(separator: " "))\"",
-                advice: "choose from \(StartTLSName.allCases.map(\.rawValue).joined(separator: ", "))")
+                advice:
+                    "choose from \((StartTLSName.allCases.map(\.rawValue) + [ServerTarget.datagrams]).joined(separator: ", "))")
         }
         return ServerTarget(endpoint: endpoint, startTLS: startTLS)
     }

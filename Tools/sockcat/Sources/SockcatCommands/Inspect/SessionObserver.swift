@@ -128,6 +128,11 @@ struct SessionObserver: Sendable {
         let connected = { @Sendable (address: SocketEndpoint?) in record.change { $0.address = address.map { "\($0)" } } }
         try await connection.handshake(settings, decision, connected: connected) { socket, session in
             record.change { ($0.session, $0.request) = (session, session.clientCertificateRequest) }
+            guard let socket else {
+                // DTLS 1.2: the server's decision and its session are parts of the handshake.
+                let isRequested = session.clientCertificateRequest != nil
+                return record.change { ($0.verdict, $0.resumable) = (isRequested ? .accepted : nil, collector.latest) }
+            }
             if session.clientCertificateRequest != nil {
                 let verdict = try await ServerVerdict.arrives(
                     on: socket, session, collector, command: command, hasIdentity: decision.presentsIdentity,

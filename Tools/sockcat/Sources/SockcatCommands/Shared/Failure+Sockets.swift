@@ -81,7 +81,7 @@ extension Failure {
         case .earlyPlaintext where !usesStartTLS:
             "if the server uses STARTTLS on this port, pass --starttls PROTOCOL instead of --tls"
         case .handshakeTimeout where error.operation == .startDTLS:
-            "check that the server uses DTLS on this port, and that both sides have the same identity and key"
+            "check that the server uses DTLS on this port and, with --psk, that both sides have the same identity and key"
         case .handshakeTimeout where !usesStartTLS: "check that the server uses TLS on this port, or upgrade with --starttls"
         case .system where error.errno == EADDRINUSE: "stop the other program or choose another port"
         case .system where error.errno == EACCES && error.operation == .listen:

@@ -200,7 +200,7 @@ import Testing
     }
 
     @Test func theKeysOfTheJSONAreSortedAndStable() async throws {
-        let outcome = try await inspect("--json soon.pem")
+        let outcome = try await SockcatProcess.run("inspect --json soon.pem", in: folder)
         let object = try #require(JSONSerialization.jsonObject(with: Data(outcome.output.utf8)) as? [String: Any])
         #expect(
             object.keys.sorted() == ["certificates", "daysLeft", "inspectedAt", "kind", "problems", "status", "target"])
