@@ -33,6 +33,9 @@ struct ListenerPlan {
     }
 
     let isSequence: Bool
+    /// Whether the listener has a delegate, and whether that delegate has a queue.
+    let hasDelegate: Bool
+    let hasQueue: Bool
     let hasTLS: Bool
     let maximumConnections: Int
     let maximumPerSource: Int?
@@ -50,8 +53,7 @@ struct ListenerPlan {
     init(_ choices: Choices) {
         func pick(_ count: Int) -> Int { choices.pick(count, Choices.Stream.setup) }
         (isSequence, hasTLS) = (pick(3) == 1, pick(4) == 1)
-        maximumConnections = [10_000, 1, 2, 4][pick(4)]
-        maximumPerSource = [nil, 1, 2, 10_000][pick(4)]
+        let (total, perSource) = ([10_000, 1, 2, 4][pick(4)], [nil, 1, 2, 10_000][pick(4)])
         let usesLibrary = hasTLS
         clients = (0..<1 + pick(8)).map { _ in
             let behavior = Client.Behavior(rawValue: max(0, pick(6) - 2)) ?? .request
@@ -70,6 +72,9 @@ struct ListenerPlan {
             interrupts: [0, 8][pick(2)], refusals: [0, 8][pick(2)], shortages: [0, 24][pick(2)], shortCounts: [0, 4][pick(2)],
             lateEvents: [0, 4][pick(2)], accepts: [0, 2, 5][pick(3)], sockets: [0, 4][pick(2)], connects: [0, 4][pick(2)],
             handshakes: [0, 4][pick(2)])
+        (hasDelegate, hasQueue) = (pick(4) == 1, pick(2) == 0)
+        // A listener with a delegate has no limits.
+        (maximumConnections, maximumPerSource) = hasDelegate ? (10_000, nil) : (total, perSource)
     }
 
     /// How many connections of a source are served at the same time.

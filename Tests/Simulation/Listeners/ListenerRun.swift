@@ -8,7 +8,7 @@ final class ListenerRun: Run, @unchecked Sendable {
     static let port: UInt16 = 7_000
 
     let plan: ListenerPlan
-    private var server: ServerSide?
+    private var server: (any Server)?
     private var clients: [any ClientSide] = []
     /// The connections that the kernel has passed to the listener.
     private(set) var accepted: [StreamEnd] = []
@@ -28,7 +28,7 @@ final class ListenerRun: Run, @unchecked Sendable {
         kernel.onAccept = { [unowned self] end in noteAccepted(end) }
         // The listening socket is opened before shortages begin.
         kernel.hasNoFaults = true
-        server = kernel.serving { ServerSide(self) }
+        server = kernel.serving { plan.hasDelegate ? DelegateServer(self) as any Server : ServerSide(self) }
         kernel.hasNoFaults = false
         clients = plan.clients.enumerated().map { number, client -> any ClientSide in
             if client.usesLibrary { LibraryClient(number, self) } else { RawClient(number, self) }
@@ -94,6 +94,18 @@ final class ListenerRun: Run, @unchecked Sendable {
             scheduler.fail("\(failed) clients fail, but there were \(excuses) refusals, faults and timeouts")
         }
     }
+}
+
+/// The listener and its program.
+protocol Server: AnyObject, Sendable {
+    /// How many connections the limits have refused.
+    var refusalCount: Int { get }
+    /// How many clients had a timeout that was too short.
+    var timeoutCount: Int { get set }
+    func run()
+    func shutDown()
+    func complaintAtEnd(acceptedCount: Int) -> String?
+    func abandon()
 }
 
 /// A client of the listener.

@@ -3,7 +3,7 @@ internal import CSimulation
 internal import Foundation
 
 /// The listener, and the tasks that serve its connections.
-final class ServerSide: @unchecked Sendable {
+final class ServerSide: Server, @unchecked Sendable {
     // Unchecked: as `SimulatedThread`.
     private let course: ListenerRun
     private let plan: ListenerPlan
@@ -17,7 +17,6 @@ final class ServerSide: @unchecked Sendable {
     private var preparationFailures = 0
     private var closeCount = 0
     private var closedCount = 0
-    /// How many clients had a timeout that was too short.
     var timeoutCount = 0
 
     init(_ run: ListenerRun) {
