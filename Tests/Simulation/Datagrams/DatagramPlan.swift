@@ -20,6 +20,8 @@ struct DatagramPlan {
     let earlyCounts: [Int]
     /// Whether a delegate upgrades in a callback.
     let upgradesInCallback: Bool
+    /// Whether the kernel can split a message into datagrams.
+    let splitsMessages: Bool
     /// The numbers of messages of each side, or the number of requests of each client.
     let counts: [Int]
     let clientCount: Int
@@ -48,12 +50,12 @@ struct DatagramPlan {
         link = Network.Link(latency: UInt64([0, 1, 40][pick(3)]) * 1_000_000)
         faults = Kernel.Faults(
             interrupts: [0, 8][pick(2)], refusals: [0, 8][pick(2)], shortages: [0, 8][pick(2)], lateEvents: [0, 4][pick(2)],
-            losses: [0, 8, 3][pick(3)], doubles: [0, 6][pick(2)], replays: [0, 4][pick(2)],
+            losses: [0, 8, 3][pick(3)], doubles: [0, 6][pick(2)], segments: 4, replays: [0, 4][pick(2)],
             forgeries: isSecure ? [0, 4][pick(2)] : 0)
         styles = [0, 1].map { _ in [.tasks, .inlineDelegate, .tasks, .delegateQueue][pick(4)] }
         filters = [0, 1].map { _ in [.none, .queue, .none, .inline][pick(4)] }
         earlyCounts = [0, 1].map { _ in isSecure ? [0, 6, 2][pick(3)] : 0 }
-        upgradesInCallback = pick(2) == 0
+        (upgradesInCallback, splitsMessages) = (pick(2) == 0, pick(2) == 1)
     }
 
     var isSecure: Bool { mode == .securePair || mode == .secureListener }

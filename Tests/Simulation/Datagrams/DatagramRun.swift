@@ -25,7 +25,7 @@ final class DatagramRun: Run, @unchecked Sendable {
     override func run() -> Violation? {
         trace.note("\(plan)")
         kernel.change { network in
-            network.link = plan.link
+            (network.link, network.splitsMessages) = (plan.link, plan.splitsMessages)
             network.inspect = { [unowned self] packet in inspect(packet) }
             network.forge = { Array(Parcel.data($0.from.port == Self.port ? 0 : 1, Parcel.forged, 20)) }
         }

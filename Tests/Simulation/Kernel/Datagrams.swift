@@ -16,6 +16,8 @@ final class DatagramSocket: KernelObject {
     private(set) var queue: [Packet] = []
     /// The error that the next call reports.
     private var error: Int32 = 0
+    /// UDP_SEGMENT in linux/udp.h.
+    static let segmentOption: Int32 = 103
     /// How many datagrams fit into the receive buffer.
     private static let capacity = 40
 
@@ -152,8 +154,30 @@ private func send(_ message: msghdr, _ socket: DatagramSocket, _ kernel: Kernel)
     }
     var from = socket.place
     if from.address == 0 { from.address = 0x7F00_0001 }
-    kernel.change { $0.send(Packet(from: from, to: destination, bytes: bytes), socket, kernel) }
+    let size = segmentSize(of: message) ?? max(bytes.count, 1)
+    if bytes.count > size, kernel.happens(kernel.faults.segments, socket) {
+        return -Int([EIO, EINVAL][kernel.pick(2, socket)])
+    }
+    for start in stride(from: 0, to: max(bytes.count, 1), by: size) {
+        let part = Array(bytes[start..<min(start + size, bytes.count)])
+        kernel.change { $0.send(Packet(from: from, to: destination, bytes: part), socket, kernel) }
+    }
     return bytes.count
+}
+
+/// Returns the size of the datagrams into which the kernel splits a message (UDP_SEGMENT, udp(7)).
+private func segmentSize(of message: msghdr) -> Int? {
+    let control = UnsafeRawBufferPointer(start: message.msg_control, count: Int(message.msg_controllen))
+    let headerSize = MemoryLayout<cmsghdr>.size
+    var offset = 0
+    while offset + headerSize < control.count {
+        let header = control.loadUnaligned(fromByteOffset: offset, as: cmsghdr.self)
+        if header.cmsg_level == Int32(IPPROTO_UDP), header.cmsg_type == DatagramSocket.segmentOption {
+            return Int(control.loadUnaligned(fromByteOffset: offset + headerSize, as: UInt16.self))
+        }
+        offset += max(headerSize, (Int(header.cmsg_len) + 7) & ~7)
+    }
+    return nil
 }
 
 @_cdecl("sim_send_messages") func simulatedSendMessages(

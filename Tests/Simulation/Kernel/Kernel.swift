@@ -69,6 +69,8 @@ final class Kernel: @unchecked Sendable {
         /// Of datagrams in transit.
         var losses = 0
         var doubles = 0
+        /// Of the segmentation of a message.
+        var segments = 0
         /// By an attacker.
         var replays = 0
         var forgeries = 0

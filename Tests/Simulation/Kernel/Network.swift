@@ -10,6 +10,8 @@ struct Network {
     /// The UDP sockets, and the datagrams in transit.
     var sockets: [DatagramSocket] = []
     var packets: [Packet] = []
+    /// Whether a message can contain several datagrams (UDP GSO).
+    var splitsMessages = false
     /// The datagrams that the sockets have sent.
     var seen: [Packet] = []
     /// Returns the bytes that an attacker sends with the addresses of a datagram.

@@ -97,6 +97,7 @@ private func describe(
     case (SOL_SOCKET, SO_PROTOCOL): result = Int32(IPPROTO_UDP)
     case (SOL_SOCKET, SO_ERROR): result = socket.takeError()
     case (Int32(IPPROTO_IP), IP_MTU): result = 1_500
+    case (Int32(IPPROTO_UDP), DatagramSocket.segmentOption) where Kernel.shared.network.splitsMessages: result = 0
     default: return -ENOPROTOOPT
     }
     value.storeBytes(of: result, as: Int32.self)
@@ -120,7 +121,7 @@ private func describe(
     _ descriptor: Int32, _ level: Int32, _ option: Int32, _ value: UnsafeRawPointer, _ length: socklen_t
 ) -> Int32 {
     guard let object = Kernel.shared.find(descriptor, KernelObject.self) else { return -EBADF }
-    // Without segmentation offload and coalescing.
+    // Without coalescing.
     if object is DatagramSocket, level == Int32(IPPROTO_UDP) { return -ENOPROTOOPT }
     if let end = object as? StreamEnd, level == SOL_SOCKET, option == SO_LINGER {
         let setting = value.loadUnaligned(as: linger.self)
