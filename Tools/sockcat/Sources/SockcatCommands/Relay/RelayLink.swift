@@ -59,7 +59,8 @@ struct RelayLink: Sendable {
 
     private func described(_ failure: RelayStepFailure, _ addresses: RelayAddressTexts) -> RelayFailure {
         var message = Failure(failure.cause).message
-        if let error = failure.cause as? AsyncSocketError, error.code == .deadlineExceeded {
+        // The dialogue and the handshake have the same limit, which can expire first on a busy machine.
+        if let error = failure.cause as? AsyncSocketError, [.deadlineExceeded, .handshakeTimeout].contains(error.code) {
             message = "\(error.operation.name): timed out after \(limits.timeout) (--timeout)"
         }
         return RelayFailure(message: "\(addresses.name(of: failure.side)): \(message)")
