@@ -31,6 +31,8 @@ struct SecurityDomain: Hashable, Sendable {
     }
 
     var isServer: Bool { side == .server }
+    /// Whether the peer is rejected without a valid OCSP response.
+    var requiresStapledStatus: Bool { stapling == .required }
     var transport: TLSTransport { minimumVersion.isForDatagrams ? .datagrams : .stream }
 }
 

@@ -247,3 +247,12 @@ package enum WorkKey: Hashable, Sendable {
         self = .signing(digest.prefix(8).reduce(0) { $0 << 8 | Int($1) })
     }
 }
+
+extension TLSContext {
+    /// Returns a context for settings whose `serverName` may be missing. A context does not contain the name.
+    static func withoutName(for settings: TLSSettingValues) throws(TLSError) -> TLSContext {
+        let named = settings.named
+        try named.validate()
+        return try TLSContext(ContextKey(named))
+    }
+}

@@ -19,15 +19,14 @@ extension PeerTrust {
     public init(
         verifying chain: [TLSCertificate], of peer: TLSRole = .server, settings: TLSClientSettings
     ) throws(TLSError) {
-        guard case .certificates(_, let stapling) = settings.proof else {
+        guard case .certificates = settings.proof else {
             throw TLSSettingValues.invalid("proof must be .certificates to verify a chain without a handshake")
         }
-        guard stapling != .required else {
+        let name = peer == .server && settings.verifiesHostName ? try TLSSettingValues.name(settings.serverName) : nil
+        let context = try TLSContext.withoutName(for: settings.values)
+        guard !context.domain.requiresStapledStatus else {
             throw TLSSettingValues.invalid("ocspStapling is .required, but without a handshake there is no OCSP response")
         }
-        let name = peer == .server && settings.verifiesHostName ? try TLSSettingValues.name(settings.serverName) : nil
-        // The context does not contain the name.
-        let context = try TLSContext(for: TLSClientSettings(settings.values.named), ticketClock: nil)
         let verification = try ChainVerification(chain, in: context, of: peer, name)
         let faults = verification.faults()
         self.init(
