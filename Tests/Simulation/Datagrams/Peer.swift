@@ -74,7 +74,12 @@ class Peer: RunSide, @unchecked Sendable {
         guard let error, !plan.isDisturbed else { return }
         let code = (error as? AsyncSocketError)?.code
         let isEnd = code == .closedByPeer || code == .handshakeTimeout && !plan.isReliable
-        if !isEnd { complain("\(error)") }
+        if !isEnd, !mayBeForged(error) { complain("\(error)") }
+    }
+
+    /// Alerts are not authenticated during a handshake, so an attacker can abort it.
+    func mayBeForged(_ error: any Error) -> Bool {
+        plan.faults.forgeries > 0 && (error as? AsyncSocketError)?.tls?.code == .peerAlert
     }
 
     func note(_ datagram: Datagram) {

@@ -138,7 +138,9 @@ final class PeerDelegate: Peer, AsyncUDPSocketDelegate, @unchecked Sendable {
         enter("didNotSend")
         complete(tag)
         // The peer may be closed.
-        if !plan.isDisturbed, ![.system, .closedByPeer, .closed, .handshakeTimeout].contains(error.code) { complain("\(error)") }
+        if !plan.isDisturbed, !mayBeForged(error), ![.system, .closedByPeer, .closed, .handshakeTimeout].contains(error.code) {
+            complain("\(error)")
+        }
     }
 
     func udpSocket(_ socket: AsyncUDPSocket, didReceive datagram: Datagram, withFilterContext context: (any Sendable)?) {
@@ -154,7 +156,8 @@ final class PeerDelegate: Peer, AsyncUDPSocketDelegate, @unchecked Sendable {
 
     func udpSocketDidClose(_ socket: AsyncUDPSocket, withError error: AsyncSocketError?) {
         enter("didClose")
-        let last = lastNumberInTime ?? .max
+        // A disturbed peer may close this end while it sends.
+        let last = lastNumberInTime ?? (plan.isDisturbed ? -1 : .max)
         if pending.contains(where: { $0 <= last }) { complain("the messages \(pending) are not completed at the end") }
         finish(error)
     }

@@ -9,6 +9,8 @@ final class ServerSide: Server, @unchecked Sendable {
     private let plan: ListenerPlan
     private var listener: SocketListener?
     private var task: Task<Void, Never>?
+    /// Whether the task is cancelled, perhaps before it exists.
+    private var isCancelled = false
     private var result: Result<Void, any Error>?
     /// The counts at the end.
     private var snapshot: ServerSnapshot?
@@ -52,6 +54,7 @@ final class ServerSide: Server, @unchecked Sendable {
                 finish(.failure(error))
             }
         }
+        if isCancelled { task?.cancel() }
     }
 
     private func note(_ error: any Error, _ socket: AsyncSocket) {
@@ -132,6 +135,7 @@ final class ServerSide: Server, @unchecked Sendable {
             listener.beginClosing(timeout: timeout)
             watchTime(start, plan.closeTimeout)
         case .cancel:
+            isCancelled = true
             task?.cancel()
             if !plan.isSequence { watchTime(start, 0) }
             // The listener stays open after a cancelled iteration.
