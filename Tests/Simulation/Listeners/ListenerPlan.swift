@@ -41,9 +41,9 @@ struct ListenerPlan {
     let maximumPerSource: Int?
     let clients: [Client]
     let shutdown: Shutdown
-    /// When the shutdown begins, in steps of the schedule.
+    /// When the shutdown starts, in steps of the schedule.
     let shutdownStep: Int
-    /// If not `nil`, an early shutdown begins when this number of connections have been accepted.
+    /// If not `nil`, an early shutdown starts when this number of connections have been accepted.
     let shutdownCount: Int?
     /// Milliseconds.
     let closeTimeout: Int

@@ -36,7 +36,9 @@ import Testing
         #expect(outcome.output.contains("< 250 2.0.0 Accepted and discarded"))
         #expect(await server.stop() == 0)
         // The bytes of each line after the client's address.
-        let printed = try folder.text("printed").split(separator: "\n").map { String($0.drop { $0 != " " }.dropFirst()) }
+        let printed = try folder.text("printed").utf8.split(separator: 10).map {
+            String(decoding: $0.drop { $0 != 32 }.dropFirst(), as: UTF8.self)
+        }
         let envelope = ["MAIL FROM:<a@b.example> SIZE=27", "RCPT TO:<c@d.example>", "DATA"]
         #expect(Array(printed.dropFirst().prefix(7)) == envelope + ["Subject: \u{FFFD}[2Jtest", "", "..dot", "."], "\(printed)")
     }
@@ -94,7 +96,7 @@ import Testing
         let message = "text\(end)MAIL FROM:<evil@b>\\r\\nRCPT TO:<c@d>\\r\\nDATA\\r\\nforged\\r\\n.\\r\\nQUIT\\r\\n"
         let outcome = try await SockcatProcess.shell(
             "printf '\(commands)\(message)' | sockcat connect --starttls smtp --ca ca.pem localhost \(server.port)", in: folder)
-        let replies = outcome.output.replacing("\r\n", with: "\n").split(separator: "\n").map { String($0.prefix(4)) }.filter {
+        let replies = outcome.output.split(whereSeparator: \.isNewline).map { String($0.prefix(4)) }.filter {
             $0 != "250-"
         }
         #expect(replies == ["250 ", "250 ", "250 ", "354 ", "250 ", "221 "], "\(outcome)")
